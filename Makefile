@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 UV := $(BIN)/uv
 # Files that have a test with a mark: pytest need not read the others.
-marked = $(shell grep -l "mark.$1" tests/test_*.py)
+marked = $(shell grep -l "mark.$1" tests/*/test_*.py)
 # Tests at a time, with two processors: most of them wait. Two more are those of the slice.
 TEST_WORKERS ?= 5
 # Tests of the wheel build it as quickly as the rest, elsewhere.
@@ -145,12 +145,12 @@ test-units: $(ENV)
 	cargo test --workspace --quiet --lib
 
 test-quick: $(BUILD)
-	$(PYTEST) -n 4 --dist worksteal --suite fast -m "not timing and not alone and not long" $(QUICK:%=tests/test_%.py)
+	$(PYTEST) -n 4 --dist worksteal --suite fast -m "not timing and not alone and not long" $(foreach name,$(QUICK),$(wildcard tests/*/test_$(name).py))
 
 plan-million: build-release servers ## Whether `plan` predicts the time of 1,000,000 objects on three networks (ten minutes; FETCHMILL_SEED repeats what gets lost)
-	$(BIN)/python -m pytest -m long tests/test_plan.py
+	$(BIN)/python -m pytest -m long tests/reporting/test_plan.py
 
-test-long: crash-matrix engine-kills hostile-batches contract-pipelined sync-long stray-replies wide-area contract-million plan-million bounded-million memory memory-lists ## What is rare or long: docs/testing.md has the last results
+test-long: crash-matrix engine-kills hostile-batches contract-pipelined sync-long stray-replies wide-area contract-million plan-million bounded-million memory memory-lists ## What is rare or long: docs/internals/testing.md has the last results
 
 lint: lint-python lint-rust ## Lints, formats and types, of both languages
 
@@ -229,37 +229,37 @@ test-rest: $(BUILD)
 	$(PYTEST) --suite rest -m alone $(call marked,alone)
 
 outages: build-release ## 20,000 objects, 2 % of them broken, with outages of 20 s (FETCHMILL_SEED repeats the order)
-	FETCHMILL_OUTAGE_SECONDS=20 FETCHMILL_OUTAGE_OBJECTS=20000 $(BIN)/python -m pytest tests/test_outage.py
+	FETCHMILL_OUTAGE_SECONDS=20 FETCHMILL_OUTAGE_OBJECTS=20000 $(BIN)/python -m pytest tests/http/test_outage.py
 
 crash-matrix: build-release servers ## 700 kills at seeded moments (FETCHMILL_SEED repeats them)
-	FETCHMILL_KILLS=500 $(BIN)/python -m pytest tests/test_crash.py
+	FETCHMILL_KILLS=500 $(BIN)/python -m pytest tests/durability/test_crash.py
 
 engine-kills: build-release servers ## The contract of the engines with 100 kills each instead of 10 (FETCHMILL_SEED repeats them)
-	FETCHMILL_ENGINE_KILLS=100 $(BIN)/python -m pytest tests/test_engine_endings.py
+	FETCHMILL_ENGINE_KILLS=100 $(BIN)/python -m pytest tests/engines/test_engine_endings.py
 
 stray-replies: build-release ## 100,000 replies that nobody asked for instead of 2,000 (FETCHMILL_SEED repeats them)
-	FETCHMILL_STRAY_REPLIES=100000 $(BIN)/python -m pytest -n 6 --timeout 36000 tests/test_certain_replies.py
+	FETCHMILL_STRAY_REPLIES=100000 $(BIN)/python -m pytest -n 6 --timeout 36000 tests/http/test_certain_replies.py
 
 hostile-batches: build-release ## 100,000 pipelined batches of servers that do it badly instead of 2,000 (FETCHMILL_SEED repeats them)
-	FETCHMILL_BATCHES=100000 $(BIN)/python -m pytest -n 8 tests/test_pipeline.py
+	FETCHMILL_BATCHES=100000 $(BIN)/python -m pytest -n 8 tests/http/test_pipeline.py
 
 contract-pipelined: build-release servers ## The contract of the engines with --pipeline 32, and 50 kills of each format (FETCHMILL_SEED repeats them)
 	FETCHMILL_ENGINES=pipelined FETCHMILL_ENGINE_KILLS=50 $(BIN)/python -m pytest -n 2 -m "not timing and not long" \
-		tests/test_engine_contract.py tests/test_engine_endings.py tests/test_verdict.py tests/test_outage.py
-	FETCHMILL_PIPELINE_KILLS=50 $(BIN)/python -m pytest -n 2 tests/test_pipeline.py -k killed
+		tests/engines/test_engine_contract.py tests/engines/test_engine_endings.py tests/http/test_verdict.py tests/http/test_outage.py
+	FETCHMILL_PIPELINE_KILLS=50 $(BIN)/python -m pytest -n 2 tests/http/test_pipeline.py -k killed
 
 sync-long: build-release servers ## Syncs of 20,000 files behind four servers, and 50 kills of a sync in each format (FETCHMILL_SEED repeats them)
-	FETCHMILL_SYNC_FILES=20000 $(BIN)/python -m pytest -n 2 --timeout 3600 tests/test_sync_servers.py
-	FETCHMILL_SYNC_KILLS=50 $(BIN)/python -m pytest -n 2 tests/test_sync_kills.py tests/test_sync_shards.py -k "killed or old_or_new"
+	FETCHMILL_SYNC_FILES=20000 $(BIN)/python -m pytest -n 2 --timeout 3600 tests/sync/test_sync_servers.py
+	FETCHMILL_SYNC_KILLS=50 $(BIN)/python -m pytest -n 2 tests/sync/test_sync_kills.py tests/sync/test_sync_shards.py -k "killed or old_or_new"
 
 wide-area: build-release servers ## Jobs over a wide-area network, killed on the way, ten times each, by all engines (FETCHMILL_SEED repeats what gets lost)
-	FETCHMILL_WIDE_AREA_ROUNDS=10 $(BIN)/python -m pytest -n 4 tests/test_wide_area.py tests/test_wide_area_jobs.py
+	FETCHMILL_WIDE_AREA_ROUNDS=10 $(BIN)/python -m pytest -n 4 tests/project/test_wide_area.py tests/http/test_wide_area_jobs.py
 
 wide-area-link: build-release ## What the link of that network carries, and what it costs (a minute; needs a quiet machine)
-	$(BIN)/python tests/measure_wide_area.py
+	$(BIN)/python tests/support/measure_wide_area.py
 
 contract-million: build-release servers ## The contract of the sinks with a million objects instead of 20,000
-	FETCHMILL_CONTRACT_COUNT=1000000 $(BIN)/python -m pytest tests/test_sink_contract.py
+	FETCHMILL_CONTRACT_COUNT=1000000 $(BIN)/python -m pytest tests/formats/test_sink_contract.py
 
 check-sites: build-release ## 100,000 sites whose answers are known, twice, and the speed and memory of checks (ten minutes)
 	cargo build --release --quiet --workspace --example bare_check
@@ -272,9 +272,9 @@ asyncio-engine: build-release ## The processor time of the engine asyncio beside
 	$(BIN)/python -m benches.asyncio_engine
 
 bounded-million: build-release ## The memory of bounded concurrency over a million awaitables (two minutes)
-	FETCHMILL_BOUNDED_COUNT=1000000 $(BIN)/python -m pytest tests/test_bounded_memory.py --timeout 600
+	FETCHMILL_BOUNDED_COUNT=1000000 $(BIN)/python -m pytest tests/bounded/test_bounded_memory.py --timeout 600
 
-ways: build-release ## Every published way to fetch, side by side, into docs/ways-to-fetch.md (an hour; goes on where it was stopped)
+ways: build-release ## Every published way to fetch, side by side, into docs/reference/ways-to-fetch.md (an hour; goes on where it was stopped)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check matplotlib==$(MATPLOTLIB)
 	$(BIN)/python -m benches.ways
 
@@ -295,7 +295,7 @@ wheel: env ## Build the abi3 wheel and that of `fetchmill bench` into dist/
 demo: build-release ## Fetch 100,000 objects, killed half-way, resumed, verified
 	$(BIN)/python scripts/demo.py
 
-bench: build-release servers ## Measure beside wrk, h2load and nginx: docs/performance.md; needs a quiet machine and two processors
+bench: build-release servers ## Measure beside wrk, h2load and nginx: docs/reference/performance.md; needs a quiet machine and two processors
 	cargo build --release --quiet --workspace --example bare_files
 	$(BIN)/python -m benches.run
 
@@ -330,7 +330,7 @@ bench-concurrency: build-release servers ## What --concurrency auto reaches of t
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check matplotlib==$(MATPLOTLIB)
 	$(BIN)/python -m benches.concurrency
 
-bench-report: ## Write the tables of docs/performance.md and of the README from the last `make bench` and `make bench-s3`
+bench-report: ## Write the tables of docs/reference/performance.md and of the README from the last `make bench` and `make bench-s3`
 	$(BIN)/python -m benches.report
 
 # Client and server have a processor each; with PIN=no they share all of them.
@@ -348,11 +348,11 @@ fuzz: ## Fuzz the codec, names and pages of S3 for 90 seconds; needs a nightly t
 fuzz-long: ## The same for three hours
 	scripts/fuzz 3600
 
-fixtures: build-release ## Make the fixtures of this release in tests/compatibility (two minutes; docs/compatibility.md)
-	$(BIN)/python tests/make_fixtures.py
+fixtures: build-release ## Make the fixtures of this release in tests/durability/compatibility (two minutes; docs/reference/compatibility.md)
+	$(BIN)/python tests/support/make_fixtures.py
 
 help-texts: build ## Write the committed help texts again
-	$(BIN)/python -m pytest -q tests/test_cli_surface.py --update-help
+	$(BIN)/python -m pytest -q tests/cli/test_cli_surface.py --update-help
 
 clean: ## Remove what was built
 	rm -rf .venv target dist demo-out

@@ -3,7 +3,7 @@
 Usage: python -m benches.bounded [--count N] [--seconds S] [--rounds R]
 
 Items sleep up to S seconds, a thousand at once: what is measured is what it costs to know which are done. Programs are
-those of tests/bounded_programs.py; they alternate, and the medians are printed.
+those of tests/support/bounded_programs.py; they alternate, and the medians are printed.
 """
 
 import argparse
@@ -20,7 +20,7 @@ RATIO_MIN = 5
 
 def measure(program: str, count: int, seconds: float) -> tuple[float, float]:
     """MiB and seconds of processor time."""
-    program_file = str(ROOT / "tests" / "bounded_programs.py")
+    program_file = str(ROOT / "tests" / "support" / "bounded_programs.py")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     command = [sys.executable, program_file, program, str(count), str(seconds)]
     ended = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)

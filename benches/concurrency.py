@@ -3,8 +3,8 @@
 Each network has a job (`null`, 100 bytes an object) for each of some fixed numbers, and for those beside the best of
 them; then one with `auto`. Counted is what comes in the last seconds of a job: with `auto` after 10 s or 12 mean
 latencies, whichever is longer; with a fixed number once its connections are there, on narrow links once what the
-listing has read ahead at first is used up. The wide-area networks are those of the tests (docs/testing.md), the others
-are on loopback. The table and the plots are in docs/concurrency.md.
+listing has read ahead at first is used up. The wide-area networks are those of the tests
+(docs/internals/testing.md), the others are on loopback. The table and the plots are in docs/guide/concurrency.md.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from typing import Any
 from benches.machine import ROOT, commit, facts
 from benches.processes import FETCHMILL, fetchmill_server
 
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT / "tests" / "support"))
 from wide_area import CLEAN, WideArea, wide_area
 
 RESULT = ROOT / "benches" / "results" / "concurrency.json"

@@ -1,4 +1,4 @@
-"""The table and the plots of `make bench-concurrency`, for docs/concurrency.md."""
+"""The table and the plots of `make bench-concurrency`, for docs/guide/concurrency.md."""
 
 import itertools
 import math
@@ -33,7 +33,7 @@ def write_page(found: dict[str, Any]) -> None:
         tables["changing"] = change_table(found["changing"])
     if "shared" in found:
         tables["shared"] = share_table(found["shared"])
-    page = DOCS / "concurrency.md"
+    page = DOCS / "guide" / "concurrency.md"
     marked = re.compile(r"(<!-- concurrency:(\w+) -->\n).*?(<!-- /concurrency:\2 -->)", re.DOTALL)
     filled = marked.sub(lambda match: f"{match[1]}{tables.get(match[2], '')}{match[3]}", page.read_text())
     page.write_text(filled)
@@ -70,7 +70,7 @@ def change_table(changing: dict[str, Any]) -> str:
             f"| {round_trip * 1000:g} ms | {int(best):,} | {fixed[best]:,.0f} | {rates['auto'][part]:,.0f} | "
             f"{changing['ratios'][part]:.2f} |"
         )
-    lines.append("\n![Rate and number in flight over time](plots/concurrency-change.svg)")
+    lines.append("\n![Rate and number in flight over time](../plots/concurrency-change.svg)")
     return "\n".join(lines) + "\n"
 
 

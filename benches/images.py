@@ -19,7 +19,7 @@ from pathlib import Path
 from benches.machine import ROOT, program
 from benches.processes import FETCHMILL, Process, Usage, cpu_seconds
 
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT / "tests" / "support"))
 from network import Network, network
 
 IMG2DATASET = "img2dataset==1.47.0"

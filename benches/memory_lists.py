@@ -24,7 +24,7 @@ PEAK_MIB_MAX = 256
 FLAT_MIB_MAX = 4
 # Looks at the memory of the endless stream: once a second, unless it runs for a moment only.
 LOOKS = 60
-# Requests in flight and the window beyond them: docs/streaming.md.
+# Requests in flight and the window beyond them: docs/guide/streaming.md.
 AHEAD_MAX = 64 + 256
 SKIPPED = 100_000_000
 SKIP_SECONDS_MAX = 60

@@ -2,8 +2,8 @@
 
 Half of the files are wanted whole: their records follow one another. Of the others every few records one is wanted. All
 clients get the same list in Parquet, and have as many requests in flight. nginx is behind the wide-area network of the
-tests (docs/testing.md). Every record that a client has stored is read again: the checksum of its gzip member, its WARC
-digest, and that it is the one of its place.
+tests (docs/internals/testing.md). Every record that a client has stored is read again: the checksum of its gzip member,
+its WARC digest, and that it is the one of its place.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from benches.machine import ROOT, program
 from benches.processes import FETCHMILL, Process, Usage, cpu_seconds, measure
 from benches.servers import OPEN_FILE_CACHE
 
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT / "tests" / "support"))
 from wide_area import HOSTS, SITE, WideArea, wide_area
 
 ROUND_TRIP = 0.05

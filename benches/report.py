@@ -10,7 +10,7 @@ from typing import Any
 from benches.machine import ROOT
 
 RESULTS = ROOT / "benches" / "results"
-PAGES = (ROOT / "docs" / "performance.md", ROOT / "README.md")
+PAGES = (ROOT / "docs" / "reference" / "performance.md", ROOT / "README.md")
 
 Row = tuple[str, ...]
 

@@ -1,4 +1,4 @@
-"""`make ways`: every published way to fetch beside fetchmill's engines, for docs/ways-to-fetch.md and its charts.
+"""`make ways`: published ways to fetch beside fetchmill's engines, for docs/reference/ways-to-fetch.md and its charts.
 
 Usage: python -m benches.ways [--again NAME]...
 
@@ -19,7 +19,7 @@ from benches.machine import ROOT
 from benches.processes import FETCHMILL
 from fetchmill_bench.contender_table import CONTENDERS
 
-PAGE = ROOT / "docs" / "ways-to-fetch.md"
+PAGE = ROOT / "docs" / "reference" / "ways-to-fetch.md"
 PIECES = ROOT / "build" / "ways"
 COUNTS = (10, 100, 10_000, 100_000)
 MILLION = 1_000_000

@@ -1,4 +1,4 @@
-"""The charts of docs/ways-to-fetch.md, drawn from its tables, so that both always say the same."""
+"""The charts of docs/reference/ways-to-fetch.md, drawn from its tables, so that both always say the same."""
 
 import re
 from dataclasses import dataclass

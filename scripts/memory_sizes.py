@@ -5,9 +5,9 @@ Usage: scripts/memory_sizes.py [--formats A,B] [--sizes N,N] [--limits N,N] [--t
 
 Each run fetches about so many bytes (300 MB). `mix` has objects of all sizes in turn, `sorted` the small ones
 first: a thousand requests may be in flight when the large ones begin. `heads` has objects of 56 bytes with heads of
-60 KB. With `--stall` each of the first syncs takes so many seconds. It prints a table for docs/performance.md: the peak
-of anonymous memory of the process that had the most, in MiB, and MB/s; WARC is written by `native` alone. The exit code
-is not 0 when one is not below 256 MiB.
+60 KB. With `--stall` each of the first syncs takes so many seconds. It prints a table for
+docs/reference/performance.md: the peak of anonymous memory of the process that had the most, in MiB, and MB/s; WARC is
+written by `native` alone. The exit code is not 0 when one is not below 256 MiB.
 """
 
 import argparse

@@ -34,6 +34,8 @@ pytest_plugins = ("selection", "failures")
 
 COMMAND = (sys.executable, "-m", "fetchmill")
 ROOT = Path(__file__).resolve().parents[1]
+# Modules and programs that several tests share.
+SUPPORT = ROOT / "tests" / "support"
 # Several shards in a job of a second, also of a format that gives no receipt before a shard is sealed.
 PACK_OPTIONS = ("--shard-size", "64KiB", "--seal-after", "300ms")
 
@@ -87,7 +89,7 @@ def wait_for_rows(results: Path, count: int) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Switches of this project."""
-    parser.addoption("--update-help", action="store_true", help="write tests/help/ instead of comparing with it")
+    parser.addoption("--update-help", action="store_true", help="write tests/cli/help/ instead of comparing with it")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,7 +1,7 @@
 """What stops a job, as exceptions.
 
 What becomes of one target is never an exception: that is an outcome, and the ledger counts it. Each class has the
-exit code that the command line gives (docs/exit-codes.md); the native module raises these classes by name.
+exit code that the command line gives (docs/reference/exit-codes.md); the native module raises these classes by name.
 """
 
 from collections.abc import Sequence
@@ -80,7 +80,7 @@ class ReplyError(FetchmillError):
 
     Args:
         url: what was asked for.
-        kind: the failure kind, one of those in docs/exit-codes.md.
+        kind: the failure kind, one of those in docs/reference/exit-codes.md.
         reason: the same for people.
     """
 
@@ -97,7 +97,8 @@ class StrayReplyError(FetchmillError):
     """A server has sent a reply that nobody asked for: replies that a stream has given may be those of other requests.
 
     Raised by a stream in the place of the next reply. With `certain=True` the requests are made again instead, before
-    the program has their replies; it is raised only when the stray reply comes too late for that (docs/streaming.md).
+    the program has their replies; it is raised only when the stray reply comes too late for that
+    (docs/guide/streaming.md).
 
     Args:
         indexes: the places in the input of all replies that may be wrong, whether the program has had them or not.

@@ -4,7 +4,8 @@
     pandas.read_csv("fetchmill://2026/a.csv", storage_options={"dest": "out/"})
     fsspec.open("fetchmill://2026/a.csv::/data/out")
 
-Nothing is unpacked, and nothing can be written. docs/reading.md says how names become paths, and what each call costs.
+Nothing is unpacked, and nothing can be written. docs/guide/reading.md says how names become paths, and what each call
+costs.
 """
 
 import errno

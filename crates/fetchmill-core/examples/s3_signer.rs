@@ -1,5 +1,5 @@
 //! What a signature of S3 costs, and what it is: without input the nanoseconds for a request; with `-` the header
-//! fields, as JSON, of each request that stands as JSON on a line of standard input (`tests/test_s3_signer.py`).
+//! fields, as JSON, of each request that stands as JSON on a line of standard input (`tests/s3/test_s3_signer.py`).
 //!
 //! `cargo run --release -p fetchmill-core --example s3_signer`; on a quiet machine, the best of several rounds.
 #![allow(clippy::print_stdout)]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 /// What stopped a job, in one line that says what failed, where and what to do. The variant decides the exit code
-/// (docs/exit-codes.md).
+/// (docs/reference/exit-codes.md).
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A mistake in the program: a panic in a thread, a broken invariant. Exit 1.

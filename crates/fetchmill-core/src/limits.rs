@@ -68,7 +68,7 @@ pub const LIST_COLUMNS_MAX: usize = 16 * 1024;
 /// What is read of a list without an answer to the caller, that looks at its stop signal then.
 pub const LIST_STRETCH_BYTES: usize = 16 * MIB;
 /// Window of a .zst: 128 MiB, what `zstd --long` (27) needs; `zstd -19` and all below it need 8 MiB at most. The decoder
-/// takes what the list's own header names, beside the budget of 192 MiB: docs/lists.md says what such a list costs.
+/// takes what the list's own header names, beside the budget of 192 MiB: docs/guide/lists.md says what such a list costs.
 pub const LIST_ZSTD_WINDOW_LOG_MAX: u32 = 27;
 /// What the decoder of a .xz may take, in KiB: `xz -9` has a dictionary of 64 MiB. A larger one is refused.
 pub const LIST_XZ_KIB_MAX: u32 = 72 * 1024;
@@ -363,7 +363,7 @@ pub const RETRY_COST_TRANSIENT: u32 = 14;
 /// What a throttling status takes out of them while nothing succeeds.
 pub const RETRY_COST_THROTTLE: u32 = 5;
 /// What a success puts back: with the costs above, an origin of which up to half the replies fail keeps its tokens
-/// (docs/decisions/0002, 0025).
+/// (docs/internals/decisions/0002, 0025).
 pub const RETRY_REFUND: u32 = 14;
 /// A target that fails again is a reason to ask whether its origin is well, unless that was seen to be in this time.
 pub const HEALTHY_FOR: Duration = Duration::from_millis(100);
@@ -406,7 +406,7 @@ pub const HTTP2_STREAMS_FIRST: usize = 100;
 /// What one HTTP/2 stream may send ahead. Bodies are taken as they come, so this much is only on its way.
 pub const HTTP2_STREAM_WINDOW: u32 = MIB as u32;
 /// The same for all streams of a connection. It is large, for it also bounds how many small frames may be unread
-/// (docs/decisions/0010).
+/// (docs/internals/decisions/0010).
 pub const HTTP2_CONNECTION_WINDOW: u32 = 5 * MIB as u32;
 /// Names that are looked up at the same time, one thread each: a thread that hangs counts too.
 pub const DNS_THREADS_MAX: usize = 64;

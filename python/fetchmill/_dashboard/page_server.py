@@ -1,6 +1,6 @@
 """Answers requests over HTTP/1.1 on one thread, a request a connection, with a bound on all that a client can take.
 
-Of the standard library; docs/decisions has why it is neither `http.server` nor a server in Rust.
+Of the standard library; docs/internals/decisions has why it is neither `http.server` nor a server in Rust.
 """
 
 import asyncio

@@ -183,8 +183,8 @@ class Objects(Mapping[str, bytes]):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """A stream of Arrow batches, for pyarrow, DuckDB and others.
 
-        Their columns are those of the Parquet shards (docs/formats.md), whatever the format; a sequence number that is
-        not known is -1.
+        Their columns are those of the Parquet shards (docs/reference/formats.md), whatever the format; an unknown
+        sequence number is -1.
         """
         del requested_schema  # ours is the best that there is
         return self._native.arrow_stream()

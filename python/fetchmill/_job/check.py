@@ -35,7 +35,7 @@ class CheckReport:
         stopped_by: the rule that stopped it: `max_duration` or `max_bytes`; None for none.
         resumed: whether an earlier run began the check.
         doubtful: names of targets whose rows may tell another target's answer: a reply that nobody asked for came too
-            late (docs/http-support.md). The first 10,000 of them.
+            late (docs/reference/http-support.md). The first 10,000 of them.
         doubtful_count: how many such targets there are.
         notices: what a person should know, a line each.
         found_nothing: whether a list has no target, or all that is listed was skipped and nobody asked for that.

@@ -1,3 +1,3 @@
-"""Values of kept columns (docs/formats.md#types-of-kept-columns)."""
+"""Values of kept columns (docs/reference/formats.md#types-of-kept-columns)."""
 
 ColumnValue = str | int | float | bool | None

@@ -45,7 +45,7 @@ class LimitedBy:
     Args:
         kind: `listing`, `server`, `network`, `cpu`, `disk`, `transform`, `rate`, `bwlimit`, `throttling`, `courtesy`,
             `concurrency`, `names`, `outage`, `last-targets`, or `mixed` when no single one of these does
-            (docs/what-limits-a-job.md).
+            (docs/guide/what-limits-a-job.md).
         text: a line for people with the figure that shows it.
         share: of a report, the part of the run's time in which it did; 0 to 1. None while a job runs.
     """
@@ -212,7 +212,7 @@ class Report:
         tolerated: whether the job is finished and no more targets failed or were absent than `max_failed` allows.
         resumed: whether an earlier run began the job.
         doubtful: names of objects that were stored before it turned out that their bytes may be another object's: a
-            reply that nobody asked for came too late (docs/http-support.md). The first 10,000 of them.
+            reply that nobody asked for came too late (docs/reference/http-support.md). The first 10,000 of them.
         doubtful_count: how many such objects there are.
         limited_by: what has held this run back for longest; None when it was over before that was measured.
         notices: what a person should know, a line each.

@@ -45,7 +45,7 @@ class OfFormat(TypedDict, total=False):
         bool,
         Option(
             "flag",
-            "Store in warc what is no object, too: redirects, and what came in place of objects (docs/formats.md).",
+            "Store in warc what is no object, too: redirects, and what came in place of objects.",
         ),
     ]
 
@@ -80,7 +80,7 @@ class Storing(TypedDict, total=False):
         Option(
             "count",
             "Requests that are sent at once on a connection, for a server that lists its objects and does this well; "
-            "--concurrency counts connections then (docs/http-support.md).",
+            "--concurrency counts connections then (docs/reference/http-support.md).",
         ),
     ]
     server_times: Annotated[
@@ -97,7 +97,7 @@ class Storing(TypedDict, total=False):
     ]
     compressed: Annotated[
         bool,
-        Option("flag", "Ask for replies in gzip, br or zstd, and store them decoded (docs/http-support.md)."),
+        Option("flag", "Ask for replies in gzip, br or zstd, and store them decoded (docs/reference/http-support.md)."),
     ]
     hash: Annotated[
         Hash | None, Option("choice", "Give the rows of parquet and jsonl a column with this hash of each stored body.")
@@ -112,13 +112,13 @@ class Storing(TypedDict, total=False):
     ]
     cdxj: Annotated[
         bool,
-        Option("flag", "Put an index in CDXJ beside each shard of warc of the finished job (docs/formats.md)."),
+        Option("flag", "Put an index in CDXJ beside each shard of warc of the finished job."),
     ]
     transform: Annotated[
         Function | str | None,
         Option(
             "function",
-            "Function that turns fetched replies into what is stored, as MODULE:FUNCTION (docs/transform.md).",
+            "Function that turns fetched replies into what is stored, as MODULE:FUNCTION (docs/guide/transform.md).",
             default=None,
         ),
     ]
@@ -184,7 +184,7 @@ class OfServer(TypedDict, total=False):
             "choice",
             "How the source is listed: `api` is GET /list in pages; `autoindex` (nginx's JSON) and `html` (index pages "
             "of Apache, nginx, lighttpd, python -m http.server) walk a web server's folders; `sitemap` reads sitemaps; "
-            "`json` reads the pages of any API in JSON, SOURCE being the first (docs/listings.md); "
+            "`json` reads the pages of any API in JSON, SOURCE being the first (docs/guide/listings.md); "
             "`auto` finds out.",
         ),
     ]
@@ -500,7 +500,7 @@ class OfDashboards(TypedDict, total=False):
         bool | str,
         Option(
             "dashboard",
-            "Serve a page with charts, and metrics for Prometheus, while the job runs (docs/dashboard.md).",
+            "Serve a page with charts, and metrics for Prometheus, while the job runs (docs/guide/dashboard.md).",
             default=False,
             heading="Dashboard",
         ),

@@ -1,4 +1,4 @@
-"""Reckons a plan from what the probe has shown: arithmetic only, docs/plan.md has the method."""
+"""Reckons a plan from what the probe has shown: arithmetic only, docs/guide/plan.md has the method."""
 
 import math
 from collections import Counter
@@ -34,7 +34,7 @@ _SAMPLE_OF_MANY = 1000
 _SHARD_BYTES, _PARQUET_SHARD_BYTES, _SHARD_OBJECTS = 1 << 30, 128 << 20, 1_000_000
 # Small shards of Parquet before they are merged: up to fifteen of each of two sizes a worker.
 _UNMERGED = 30
-# Syncs of files come on top: as long as making them, or longer (docs/performance.md).
+# Syncs of files come on top: as long as making them, or longer (docs/reference/performance.md).
 _SYNCS_OF_FILES = 2.5
 # What making a file takes depends on how many there are, and differs by so much in either direction.
 _MAKING_FILES = 2.0

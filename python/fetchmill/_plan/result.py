@@ -38,7 +38,7 @@ class FormatPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a job would take, from a probe of some seconds (docs/plan.md).
+    """What a job would take, from a probe of some seconds (docs/guide/plan.md).
 
     Args:
         source: where targets come from.

@@ -1,7 +1,7 @@
 """What each format makes of a sample of the source: bytes, folders, and processor time for an object.
 
 The sample is written in each format and measured, because names, heads and how far bodies can be compressed decide what
-a shard takes (docs/decisions/0033-a-plan-stores-a-sample.md).
+a shard takes (docs/internals/decisions/0033-a-plan-stores-a-sample.md).
 """
 
 import gzip

@@ -1,4 +1,4 @@
-"""From the counters of a probe to a rate and its uncertainty (docs/plan.md has the method).
+"""From the counters of a probe to a rate and its uncertainty (docs/guide/plan.md has the method).
 
 The probe is cut into windows of a second. Those of its start are slower, while connections are opened and names looked
 up: how many of them do not count is found by the marginal standard error rule. A straight line through the counters of

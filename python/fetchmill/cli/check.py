@@ -37,7 +37,7 @@ _EPILOG = """\b
 Exit codes: 0 every target has its row, whatever the sites answered; 3 an answer that --fail-on names; 8 stopped by
 --max-duration or --max-bytes, 130 and 143 by SIGINT and SIGTERM, all after a checkpoint; the others are errors
 (fetchmill --help).
-docs/check.md has the columns of a row and what the failure kinds mean.
+docs/guide/check.md has the columns of a row and what the failure kinds mean.
 """
 
 

@@ -40,7 +40,7 @@ class ConfigOption(click.Option):
             expose_value=False,
             envvar=VARIABLE,
             callback=self._take,
-            help=f"Take options from this TOML file, its table of this command (docs/configuration.md).  [{VARIABLE}]",
+            help=f"Take options from this TOML file, its table of this command.  [{VARIABLE}]",
         )
 
     def _take(self, ctx: click.Context, _parameter: click.Parameter, path: str | None) -> None:
@@ -51,8 +51,8 @@ class ConfigOption(click.Option):
 def load_config(path: str | PathLike[str], command: Literal["get", "check", "list"]) -> dict[str, Any]:
     """Reads the options of a command out of a TOML file, as keyword arguments.
 
-    It is what `--config` reads (docs/configuration.md). Nothing else in the Python interface reads a file of options,
-    nor the variable FETCHMILL_CONFIG.
+    It is what `--config` reads (docs/reference/configuration.md). Nothing else in the Python interface reads a file of
+    options, nor the variable FETCHMILL_CONFIG.
 
     Args:
         path: the file.

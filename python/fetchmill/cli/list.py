@@ -42,7 +42,7 @@ Examples:
 _EPILOG = """\b
 Exit codes: 0 the listing is complete; 3 a folder gave no listing, so that what is in it is missing; 130 and 143 stopped
 by SIGINT and SIGTERM after a checkpoint; the others are errors (fetchmill --help).
-docs/manifests.md has the columns of a row.
+docs/reference/manifests.md has the columns of a row.
 """
 
 

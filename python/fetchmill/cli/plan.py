@@ -40,7 +40,7 @@ Examples:
 _EPILOG = """\b
 Exit codes: 0 the plan is made; 7 it is made, and DEST has no room for it; 4 the source cannot be listed, or is empty; 5
 nothing could be fetched; 130 and 143 stopped by SIGINT and SIGTERM; the others are errors (fetchmill --help).
-docs/plan.md says how each figure is found.
+docs/guide/plan.md says how each figure is found.
 """
 _FROM = {
     "given": "given by --objects",

@@ -54,7 +54,7 @@ _EPILOG = """\b
 Exit codes: 0 DEST is like SOURCE, 3 some objects failed or a folder gave no listing (the next pass tries
 them again), 11 more than --max-delete would be removed: nothing was changed, 130 and 143 stopped by
 SIGINT and SIGTERM after a checkpoint; the others are errors (fetchmill --help).
-docs/sync.md says how objects are compared.
+docs/guide/sync.md says how objects are compared.
 """
 
 

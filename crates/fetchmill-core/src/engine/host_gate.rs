@@ -1,5 +1,5 @@
 //! Which targets of a dispatcher may go to their host now. In a job over many hosts a host belongs to one worker, and
-//! so to one dispatcher (docs/decisions/0013); with only one host its dispatchers share what the host may be asked.
+//! so to one dispatcher (docs/internals/decisions/0013); with only one host its dispatchers share what the host may be asked.
 
 use std::collections::VecDeque;
 

@@ -86,7 +86,7 @@ pub const DESTINATION: &str = "destination";
 pub fn must_be_here(identity: &BTreeMap<String, String>) -> Result<()> {
     let Some(destination) = identity.get(DESTINATION) else { return Ok(()) };
     Err(Error::Usage(format!(
-        "the objects of this job are in {destination}: fetch its shards first, and read those (docs/s3.md)"
+        "the objects of this job are in {destination}: fetch its shards first, and read those (docs/guide/s3.md)"
     )))
 }
 

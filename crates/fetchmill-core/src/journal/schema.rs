@@ -1,4 +1,4 @@
-//! The journal's tables (docs/formats.md describes them for readers) and how the database is opened.
+//! The journal's tables (docs/reference/formats.md describes them for readers) and how the database is opened.
 
 use std::collections::BTreeSet;
 use std::path::Path;

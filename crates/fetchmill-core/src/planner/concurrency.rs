@@ -10,7 +10,7 @@
 //!
 //! Rounds in which something else held the job back (no targets, a full sink, a pace) decide nothing, but for one case: when
 //! there are no targets and requests wait in a queue, the listing's pages wait in it too, and it gives some back
-//! (docs/decisions/0029).
+//! (docs/internals/decisions/0029).
 
 mod climb;
 mod hold;
@@ -48,7 +48,7 @@ const CAREFUL_LATENCIES: f64 = 3.0;
 const CAREFUL_LAG: f64 = 500.0;
 /// Memory for what is in flight: a connection has room for its next body and holds some until they are certain, and half as
 /// many more rest: two and a half bodies for each request, and what a connection takes itself. What is larger than the
-/// second has a budget of its own (docs/decisions/0024).
+/// second has a budget of its own (docs/internals/decisions/0024).
 const MEMORY: f64 = 128.0 * 1024.0 * 1024.0;
 const COUNTED_BODY_MAX: f64 = 16.0 * 1024.0;
 const BODIES: f64 = 2.5;

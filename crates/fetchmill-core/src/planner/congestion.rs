@@ -4,7 +4,7 @@
 //! the origin gave meanwhile, since an origin that refuses what is above a rate gives that rate. From there the pace
 //! comes back to what was refused last in some seconds, gently around it and faster beyond, as CUBIC's window does
 //! (RFC 9438); far above it goes away. Refusals that come whatever the pace is say nothing of a rate, and are put up
-//! with (docs/decisions/0018).
+//! with (docs/internals/decisions/0018).
 
 use std::collections::VecDeque;
 

@@ -7,7 +7,7 @@
 //! down: nothing is sent but what asks whether it is ([`super::probing`]). If it is, it rests and is asked again, with
 //! longer rests each time; the first success ends that. So an outage costs a few requests, not an attempt of every
 //! target. A target that fails again takes no tokens: it may be broken. But when nothing else has come for a moment,
-//! it is a reason to ask (docs/decisions/0025).
+//! it is a reason to ask (docs/internals/decisions/0025).
 //!
 //! Refusals of an origin that gives something meanwhile are no outage: they set its pace ([`super::congestion`]).
 

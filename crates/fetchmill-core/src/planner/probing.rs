@@ -4,7 +4,7 @@
 //! to be there is asked for again: an object that was fetched, or the first page of the listing (a health check, whose
 //! reply is thrown away). If that fails it is an outage, and the target's attempt does not count; if it succeeds the
 //! target is broken, and the attempt does. Where nothing is known to be there, a target that waits asks, and its attempts
-//! count: they always progress (docs/decisions/0025).
+//! count: they always progress (docs/internals/decisions/0025).
 
 use super::retry::Retry;
 use crate::target::Sequence;

@@ -58,7 +58,7 @@ impl Format {
     }
 
     /// Bytes of a shard unless `--shard-size` says otherwise. A Parquet file is durable only as a whole, so it is
-    /// smaller (docs/formats.md).
+    /// smaller (docs/reference/formats.md).
     pub fn shard_bytes(self) -> u64 {
         match self {
             Format::Parquet => crate::limits::PARQUET_SHARD_BYTES,

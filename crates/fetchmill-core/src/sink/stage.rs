@@ -2,7 +2,7 @@
 //!
 //! A staged file is `<folder>/<sequence>`, with the folder computed from the sequence number: some 64 files lie in
 //! one. Each create and each rename looks a name up in a folder's block, and a full block costs as much as the
-//! rename itself: with a window of 20,000 files in one folder an object takes a seventh more (docs/performance.md).
+//! rename itself: with a window of 20,000 files in one folder an object takes a seventh more (docs/reference/performance.md).
 
 use std::ffi::OsStr;
 use std::fs::File;

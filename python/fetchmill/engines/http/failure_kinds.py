@@ -1,4 +1,4 @@
-"""What exceptions of the standard library mean as failure kinds: the tables of docs/http-support.md.
+"""What exceptions of the standard library mean as failure kinds: the tables of docs/reference/http-support.md.
 
 As in the native engine: numbers are compared, never texts. What is wrong with this machine (no descriptor, no port) is
 `unreachable` here, and the target is tried again.

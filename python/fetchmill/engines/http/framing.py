@@ -1,4 +1,4 @@
-"""How the end of a body is known: the table of docs/http-support.md, for heads that a library has parsed.
+"""How the end of a body is known: the table of docs/reference/http-support.md, for heads that a library has parsed.
 
 The libraries forgive what is ambiguous, each in its own way; here both have the native engine's rules.
 """

@@ -1,6 +1,6 @@
 """Answers that wait until it is certain whose they are, and what an unused connection tells.
 
-The rules are the native module's; docs/http-support.md says what they are.
+The rules are the native module's; docs/reference/http-support.md says what they are.
 """
 
 import select

@@ -1,5 +1,5 @@
 //! Whose credentials requests are signed with: the first that is found of the environment, a token, a profile, the
-//! container and the machine, as boto3 looks for them (docs/decisions/0019).
+//! container and the machine, as boto3 looks for them (docs/internals/decisions/0019).
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! How many requests are in flight: as many as were asked for, or as prove useful (docs/decisions/0029).
+//! How many requests are in flight: as many as were asked for, or as prove useful (docs/internals/decisions/0029).
 //!
 //! That is found out while all requests go to one origin. With several, each would need a number of its own: then it is the
 //! usual one, until for a while only one of them was asked.

@@ -1,4 +1,4 @@
-//! The paces of origins that throttle (docs/decisions/0018), each with its own.
+//! The paces of origins that throttle (docs/internals/decisions/0018), each with its own.
 //!
 //! An origin that gives nothing but refusals has none: the program gets them. A thread's own, so nothing is locked. An origin is known from its first refusal on, until it has refused nothing for
 //! [`limits::STREAM_THROTTLED_FOR`]: without any refusal a request and a reply cost one look at an empty table.

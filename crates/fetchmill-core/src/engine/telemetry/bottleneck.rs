@@ -5,7 +5,7 @@
 //! wait for a rate say so themselves. Where requests are out all the time it is the server, the network between, this
 //! machine's processors, or the number itself: that shows in how much longer replies take than with few requests in
 //! flight, and connections than at best. A cause for 60 % of the capacity is the answer; else it is `mixed`
-//! (docs/decisions/0031).
+//! (docs/internals/decisions/0031).
 
 use std::fmt::Write as _;
 

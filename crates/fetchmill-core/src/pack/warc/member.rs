@@ -11,7 +11,7 @@ const LEVEL: i32 = 1;
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 0xff];
 
 /// Makes records gzip members: small ones of ASCII with a code that is always the same, others with libdeflate, which
-/// clears 128 KiB before it starts and computes a code for each (docs/decisions/0035).
+/// clears 128 KiB before it starts and computes a code for each (docs/internals/decisions/0035).
 pub(super) struct MemberWriter {
     small: SmallDeflate,
     compressor: Compressor,

@@ -1,5 +1,5 @@
 //! Deflate (RFC 1951) for small records of ASCII: one block with a code that is always the same, so that nothing is
-//! counted and computed for a record of some hundred bytes. docs/decisions/0035 says how the code was made.
+//! counted and computed for a record of some hundred bytes. docs/internals/decisions/0035 says how the code was made.
 
 use crate::limits::WARC_SMALL_RECORD_BYTES_MAX;
 

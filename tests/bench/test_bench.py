@@ -1,0 +1,112 @@
+"""The benchmark's own code, with runs too short to mean anything: no figure is asserted."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benches import report
+from benches.streamers import STREAMERS
+from conftest import example
+from fetchmill_bench.contender_table import CONTENDERS
+
+pytestmark = pytest.mark.of_files("packages/fetchmill-bench", "benches")
+
+CLIENTS = ("h2load", "fetchmill")
+
+
+def numbers(value: Any) -> list[float]:  # noqa: ANN401 - what JSON holds
+    """All numbers that are somewhere in a value."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return [number for part in value for number in numbers(part)]
+    return [value] if isinstance(value, (int, float)) and not isinstance(value, bool) else []
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str]:
+    """All scenarios, once each, in a folder instead of a file system: the figures and what was shown."""
+    folder = tmp_path_factory.mktemp("bench")
+    root = Path(__file__).resolve().parents[2]
+    example("bare_files")
+    # The kernel counts processor time in steps of 10 ms: a server must have worked for some of them.
+    short = ("--rounds", "1", "--seconds", "0.3", "--levels", "4", "--files", "500", "--replies", "8000", "--no-mount")
+    places = ("--folder", folder / "work", "--output", folder / "latest.json")
+    command = (sys.executable, "-m", "benches.run", *short, *places)
+    env = os.environ | {"FETCHMILL_PROFILE": "debug"}
+    ended = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, timeout=280, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert not (folder / "work").exists()
+    return json.loads((folder / "latest.json").read_text()), ended.stdout
+
+
+def test_all_scenarios_measure(measured: tuple[dict[str, Any], str]) -> None:
+    """Each with its bars, both sides' CPU time and the commands that anyone can repeat."""
+    results, shown = measured
+    scenarios = results["scenarios"]
+
+    assert scenarios.keys() == {"null", "in_flight", "files", "packs", "pipelined", "servers", "stream", "https"}
+    bars = {"null": 2, "files": 2, "packs": 3, "pipelined": 3, "servers": 3, "stream": 4}
+    assert {name: len(scenarios[name]["bars"]) for name in bars} == bars
+    assert scenarios["in_flight"]["levels"][0]["connections"] == 4
+    assert all(scenarios["null"][client]["server_us"] > 0 for client in ("wrk", "fetchmill"))
+    assert all(scenarios[name]["commands"] for name in bars)
+    assert shown.count("| CPU an object /") == 2
+    assert scenarios["stream"]["clients"].keys() == {"wrk", "null", *STREAMERS}
+    assert [found["version"] for found in scenarios["https"]["versions"]] == ["HTTP/1.1", "HTTP/2"]
+    assert all(found[client]["server_us"] > 0 for found in scenarios["https"]["versions"] for client in CLIENTS)
+    assert scenarios["packs"]["disk"].keys() == {"parquet", "tar", "jsonl", "warc"}
+
+
+def test_no_machine_is_named_in_the_results(measured: tuple[dict[str, Any], str], root: Path) -> None:
+    """They are committed: no host, no path."""
+    results, _ = measured
+    text = json.dumps(results)
+
+    assert str(root) not in text
+    assert "/tmp" not in text  # noqa: S108 - looked for
+    assert results["machine"].keys() >= {"processor", "kernel", "nginx", "wrk", "h2load"}
+    assert len(results["commit"]) == 40
+    assert all(number >= 0 for number in numbers(results))
+
+
+def test_pages_get_their_tables(measured: tuple[dict[str, Any], str]) -> None:
+    """Between markers, and a second time the same; what was not measured says so."""
+    results, _ = measured
+    page = "a\n<!-- bench:null -->\nold\n<!-- /bench:null -->\nb\n<!-- bench:scale -->\n<!-- /bench:scale -->\n"
+
+    once = report.filled(page, results)
+
+    assert "old" not in once
+    assert "| wrk " in once
+    assert "Not measured yet." in once
+    assert report.filled(once, results) == once
+
+
+def test_the_readme_compares_with_what_people_use(measured: tuple[dict[str, Any], str]) -> None:
+    """Every way has its row, and every client of S3 that is named is one that `fetchmill bench s3` runs."""
+    figures = {
+        "limit": 50,
+        "requests_per_second": {"median": 1e4},
+        "cpu_us_a_request": 50.0,
+        "peak_mib": {"median": 7.0},
+    }
+    clients = [{"contender": name, **figures} for name in report.BUCKET_WAYS]
+
+    shown = report.render("readme", {**measured[0], "s3": {"results": clients}})
+
+    ways = [*(way for way, *_ in report.WAYS), *(way for way, _ in report.BUCKET_WAYS.values())]
+    assert [way for way in ways if f"| {way} " not in shown] == []
+    assert shown.count("| one ") == 2
+    assert report.BUCKET_WAYS.keys() <= {contender.name for contender in CONTENDERS if contender.may_run("s3")}
+
+
+@pytest.mark.parametrize("page", report.PAGES, ids=lambda page: page.name)
+def test_the_committed_pages_have_tables_that_exist(page: Path) -> None:
+    """A marker with another name would never be filled."""
+    assert "Not measured yet." in report.filled(page.read_text(), {"scenarios": {}})

@@ -1,0 +1,289 @@
+"""Ctrl-C, the program's own end, and its death: what becomes of tasks, threads and processes."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from concurrency import wait_for
+from conftest import SUPPORT
+
+Start = Callable[..., subprocess.Popen[str]]
+
+HEAD = """
+import asyncio, itertools, os, sys, threading, time
+import process_functions as functions
+from fetchmill import bounded
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Iterator[Start]:
+    """Starts a program in a process group of its own, as a terminal does; nothing of it outlives the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(body: str, *, head: str = HEAD) -> subprocess.Popen[str]:
+        path = tmp_path / "program.py"
+        path.write_text(head + textwrap.dedent(body))
+        folders = os.pathsep.join([str(SUPPORT), *sys.path])
+        running = subprocess.Popen(
+            [sys.executable, str(path)],
+            env=os.environ | {"PYTHONPATH": folders},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(running)
+        return running
+
+    yield start
+    for running in started:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+        running.communicate()
+
+
+def interrupted(running: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """Ctrl-C once it says that it is ready; its exit code and what it wrote from then on."""
+    assert running.stdout
+    assert running.stdout.readline() == "ready\n"
+    os.killpg(running.pid, signal.SIGINT)
+    out, err = running.communicate(timeout=120)
+    return running.returncode, out, err
+
+
+def group_is_gone(group: int) -> bool:
+    """Whether no process is left of it."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def test_an_interrupt_cancels_tasks_and_puts_things_away(program: Start) -> None:
+    """It is raised where the program's main function is run."""
+    running = program(
+        """
+        async def work(number, own):
+            if number == 3:
+                print("ready", flush=True)
+            await asyncio.sleep(60)
+
+        async def put_away(own):
+            await asyncio.sleep(0.01)
+            print("put away", flush=True)
+
+        try:
+            asyncio.run(bounded.each(work, itertools.count(), limit=4, on_start=lambda: None, on_done=put_away))
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+        """
+    )
+
+    assert interrupted(running) == (0, "put away\n" * 4 + "interrupted\n", "")
+
+
+@pytest.mark.parametrize("how", ["for", "async for", "held", "pool"])
+def test_an_interrupt_cancels_what_was_started(program: Start, how: str) -> None:
+    """By each of the others."""
+    loop = "await task" if how == "for" else "pass"
+    body = f"{how} task in bounded.as_completed(sleepers, 3):\n        {loop}"
+    if how == "held":
+        # An error holds its frames, and they the iterator.
+        body = "loop = bounded.as_completed(sleepers, 3)\n    async for task in loop:\n        pass"
+    if how == "pool":
+        body = (
+            "async with bounded.TaskPool(3) as pool:\n        while True:\n            await pool.put(next(sleepers))"
+        )
+    running = program(
+        f"""
+async def sleep(number):
+    try:
+        print("ready" if number == 2 else "", end="\\n" if number == 2 else "", flush=True)
+        await asyncio.sleep(60)
+    except asyncio.CancelledError:
+        print("cancelled", flush=True)
+        raise
+
+sleepers = (sleep(number) for number in itertools.count())
+
+async def main():
+    {body}
+
+try:
+    asyncio.run(main())
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+    )
+
+    assert interrupted(running) == (0, "cancelled\n" * 3 + "interrupted\n", "")
+
+
+def test_an_interrupt_lets_threads_come_to_their_ends(program: Start) -> None:
+    """No other item begins; `each` waits for them."""
+    running = program(
+        """
+        import signal
+
+        begun = itertools.count()
+        release = threading.Event()
+
+        def interrupt(number, frame):
+            threading.Timer(0.3, release.set).start()
+            raise KeyboardInterrupt
+
+        def work(number, own):
+            next(begun)
+            if number == 1:
+                sys.stdout.write("ready\\n")
+                sys.stdout.flush()
+            release.wait()
+
+        def put_away(own):
+            sys.stdout.write("put away\\n")
+
+        signal.signal(signal.SIGINT, interrupt)
+        try:
+            bounded.threads.each(work, itertools.count(), limit=2, on_start=lambda: None, on_done=put_away)
+        except KeyboardInterrupt:
+            left = [thread for thread in threading.enumerate() if "bounded" in thread.name]
+            print("interrupted", next(begun), left)
+        """
+    )
+
+    assert interrupted(running) == (0, "put away\n" * 2 + "interrupted 2 []\n", "")
+
+
+def test_an_interrupt_means_nothing_to_processes_that_wait(program: Start) -> None:
+    """They are told to end."""
+    running = program(
+        """
+        if __name__ == "__main__":
+            try:
+                with bounded.processes.map(abs, itertools.count(), limit=1) as results:
+                    next(results), next(results)
+                    time.sleep(0.2)
+                    print("ready", flush=True)
+                    time.sleep(60)
+            except KeyboardInterrupt:
+                print("interrupted", flush=True)
+        """
+    )
+
+    assert interrupted(running) == (0, "interrupted\n", "")
+
+
+def test_an_interrupt_ends_processes(program: Start) -> None:
+    """Also those that work, and none of them says a word about it."""
+    running = program(
+        """
+        if __name__ == "__main__":
+            try:
+                for number in bounded.processes.map(functions.sleep_long, [0, 1, 1, 1], limit=2):
+                    print("ready", flush=True)
+            except KeyboardInterrupt:
+                print("interrupted", flush=True)
+        """
+    )
+
+    assert interrupted(running) == (0, "interrupted\n", "")
+    assert wait_for(lambda: group_is_gone(running.pid))
+
+
+@pytest.mark.parametrize("kind", ["threads", "processes"])
+def test_the_end_of_the_program_ends_what_was_left_open(program: Start, kind: str) -> None:
+    """Nobody has closed it, and somebody still holds it."""
+    running = program(
+        f"""
+        if __name__ == "__main__":
+            results = bounded.{kind}.map(abs, itertools.count(), limit=3)
+            print(next(results))
+        """
+    )
+
+    assert running.communicate(timeout=120) == ("0\n", "")
+    assert running.returncode == 0
+    assert wait_for(lambda: group_is_gone(running.pid))
+
+
+def test_workers_end_when_their_program_is_killed(program: Start) -> None:
+    """They notice that nobody is left to tell."""
+    running = program(
+        """
+        if __name__ == "__main__":
+            # One, so that none is just being started.
+            results = bounded.processes.map(abs, itertools.count(), limit=1)
+            next(results), next(results)
+            print("ready", flush=True)
+            time.sleep(60)
+        """
+    )
+    assert running.stdout
+    assert running.stdout.readline() == "ready\n"
+
+    running.kill()
+    _, err = running.communicate(timeout=120)
+
+    assert wait_for(lambda: group_is_gone(running.pid))
+    assert err == ""
+
+
+def test_a_main_module_without_its_guard_is_told_so(program: Start) -> None:
+    """Spawn imports it in every worker."""
+    running = program("print(list(bounded.processes.map(abs, [1, 2], limit=2)))")
+
+    _, err = running.communicate(timeout=120)
+
+    assert running.returncode == 1
+    assert "before it was ready: does it start below `if __name__ == '__main__':` in the main module?" in err
+    assert wait_for(lambda: group_is_gone(running.pid))
+
+
+def test_break_in_a_task_that_ends_leaves_nothing(program: Start) -> None:
+    """The loop is closed right behind it."""
+    running = program(
+        """
+        async def work(number):
+            await asyncio.sleep(0 if number == 0 else 60)
+
+        async def main():
+            # Beside other tests a step may take long, and debug mode would say so.
+            asyncio.get_running_loop().slow_callback_duration = 60
+            async for _ in bounded.map(work, itertools.count(), limit=3, on_done=lambda own: print("put away")):
+                break
+
+        asyncio.run(main(), debug=True)
+        """
+    )
+
+    assert running.communicate(timeout=120) == ("put away\n" * 3, "")
+    assert running.returncode == 0
+
+
+def test_importing_it_loads_nothing_else_of_the_package(program: Start) -> None:
+    """It is useful without HTTP, and the package is not slower to load for it."""
+    running = program(
+        """
+        import fetchmill
+        print(*(name for name in sys.modules if name.startswith(("fetchmill", "asyncio", "multiprocessing"))))
+        fetchmill.bounded
+        print(*(name for name in sys.modules if name.startswith(("fetchmill", "asyncio", "multiprocessing"))))
+        for name in dir(fetchmill.bounded):
+            getattr(fetchmill.bounded, name)
+        print(all(name.startswith("fetchmill.bounded") for name in sys.modules if name.startswith("fetchmill.")))
+        """,
+        head="import sys\n",
+    )
+
+    out, err = running.communicate(timeout=120)
+
+    assert out.splitlines() == ["fetchmill", "fetchmill fetchmill.bounded", "True"], err

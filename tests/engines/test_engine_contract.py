@@ -1,0 +1,780 @@
+"""What every engine promises, whatever its transports: the real command against real servers, and the ledger.
+
+How a job ends that is interrupted or killed is in test_engine_endings.py, your own function in
+test_engine_functions.py. `FETCHMILL_ENGINES` picks engines (tests/support/engines.py).
+"""
+
+import gzip
+import json
+import os
+import random
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fetchmill
+from awkward_names import REFUSED, STORED
+from engines import (
+    ENGINES,
+    IN_PYTHON,
+    WITH_LISTS,
+    WITH_PROCESSES,
+    InFlight,
+    engine_keywords,
+    engine_options,
+    limit_of,
+    limit_options,
+    wait_for,
+)
+from engines import worker_processes as workers_of
+from fetchmill.testing import Fault, Server, synthetic_body
+from foreign import READERS
+from foreign import read_objects as read_with
+from independent import Expected, find_problems, find_unlike, synthetic, synthetic_name
+from ports import closed_port
+from raw_server import (
+    Behaviour,
+    Exchange,
+    RawServer,
+    bare_reply,
+    chunked_reply,
+    get_target,
+    in_turn,
+    mirror,
+    reply,
+    then_close,
+    then_reset,
+    then_stall,
+)
+from stored import read_objects
+
+Run = Callable[..., Any]
+Raw = Callable[..., RawServer]
+Serve = Callable[..., Server]
+
+COUNT = 2000
+GOOD = [f"good-{number}" for number in range(12)]
+MIB = 1 << 20
+
+of_all_engines = pytest.mark.parametrize("engine", ENGINES)
+of_engines_with_lists = pytest.mark.parametrize("engine", WITH_LISTS)
+of_engines_in_python = pytest.mark.parametrize("engine", IN_PYTHON)
+
+
+def kinds(dest: Path) -> dict[str, str]:
+    """Failure kinds by name."""
+    return {failure.name: failure.kind for failure in fetchmill.failures(dest)}
+
+
+def attempts(dest: Path) -> dict[str, int]:
+    """Attempts by name, of what is absent or failed."""
+    return {failure.name: failure.attempts for failure in fetchmill.failures(dest)}
+
+
+def error_of(ended: Any) -> str:  # noqa: ANN401 - how a command ended
+    """The one line that a command ended with."""
+    *_, last = ended.err.splitlines()
+    assert last.startswith("fetchmill: error: ")
+    assert ended.err.count("fetchmill: error: ") == 1
+    assert "Traceback" not in ended.err
+    return str(last)
+
+
+def write_urls(folder: Path, *urls: str) -> Path:
+    """A list."""
+    path = folder / "urls.txt"
+    path.write_text("".join(f"{url}\n" for url in urls))
+    return path
+
+
+@pytest.fixture
+def refusing() -> Iterator[str]:
+    """Host and port where nothing listens."""
+    with closed_port() as port:
+        yield f"127.0.0.1:{port}"
+
+
+# --- the ledger --------------------------------------------------------------------------------------------------
+
+# What happens to a target, and how the ledger has it: outcome, kind, status, attempts of two.
+MIXED: dict[str, tuple[Behaviour, tuple[str, str, int | None, int]]] = {
+    "gone-404": (reply(b"gone", status="404 Not Found"), ("absent", "absent", 404, 1)),
+    "gone-410": (reply(b"gone", status="410 Gone"), ("absent", "absent", 410, 1)),
+    "status-400": (reply(b"no", status="400 Bad Request"), ("failed", "status", 400, 1)),
+    "status-403": (reply(b"no", status="403 Forbidden"), ("failed", "status", 403, 1)),
+    "status-500": (reply(b"oops", status="500 Oops"), ("failed", "server-error", 500, 2)),
+    "status-502": (reply(b"oops", status="502 Oops"), ("failed", "server-error", 502, 2)),
+    "status-408": (reply(b"slow", status="408 Slow"), ("failed", "server-error", 408, 2)),
+    "moved": (reply(b"", "Location: /get/good-0", status="302 Found"), ("failed", "redirect", 302, 1)),
+    "cut": (then_close(reply(b"cu", length=3)), ("failed", "truncated", None, 2)),
+}
+NAMES_REFUSED = ("../x", "a//b", "/abs", "")
+
+
+@pytest.mark.sampled(2)
+@of_all_engines
+def test_each_target_is_counted_once(run: Run, raw: Raw, dest: Path, engine: str) -> None:
+    """Fetched, absent, failed at once and after retries, refused: the sum, the failures and exit code 3."""
+    scripted = {name: behaviour for name, (behaviour, _) in MIXED.items()}
+    server = raw(mirror([*GOOD, *scripted, *NAMES_REFUSED], scripted))
+
+    ended = run("get", server.url, dest, "--attempts", 2, *engine_options(engine))
+    expected = Expected({name: name.encode() for name in GOOD}, frozenset([*MIXED, *NAMES_REFUSED]))
+    problems = find_problems(dest, expected)
+    shown = run("status", dest, "--failures", "--json")
+
+    assert ended.code == 3, ended.err
+    assert "25 listed = 12 fetched + 2 absent + 11 failed + 0 skipped\n" in ended.err
+    assert problems == []
+    rows = [json.loads(line) for line in shown.out.splitlines()]
+    found = [(row["name"], (row["outcome"], row["kind"], row["status"], row["attempts"])) for row in rows]
+    settled = [(name, how) for name, (_, how) in MIXED.items()]
+    assert sorted(found, key=str) == sorted(
+        settled + [(name, ("failed", "name", None, 0)) for name in NAMES_REFUSED], key=str
+    )
+
+
+@pytest.mark.sampled(4)
+@of_all_engines
+def test_absent_targets_may_be_allowed(run: Run, server: Serve, dest: Path, engine: str) -> None:
+    """Then the exit code is 0."""
+    source = server(synthetic=30, faults=[Fault("status", status=404, match="file-00000000001*")])
+
+    ended = run("get", source.url, dest, "--allow-absent", *engine_options(engine))
+
+    assert ended.code == 0, ended.err
+    assert "30 listed = 20 fetched + 10 absent + 0 failed + 0 skipped\n" in ended.err
+
+
+@pytest.mark.sampled(2)
+@of_all_engines
+def test_what_failed_can_be_fetched_again(run: Run, server: Serve, dest: Path, engine: str) -> None:
+    """And nothing else is asked for; the same command a third time asks for nothing."""
+    source = server(synthetic=30, faults=[Fault("status", status=403, match="file-00000000001*", times=1)])
+
+    first = run("get", source.url, dest, *engine_options(engine))
+    second = run("get", source.url, dest, "--retry-failed", *engine_options(engine))
+    third = run("get", source.url, dest, *engine_options(engine))
+
+    assert (first.code, second.code, third.code) == (3, 0, 0), second.err
+    assert "30 listed = 30 fetched + 0 absent + 0 failed + 0 skipped\n" in second.err
+    assert "all done already" in third.err
+    assert source.stats()["get"] == 40
+    assert find_problems(dest, synthetic(30)) == []
+
+
+@of_all_engines
+def test_python_returns_the_ledger(server: Serve, dest: Path, engine: str) -> None:
+    """The same job, without the command."""
+    faults = [
+        Fault("status", status=410, match="file-000000000003"),
+        Fault("status", status=401, match="file-000000000005"),
+    ]
+    source = server(synthetic=10, faults=faults)
+
+    report = fetchmill.get(source.url, dest, **engine_keywords(engine))
+
+    assert (report.listed, report.fetched, report.absent, report.failed, report.skipped) == (10, 8, 1, 1, 0)
+    assert (report.failures, report.bytes, report.attempts) == ({"status": 1}, 800, 10)
+    assert report.balanced
+    assert report.finished
+
+
+# --- bytes as they were sent -------------------------------------------------------------------------------------
+
+
+@pytest.mark.sampled(1)
+@of_all_engines
+@pytest.mark.parametrize("format", ["files", "parquet", "tar", "jsonl", "null"])
+def test_each_object_is_stored_once_in_each_format(
+    run: Run, server: Serve, memory_path: Path, engine: str, format: str
+) -> None:
+    """Under its name, with the origin's bytes, read back with foreign code; exit code 0."""
+    source = server(synthetic=COUNT)
+    dest = memory_path / "out"
+
+    ended = run("get", source.url, dest, "--format", format, *engine_options(engine))
+
+    assert ended.code == 0, ended.err
+    assert "2,000 listed = 2,000 fetched + 0 absent + 0 failed + 0 skipped\n" in ended.err
+    assert find_problems(dest, synthetic(COUNT), format) == []
+    assert source.stats()["get"] == COUNT
+
+
+@pytest.mark.sampled(3)
+@of_all_engines
+@pytest.mark.parametrize("format", ["files", "jsonl"])
+def test_each_name_is_asked_for_byte_for_byte(run: Run, raw: Raw, memory_path: Path, engine: str, format: str) -> None:
+    """Percent-encoded once, whatever a library thinks of it, and stored under the name that was listed."""
+    dest = memory_path / "out"
+    stored = [name for name, _ in STORED.values()] + ([] if format == "files" else list(REFUSED.values()))
+    server = raw(mirror([*REFUSED.values(), *(name for name, _ in STORED.values())]))
+
+    ended = run("get", server.url, dest, "--format", format, *engine_options(engine))
+
+    assert ended.code == (3 if format == "files" else 0), ended.err
+    # A name above 64 KiB is a body above 64 KiB here: its batch is asked for again, one by one.
+    asked = set(server.asked()) if engine == "pipelined" else server.asked()
+    assert sorted(asked) == sorted(map(get_target, stored))
+    objects = read_with(dest, format, next(iter(READERS[format])))
+    assert find_unlike(objects, {name: name.encode() for name in stored}) == []
+    assert kinds(dest) == (dict.fromkeys(REFUSED.values(), "name") if format == "files" else {})
+
+
+BODIES = {
+    "empty": b"",
+    "one": b"\0",
+    "all-bytes": bytes(range(256)) * 5,
+    "lines": "a\nb\r\nc\rd\u2028e\x85f\n".encode(),
+    "no-utf8": b"text\xff\xfe",
+    **{f"{size}": random.Random(size).randbytes(size) for size in (MIB - 1, MIB, MIB + 1, 5 * MIB)},
+}
+
+
+@pytest.mark.sampled(3)
+@of_all_engines
+@pytest.mark.parametrize("format", ["files", "parquet"])
+def test_each_body_is_kept(run: Run, server: Serve, memory_path: Path, engine: str, format: str) -> None:
+    """Empty, binary, and larger than what is held in memory."""
+    folder, dest = memory_path / "served", memory_path / "out"
+    folder.mkdir()
+    for name, body in BODIES.items():
+        (folder / name).write_bytes(body)
+
+    ended = run("get", server(folder).url, dest, "--format", format, *engine_options(engine))
+
+    assert ended.code == 0, ended.err
+    assert find_problems(dest, Expected(BODIES), format) == []
+
+
+@of_all_engines
+def test_bodies_are_not_decoded(run: Run, raw: Raw, dest: Path, engine: str) -> None:
+    """What the reply says of an encoding, true or not, is nothing to an engine; nor are cookies and file names."""
+    packed = gzip.compress(b"packed" * 100)
+    bodies = {
+        "gzip": (packed, "Content-Encoding: gzip"),
+        "no-gzip": (b"plain", "Content-Encoding: gzip"),
+        "deflate": (b"plain", "Content-Encoding: deflate"),
+        "br": (b"plain", "Content-Encoding: br"),
+        "zstd": (b"plain", "Content-Encoding: zstd"),
+        "charset": ("größe".encode("utf-16"), "Content-Type: text/plain; charset=latin-1"),
+        "file-name": (b"plain", 'Content-Disposition: attachment; filename="../../evil"'),
+    }
+    scripted: dict[str, Behaviour] = {name: reply(body, field) for name, (body, field) in bodies.items()}
+    scripted["gzip-in-chunks"] = bare_reply("Content-Encoding: gzip", "Transfer-Encoding: chunked") + (
+        b"%x\r\n%s\r\n0\r\n\r\n" % (len(packed), packed)
+    )
+
+    ended = run("get", raw(mirror(scripted, scripted)).url, dest, *engine_options(engine))
+
+    assert ended.code == 0, ended.err
+    expected = {name: body for name, (body, _) in bodies.items()} | {"gzip-in-chunks": packed}
+    assert find_problems(dest, Expected(expected)) == []
+
+
+@pytest.mark.sampled(4)
+@of_all_engines
+def test_bodies_in_chunks_are_put_together(run: Run, raw: Raw, dest: Path, engine: str) -> None:
+    """None, one, many, and with what looks like an end."""
+    chunks: dict[str, tuple[bytes, ...]] = {
+        "none": (),
+        "one": (b"one",),
+        "many": tuple(b"%d," % number for number in range(1000)),
+        "large": (b"a" * 100_000, b"\r\n0\r\n\r\n", b"b" * 70_000),
+    }
+
+    ended = run(
+        "get",
+        raw(mirror(chunks, {name: chunked_reply(*pieces) for name, pieces in chunks.items()})).url,
+        dest,
+        *engine_options(engine),
+    )
+
+    assert ended.code == 0, ended.err
+    assert find_problems(dest, Expected({name: b"".join(pieces) for name, pieces in chunks.items()})) == []
+
+
+@pytest.mark.sampled(5)
+@of_all_engines
+def test_redirects_of_a_server_are_not_followed(run: Run, raw: Raw, dest: Path, engine: str) -> None:
+    """failed(redirect) with its status; nobody asks where it leads."""
+    scripted: dict[str, Behaviour] = {
+        f"{status}": reply(b"", "Location: /elsewhere", status=f"{status} Go") for status in (301, 302, 303, 307, 308)
+    }
+    server = raw(mirror([*scripted, *GOOD], scripted) | {"/elsewhere": reply(b"elsewhere")})
+
+    ended = run("get", server.url, dest, *engine_options(engine))
+
+    assert ended.code == 3, ended.err
+    assert kinds(dest) == dict.fromkeys(scripted, "redirect")
+    assert {failure.status for failure in fetchmill.failures(dest)} == {301, 302, 303, 307, 308}
+    assert server.count("/elsewhere") == 0
+
+
+@of_all_engines
+def test_what_a_reply_tells_is_kept(run: Run, raw: Raw, dest: Path, engine: str) -> None:
+    """Status, type, etag and date, whatever the letters of the fields' names; what is not told is not made up."""
+    scripted: dict[str, Behaviour] = {
+        "all": reply(
+            b"all",
+            "content-type: text/plain; charset=utf-8",
+            'ETAG: W/"abc,1"',
+            "Last-Modified: Fri, 13 Feb 2015 12:34:56 GMT",
+            status="203 Whatever",
+        ),
+        "nothing": reply(b"nothing"),
+    }
+
+    ended = run("get", raw(mirror(scripted, scripted)).url, dest, "--format", "jsonl", *engine_options(engine))
+
+    assert ended.code == 0, ended.err
+    found = {
+        stored.name: (stored.status, stored.content_type, stored.etag, stored.last_modified)
+        for stored in read_with(dest, "jsonl", "json")
+    }
+    assert found == {
+        b"all": (203, "text/plain; charset=utf-8", 'W/"abc,1"', datetime(2015, 2, 13, 12, 34, 56, tzinfo=UTC)),
+        b"nothing": (200, None, None, None),
+    }
+
+
+# --- replies that are not whole ----------------------------------------------------------------------------------
+
+SHORT: dict[str, Behaviour] = {
+    "shorter": then_close(reply(b"bod", length=4)),
+    "shorter-reset": then_reset(reply(b"bod", length=4)),
+    "no-body": then_close(reply(length=4)),
+    "encoded": then_close(reply(gzip.compress(b"body")[:-1], "Content-Encoding: gzip", length=24)),
+    "no-last-chunk": then_close(bare_reply("Transfer-Encoding: chunked") + b"4\r\nbody\r\n"),
+    "chunk-cut": then_close(bare_reply("Transfer-Encoding: chunked") + b"4\r\nbod"),
+}
+
+
+@pytest.mark.sampled(4)
+@of_all_engines
+def test_a_short_body_is_tried_again_and_never_stored(run: Run, raw: Raw, dest: Path, engine: str) -> None:
+    """failed(truncated) when each attempt was short; a whole one after a short one is fetched."""
+    mended = {f"{name}-once": in_turn(behaviour, reply(b"whole")) for name, behaviour in SHORT.items()}
+    server = raw(mirror([*SHORT, *mended, *GOOD], SHORT | mended))
+
+    ended = run("get", server.url, dest, "--attempts", 3, *engine_options(engine))
+
+    bodies = {name: name.encode() for name in GOOD} | dict.fromkeys(mended, b"whole")
+    assert ended.code == 3, ended.err
+    assert find_problems(dest, Expected(bodies, frozenset(SHORT))) == []
+    assert kinds(dest) == dict.fromkeys(SHORT, "truncated")
+    assert attempts(dest) == dict.fromkeys(SHORT, 3)
+
+
+@pytest.mark.sampled(3)
+@of_all_engines
+@pytest.mark.parametrize("allowed", [False, True], ids=["refused", "allowed"])
+def test_a_body_without_a_length_is_a_failure_unless_it_is_allowed(
+    run: Run, raw: Raw, dest: Path, engine: str, allowed: bool
+) -> None:
+    """failed(unverified-length), not tried again; with --allow-eof-bodies it is stored. An empty reply has an end."""
+    scripted: dict[str, Behaviour] = {
+        "plain": then_close(bare_reply() + b"plain"),
+        "http-1.0": then_close(bare_reply(version="HTTP/1.0") + b"http-1.0"),
+        "told": then_close(bare_reply("Connection: close") + b"told"),
+    }
+    server = raw(mirror([*scripted, "none"], scripted | {"none": bare_reply(status="204 No Content")}))
+    more = ["--allow-eof-bodies"] if allowed else []
+
+    ended = run("get", server.url, dest, *more, *engine_options(engine))
+
+    assert ended.code == (0 if allowed else 3), ended.err
+    assert kinds(dest) == ({} if allowed else dict.fromkeys(scripted, "unverified-length"))
+    assert {server.count(get_target(name)) for name in scripted} == {1}
+    stored = {"none": b""} | ({name: name.encode() for name in scripted} if allowed else {})
+    assert dict(read_objects(dest, "files")) == stored
+
+
+def trickled_body(exchange: Exchange) -> None:
+    """A head at once, and a body that would take 20 s."""
+    exchange.send(reply(length=1000))
+    exchange.trickle(b"x" * 1000, 0.02)
+
+
+@pytest.mark.sampled(3)
+@of_all_engines
+def test_a_target_that_is_too_slow_or_too_large_is_failed(run: Run, raw: Raw, dest: Path, engine: str) -> None:
+    """By the options' bounds, each with its kind; the others do not notice."""
+    scripted: dict[str, tuple[Behaviour, str]] = {
+        "no-answer": (then_stall(b""), "head-timeout"),
+        "head-stalls": (then_stall(reply(b"body")[:20]), "head-timeout"),
+        "body-stalls": (then_stall(reply(b"bod", length=4)), "idle-timeout"),
+        "body-trickles": (
+            trickled_body,
+            "total-timeout",
+        ),
+        "large": (reply(b"x" * 70_000), "body-too-large"),
+        "large-chunks": (chunked_reply(b"x" * 70_000), "body-too-large"),
+        "reset": (then_reset(b""), "reset"),
+        "no-http": (then_close(b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n"), "not-http"),
+    }
+    server = raw(mirror([*scripted, *GOOD], {name: behaviour for name, (behaviour, _) in scripted.items()}))
+
+    ended = run(
+        *("get", server.url, dest, "--attempts", 1, "--max-size", "64KiB", "--head-timeout", "1s"),
+        *("--idle-timeout", "1s", "--total-timeout", "2s", *engine_options(engine)),
+    )
+
+    assert ended.code == 3, ended.err
+    assert kinds(dest) == {name: kind for name, (_, kind) in scripted.items()}
+    assert dict(read_objects(dest, "files")) == {name: name.encode() for name in GOOD}
+
+
+# --- retries -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.sampled(3)
+@of_all_engines
+def test_retry_after_is_heeded_and_holds_up_nobody(run: Run, raw: Raw, dest: Path, engine: str) -> None:
+    """A target is not asked for before its time, nor failed for it; the others are fetched meanwhile."""
+    asked: list[float] = []
+    others: list[float] = []
+
+    def busy_once(exchange: Exchange) -> bytes:
+        asked.append(time.monotonic())
+        return reply(b"busy") if exchange.number > 1 else reply(b"", "Retry-After: 1", status="503 Busy")
+
+    def noted(name: str) -> Behaviour:
+        def behave(_exchange: Exchange) -> bytes:
+            others.append(time.monotonic())
+            return reply(name.encode())
+
+        return behave
+
+    scripted: dict[str, Behaviour] = {"busy": busy_once} | {name: noted(name) for name in GOOD}
+    ended = run("get", raw(mirror(scripted, scripted)).url, dest, "--attempts", 1, *engine_options(engine))
+
+    assert ended.code == 0, ended.err
+    assert len(asked) == 2
+    assert asked[1] - asked[0] >= 1
+    assert max(others) < asked[1]
+
+
+@pytest.mark.sampled(4)
+@of_all_engines
+def test_a_target_is_tried_again_until_its_attempts_are_used_up(run: Run, raw: Raw, dest: Path, engine: str) -> None:
+    """500 twice and then 200 is fetched; 500 each time is failed(server-error), and every attempt is counted.
+
+    On a busy machine a reply may not become certain in time: it is asked for once more, which is no attempt.
+    """
+    oops = reply(b"oops", status="500 Oops")
+    scripted = {"late": in_turn(oops, oops, reply(b"late")), "never": oops}
+    server = raw(mirror([*scripted, *GOOD], scripted))
+
+    ended = run("get", server.url, dest, "--attempts", 3, "--json", *engine_options(engine))
+
+    assert ended.code == 3, ended.err
+    assert json.loads(ended.out.splitlines()[-1])["attempts"] == 3 + 3 + len(GOOD)
+    assert {server.count("/get/late"), server.count("/get/never")} <= {3, 4}
+    assert (kinds(dest), attempts(dest)) == ({"never": "server-error"}, {"never": 3})
+    assert dict(read_objects(dest, "files")) == {name: name.encode() for name in ("late", *GOOD)}
+
+
+@pytest.mark.sampled(4)
+@of_engines_with_lists
+def test_a_refused_connection_is_a_failure_of_its_targets(
+    run: Run, server: Serve, dest: Path, tmp_path: Path, refusing: str, engine: str
+) -> None:
+    """After the attempts; the targets of another server do not notice."""
+    source = server(synthetic=5)
+    names = [synthetic_name(index) for index in range(5)]
+    there = {f"{source.url}/get/{name}": synthetic_body(name, 100) for name in names}
+    listed = write_urls(tmp_path, f"http://{refusing}/a", *there, f"http://{refusing}/b")
+
+    ended = run(
+        *("get", listed, dest, "--allow-private", "--attempts", 2, "--format", "jsonl"), *engine_options(engine)
+    )
+
+    assert ended.code == 3, ended.err
+    refused = [f"http://{refusing}/a", f"http://{refusing}/b"]
+    assert (kinds(dest), attempts(dest)) == (dict.fromkeys(refused, "refused"), dict.fromkeys(refused, 2))
+    assert dict(read_objects(dest, "jsonl")) == there
+
+
+@pytest.mark.sampled(3)
+@of_all_engines
+def test_a_connection_that_the_server_closes_costs_no_attempt(run: Run, raw: Raw, dest: Path, engine: str) -> None:
+    """As a server does that ends kept-alive connections: after each reply, told or not, nothing is failed."""
+    told = {f"told-{number}": then_close(reply(b"x", "Connection: close")) for number in range(10)}
+    silent = {f"silent-{number}": then_close(reply(b"x")) for number in range(10)}
+    server = raw(mirror([*told, *silent], told | silent))
+
+    ended = run("get", server.url, dest, "--attempts", 1, *engine_options(engine))
+
+    assert ended.code == 0, ended.err
+    assert dict(read_objects(dest, "files")) == dict.fromkeys([*told, *silent], b"x")
+
+
+# --- limits ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.sampled(3)
+@of_all_engines
+@pytest.mark.parametrize("limit", [1, 3])
+def test_no_more_requests_are_in_flight_than_allowed(run: Run, raw: Raw, dest: Path, engine: str, limit: int) -> None:
+    """As the server counts them; `sync` has one. As many as may be are, also where workers cannot share them evenly."""
+    names = [f"n{number}" for number in range(40)]
+    counted = InFlight()
+
+    ended = run(
+        *("get", raw(mirror(names, {name: counted.answer(name) for name in names})).url, dest, "--format", "null"),
+        *(*limit_options(engine, limit), *engine_options(engine)),
+    )
+
+    assert ended.code == 0, ended.err
+    assert min(2, limit_of(engine, limit)) <= counted.most <= limit_of(engine, limit)
+
+
+@pytest.mark.sampled(2)
+@of_engines_with_lists
+def test_each_host_has_its_own_limit(run: Run, raw: Raw, dest: Path, tmp_path: Path, engine: str) -> None:
+    """Of a list of two servers: no more to either than it may have, over all workers."""
+    counted = [InFlight(), InFlight()]
+    paths = [f"/get/n{number}" for number in range(15)]
+    servers = [raw({path: each.answer(path) for path in paths}) for each in counted]
+    listed = write_urls(tmp_path, *(f"{server.url}{path}" for path in paths for server in servers))
+
+    ended = run(
+        *("get", listed, dest, "--allow-private", "--format", "null", "--limit-per-host", 2),
+        *(*limit_options(engine, 16), *engine_options(engine)),
+    )
+
+    assert ended.code == 0, ended.err
+    assert "30 listed = 30 fetched" in ended.err
+    assert all(1 <= each.most <= 2 for each in counted)
+
+
+@pytest.mark.parametrize("engine", [engine for engine in WITH_PROCESSES if engine == "processes"])
+def test_processes_have_a_request_in_flight_each(start: Run, raw: Raw, dest: Path, engine: str) -> None:
+    """As many as there are processes."""
+    names = [f"n{number}" for number in range(30)]
+    counted = InFlight(0.1)
+    server = raw(mirror(names, {name: counted.answer(name) for name in names}))
+    process = start("get", server.url, dest, "--format", "null", *engine_options(engine))
+    most = 0
+
+    def has_ended() -> bool:
+        nonlocal most
+        most = max(most, len(workers_of(process.pid)))
+        return process.poll() is not None
+
+    assert wait_for(has_ended, pause=0.02)
+    assert process.returncode == 0
+    assert counted.most == most == len(os.sched_getaffinity(0))
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.timing
+@of_all_engines
+def test_a_rate_is_kept(run: Run, raw: Raw, dest: Path, engine: str) -> None:
+    """50 a second, after a burst of at most a tenth of a second, over all workers."""
+    names = [f"n{number}" for number in range(120)]
+    asked: list[float] = []
+
+    def note(_exchange: Exchange) -> bytes:
+        asked.append(time.monotonic())
+        return reply(b"x")
+
+    server = raw(mirror(names, dict.fromkeys(names, note)))
+
+    ended = run("get", server.url, dest, "--rate", 50, "--format", "null", *engine_options(engine))
+
+    assert ended.code == 0, ended.err
+    assert len(asked) == 120
+    # 2.3 s behind the burst. What is given to a process that has just begun comes to the server a little later.
+    assert 1.9 <= max(asked) - min(asked) < 22
+    # Behind that 79 places are 1.58 s.
+    assert max(asked) - sorted(asked)[40] >= 1.5
+
+
+# --- exit codes --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.sampled(2)
+@of_all_engines
+def test_a_listing_that_fails_ends_the_job(run: Run, raw: Raw, tmp_path: Path, refusing: str, engine: str) -> None:
+    """Refused, of a host that is not found, or answered with 403: exit code 4, and a line that says which."""
+    forbidden = raw({"/list": reply(status="403 Forbidden")})
+    causes = {
+        f"http://{refusing}": "refused",
+        "http://no-such-host.invalid": "dns-not-found",
+        forbidden.url: "status 403",
+    }
+
+    with ThreadPoolExecutor(len(causes)) as pool:
+        jobs = [
+            pool.submit(run, "get", url, tmp_path / f"out{number}", *engine_options(engine))
+            for number, url in enumerate(causes)
+        ]
+        ended = {word: job.result() for word, job in zip(causes.values(), jobs, strict=True)}
+
+    assert {word: each.code for word, each in ended.items()} == dict.fromkeys(causes.values(), 4)
+    assert all(word in error_of(each) for word, each in ended.items())
+
+
+@pytest.mark.sampled(4)
+@of_engines_with_lists
+def test_a_host_that_is_not_found_is_a_failure_of_its_targets(
+    run: Run, server: Serve, dest: Path, tmp_path: Path, engine: str
+) -> None:
+    """Of a list, nothing else ends; a name that cannot be is no mistake in fetchmill."""
+    good = f"{server(synthetic=1).url}/get/{synthetic_name(0)}"
+    lost = ["http://no-such-host.invalid/", f"http://{'a' * 64}.test/"]
+
+    ended = run(
+        "get", write_urls(tmp_path, *lost, good), dest, "--format", "jsonl", "--allow-private", *engine_options(engine)
+    )
+
+    assert ended.code == 3, ended.err
+    assert kinds(dest) == dict.fromkeys(lost, "dns-not-found")
+    assert [name for name, _ in read_objects(dest, "jsonl")] == [good]
+
+
+@pytest.mark.sampled(4)
+@of_engines_with_lists
+def test_a_list_does_not_lead_to_this_machine(run: Run, server: Serve, dest: Path, tmp_path: Path, engine: str) -> None:
+    """Without --allow-private nobody is connected to."""
+    source = server(synthetic=1)
+    port = source.url.rpartition(":")[2]
+    urls = [f"http://{host}:{port}/get/{synthetic_name(0)}" for host in ("127.0.0.1", "localhost", "[::ffff:7f00:1]")]
+
+    ended = run("get", write_urls(tmp_path, *urls), dest, "--format", "jsonl", *engine_options(engine))
+
+    assert ended.code == 3, ended.err
+    assert kinds(dest) == dict.fromkeys(urls, "private-address")
+    assert source.stats()["connections"] == 0
+
+
+@of_all_engines
+def test_what_cannot_be_used_is_told_before_anything_is_made(run: Run, dest: Path, engine: str) -> None:
+    """Exit code 2 and one line."""
+    ended = run("get", "http://127.0.0.1:1", dest, "--limit", 0, *engine_options(engine))
+
+    assert ended.code == 2
+    assert "concurrency" in error_of(ended)
+    assert not dest.exists()
+
+
+@pytest.mark.skipif(not IN_PYTHON, reason="needs the option engine")
+def test_an_engine_that_there_is_not_is_refused(run: Run, dest: Path) -> None:
+    """With those that there are."""
+    ended = run("get", "http://127.0.0.1:1", dest, "--engine", "steam")
+
+    assert ended.code == 2
+    assert "Traceback" not in ended.err
+    assert all(engine in ended.err for engine in ("steam", "native", "sync", "threads", "processes", "asyncio"))
+    with pytest.raises(fetchmill.UsageError, match="steam"):
+        fetchmill.get("http://127.0.0.1:1", dest, **engine_keywords("steam"))
+    assert not dest.exists()
+
+
+NATIVE_ONLY: dict[str, tuple[str, ...]] = {
+    "format": ("--format", "warc"),
+    "redirects": ("--redirects", "3"),
+    "resolver": ("--resolver", "127.0.0.1"),
+}
+
+
+@of_engines_in_python
+@pytest.mark.parametrize("option", NATIVE_ONLY)
+def test_what_only_native_has_is_refused_in_a_line(
+    run: Run, server: Serve, dest: Path, engine: str, option: str
+) -> None:
+    """With the option and the engine; nothing was made and nobody asked."""
+    source = server(synthetic=1)
+
+    ended = run("get", source.url, dest, *NATIVE_ONLY[option], *engine_options(engine))
+
+    assert ended.code == 2, ended.err
+    assert option in error_of(ended)
+    assert engine in error_of(ended)
+    assert ended.err.count("\n") == 1
+    assert source.stats()["requests"] == 0
+    assert not dest.exists()
+
+
+# --- sources -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.sampled(3)
+@of_engines_with_lists
+def test_a_list_is_a_source(run: Run, server: Serve, dest: Path, tmp_path: Path, engine: str) -> None:
+    """Each URL once, under its URL; a line that is none is a failure."""
+    source = server(synthetic=200)
+    bodies = {f"{source.url}/get/{synthetic_name(i)}": synthetic_body(synthetic_name(i), 100) for i in range(200)}
+    listed = write_urls(tmp_path, *bodies, "no url")
+
+    ended = run("get", listed, dest, "--allow-private", "--format", "parquet", *engine_options(engine))
+
+    assert ended.code == 3, ended.err
+    assert find_problems(dest, Expected(bodies, frozenset({"line 201"})), "parquet") == []
+    assert kinds(dest) == {"line 201": "url"}
+
+
+@pytest.mark.sampled(4)
+@of_engines_in_python
+def test_redirects_of_a_list_are_not_followed(run: Run, raw: Raw, dest: Path, tmp_path: Path, engine: str) -> None:
+    """Only `native` follows them."""
+    site = raw({"/a": reply(b"", "Location: /b", status="302 Found"), "/b": reply(b"b")})
+    urls = [f"{site.url}/a", f"{site.url}/b"]
+
+    ended = run(
+        "get", write_urls(tmp_path, *urls), dest, "--allow-private", "--format", "jsonl", *engine_options(engine)
+    )
+
+    assert ended.code == 3, ended.err
+    assert kinds(dest) == {urls[0]: "redirect"}
+    assert dict(read_objects(dest, "jsonl")) == {urls[1]: b"b"}
+
+
+@pytest.mark.sampled(6)
+@of_engines_with_lists
+@pytest.mark.parametrize("kind", ["iterable", "async"])
+def test_an_iterable_is_a_source(server: Serve, dest: Path, engine: str, kind: str) -> None:
+    """Each item once, under its URL or the name beside it."""
+    source = server(synthetic=100)
+    items = [(f"{source.url}/get/{synthetic_name(index)}", f"name {index}") for index in range(100)]
+    bodies = {f"name {index}": synthetic_body(synthetic_name(index), 100) for index in range(100)}
+
+    def plain() -> Iterator[tuple[str, str]]:
+        yield from items
+
+    async def awaited() -> AsyncIterator[tuple[str, str]]:
+        for item in items:
+            yield item
+
+    given: Any = plain() if kind == "iterable" else awaited()
+    report = fetchmill.get(given, dest, format="jsonl", **engine_keywords(engine))
+
+    assert (report.listed, report.fetched) == (100, 100)
+    assert find_problems(dest, Expected(bodies), "jsonl") == []
+
+
+@pytest.mark.sampled(3)
+@of_engines_with_lists
+def test_what_an_iterable_raises_comes_out_after_a_checkpoint(server: Serve, dest: Path, engine: str) -> None:
+    """What it gave before is done; with it mended the job goes on."""
+    source = server(synthetic=100)
+
+    def targets(last: int) -> Iterator[str]:
+        for index in range(last):
+            yield f"{source.url}/get/{synthetic_name(index)}"
+        if last < 100:
+            raise LookupError("no more of them")
+
+    with pytest.raises(LookupError, match="no more of them"):
+        fetchmill.get(targets(50), dest, format="null", **engine_keywords(engine))
+    report = fetchmill.get(targets(100), dest, format="null", **engine_keywords(engine))
+
+    assert (report.fetched, report.resumed) == (100, True)
+    assert source.stats()["get"] == 100

@@ -1,0 +1,247 @@
+"""Jobs over many hosts, in a world of sites whose answers are known: every host gets its due, and no more."""
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_check import read_rows, write_urls
+
+import fetchmill
+from fetchmill._native import FAILURE_KINDS
+from fetchmill.testing import Server, world
+from fetchmill.world import BEHAVIOURS, Site, World
+from ports import free_ports
+
+Run = Callable[..., Any]
+Serve = Callable[..., Server]
+Row = dict[str, Any]
+
+TIMEOUT = 3
+# Hosts that are asked so rarely that none of the limits of a host matters.
+COUNT = 1500
+# Failure kinds that no site can give to a check, each with what gives it.
+ELSEWHERE = {
+    "checksum": "tests/s3/test_s3_checksums.py: of a store of S3",
+    "dns": "look-ups that are malformed: crates/fetchmill-core/src/transport/dns/tests",
+    "unreachable": "the table of errors: crates/fetchmill-core/src/transport/errno.rs",
+    "tls-certificate": "tests/http/test_https.py",
+    "proxy": "tests/http/test_proxy.py",
+    "proxy-refused": "tests/http/test_proxy.py",
+    "idle-timeout": "tests/http/test_framing.py: a check has one time for the whole attempt",
+    "unverified-length": "tests/http/test_framing.py: a check takes bodies that end with the connection",
+    "body-too-large": "tests/http/test_framing.py: a check reads no body to its end",
+    "url": "tests/check/test_check.py",
+    "function": "tests/engines/test_engine_functions.py: a function of a program",
+    "worker": "tests/engines/test_engine_functions.py: a process of an engine in Python",
+    "transform": "tests/engines/test_transform.py",
+    "name": "tests/listings/test_bad_names.py: a check stores nothing",
+    "name-taken": "tests/listings/test_bad_names.py",
+    "listing": "tests/listings/test_mirror_nginx.py",
+    "changed": "tests/s3/test_s3_source.py: a check has no listing that says what an object was",
+    "credentials": "tests/s3/test_s3_source.py: a list of s3:// URLs",
+    "range-ignored": "tests/lists/test_ranges.py: a check asks for whole objects",
+    "range-unsatisfied": "tests/lists/test_ranges.py",
+    "bad-range": "tests/lists/test_ranges.py",
+    "bad-encoding": "tests/http/test_compressed.py: a check asks for bodies as they are",
+    # What a complete reply says is its status.
+    "server-error": "status",
+    "throttled": "status",
+    "redirect": "status",
+    "status": "status",
+}
+
+
+def trust(folder: Path, whole: World) -> tuple[str, ...]:
+    """The options of a command that may go into this world."""
+    (folder / "ca.pem").write_text(whole.ca_pem)
+    options = ("--resolver", whole.dns, "--allow-private", "--ca-file", "ca.pem", "--timeout", str(TIMEOUT))
+    return (*options, "--redirects", "20")
+
+
+def check(run: Run, folder: Path, whole: World, urls: list[str], *options: str) -> list[Row]:
+    """The rows of a check of these."""
+    ended = run("check", write_urls(folder, urls), "rows.jsonl", *trust(folder, whole), "--quiet", *options)
+    assert (ended.code, ended.err) == (0, "")
+    return read_rows(folder / "rows.jsonl")
+
+
+def is_right(site: Site, row: Row) -> bool:
+    """Whether a row says what the site does."""
+    if site.expected.status is not None:
+        return row.get("kind") is None and row.get("status") == site.expected.status
+    return row.get("kind") in site.expected.kinds
+
+
+def begun(rows: list[Row]) -> list[float]:
+    """When the attempts of rows began, in seconds, in order."""
+    return sorted(datetime.fromisoformat(row["started_at"]).timestamp() for row in rows)
+
+
+@pytest.mark.one_in(3)
+def test_a_check_tells_what_each_site_does(run: Run, tmp_path: Path) -> None:
+    """Of every behaviour there is, over both schemes."""
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")  # noqa: T201 - shown when it fails
+    with world(timeout=TIMEOUT) as whole:
+        mix = dict.fromkeys(BEHAVIOURS, 1.0)
+        sites = {site.url: site for site in whole.sites(COUNT, mix=mix, seed=seed, patient=False)}
+        rows = check(run, tmp_path, whole, list(sites))
+
+    assert sorted(row["url"] for row in rows) == sorted(sites)
+    assert not [
+        (sites[row["url"]], row) for row in rows if not row.get("suspect") and not is_right(sites[row["url"]], row)
+    ]
+    assert sum(row.get("suspect", False) for row in rows) <= COUNT * 0.01
+    answered = [row for row in rows if row.get("status") == 200 and row["url"].startswith("https")]
+    for phase in ("queue_ms", "dns_ms", "connect_ms", "tls_ms", "first_byte_ms", "total_ms"):
+        assert all(row[phase] >= 0 for row in answered), phase
+    assert {row["http_version"] for row in answered} == {"1.1", "2"}
+    assert all(row["address"].startswith("127.") for row in answered)
+
+
+def test_every_failure_kind_is_met_somewhere() -> None:
+    """A kind that nothing gives is none; one that is new needs a test."""
+    met = {kind for expected in BEHAVIOURS.values() for kind in expected.kinds}
+
+    assert met | set(ELSEWHERE) >= set(FAILURE_KINDS)
+    assert met <= set(FAILURE_KINDS)
+    assert set(ELSEWHERE) <= set(FAILURE_KINDS)
+
+
+def test_a_host_that_asks_for_patience_is_left_alone_and_no_other(run: Run, tmp_path: Path) -> None:
+    """429 with Retry-After: nothing for that long, and then all of it; other hosts go on meanwhile."""
+    names = ("busy-000001.test", "good-000001.test")
+    with world(timeout=TIMEOUT, retry_after=2, watched=names) as whole:
+        busy, good = ([f"http://{name}:{whole.http_port}/?{n}" for n in range(30)] for name in names)
+        options = (*trust(tmp_path, whole)[:5], "--format", "null", "--quiet", "--limit-per-host", "1")
+        ended = run(
+            "get", write_urls(tmp_path, [url for pair in zip(busy, good, strict=True) for url in pair]), "out", *options
+        )
+        seen = whole.stats()["watched"]
+
+    assert ended.code == 0
+    of_busy, of_good = (seen[name]["requests_ms"] for name in names)
+    assert len(of_busy) == 31
+    assert of_busy[1] - of_busy[0] >= 2000
+    assert len(of_good) == 30
+    assert of_good[-1] < of_busy[1]
+
+
+def test_a_dead_host_costs_a_few_attempts(run: Run, tmp_path: Path) -> None:
+    """The rest of its targets is closed with the kind that told that it is dead, and no attempt."""
+    with world(timeout=TIMEOUT) as whole:
+        dead, good = (f"http://{name}-000001.test:{whole.http_port}/" for name in ("dead", "good"))
+        started = time.monotonic()
+        rows = check(run, tmp_path, whole, [f"{url}?{n}" for n in range(100) for url in (dead, good)])
+
+    assert time.monotonic() - started < 5 * TIMEOUT
+    of_dead = [row for row in rows if row["url"].startswith(dead)]
+    assert {row["kind"] for row in of_dead} == {"connect-timeout"}
+    tried = sum(row["attempts"] for row in of_dead)
+    assert 5 <= tried <= 5 + 4
+    assert sum(row["attempts"] == 0 for row in of_dead) == 100 - tried
+    assert sum(row.get("status") == 200 for row in rows) == 100
+
+
+def test_targets_of_a_dead_host_wait_and_are_closed_in_a_job(tmp_path: Path) -> None:
+    """With more attempts the host is asked whether it is back; each target has its outcome in the end."""
+    with world() as whole:
+        refusing, good = (f"http://{name}-000001.test:{whole.http_port}/" for name in ("refusing", "good"))
+        urls = [f"{url}?{n}" for n in range(50) for url in (refusing, good)]
+        dest = tmp_path / "out"
+        report = fetchmill.get(urls, dest, format="null", resolver=[whole.dns], attempts=2)
+
+    assert (report.fetched, report.failures) == (50, {"refused": 50})
+    failed = list(fetchmill.failures(dest))
+    assert {failure.kind for failure in failed} == {"refused"}
+    assert sum(failure.attempts == 0 for failure in failed) >= 30
+
+
+def test_a_host_gets_no_more_at_a_time_than_it_may(run: Run, tmp_path: Path) -> None:
+    """Connections and requests a second, by host."""
+    name = "slow-000003.test"
+    with world(timeout=TIMEOUT, watched=(name,)) as whole:
+        urls = [f"http://{name}:{whole.http_port}/?{n}" for n in range(40)]
+        check(run, tmp_path, whole, urls, "--limit-per-host", "3")
+        most = whole.stats()["watched"][name]["connections_max"]
+        quick = [f"http://good-000009.test:{whole.http_port}/?{n}" for n in range(60)]
+        (tmp_path / "rows.jsonl").unlink()
+        rows = check(run, tmp_path, whole, quick, "--rate-per-host", "30", "--state", "again")
+
+    assert 1 <= most <= 3
+    times = begun(rows)
+    assert times[-1] - times[0] >= 60 / 30 - 0.3
+
+
+def test_one_host_with_nearly_all_targets_does_not_hold_up_the_others(run: Run, tmp_path: Path) -> None:
+    """Its own go at its pace, also those that found no place in memory."""
+    with world(timeout=TIMEOUT) as whole:
+        hot = f"http://good-999999.test:{whole.http_port}/"
+        others = [site.url for site in whole.sites(30, mix={"good": 1}, https=0.5)]
+        urls = [line for n, url in enumerate(others) for line in (*(f"{hot}?{n}.{k}" for k in range(99)), url)]
+        rows = check(run, tmp_path, whole, urls, "--rate-per-host", "400")
+
+    assert len(rows) == len(urls)
+    assert all(row["status"] == 200 for row in rows)
+    of_hot, of_others = (
+        begun([row for row in rows if row["url"].startswith(hot) is is_hot]) for is_hot in (True, False)
+    )
+    assert of_hot[-1] - of_hot[0] > 6
+    assert of_others[-1] - of_others[0] < 3
+
+
+def test_names_that_are_never_answered_for_hold_up_no_others(run: Run, tmp_path: Path) -> None:
+    """More of them than there are fast slots, before all others."""
+    with world(timeout=TIMEOUT) as whole:
+        silent = [site.url for site in whole.sites(1000, mix={"nodns": 1})]
+        good = [site.url for site in whole.sites(300, mix={"good": 1}, https=0)]
+        rows = check(run, tmp_path, whole, silent + good)
+
+    of_good = [row for row in rows if row.get("status") == 200]
+    of_silent = [row for row in rows if row.get("kind") == "dns-timeout"]
+    assert (len(of_good), len(of_silent)) == (300, 1000)
+    first = min(begun(of_silent))
+    assert begun(of_good)[-1] - first < 3
+
+
+def test_a_second_look_finds_what_is_back(run: Run, server: Serve, tmp_path: Path) -> None:
+    """What seemed dead is asked again later, before it is called dead; also what a breaker had closed."""
+    (port,) = free_ports(1)
+    url = f"http://127.0.0.1:{port}/get/file-000000000000"
+    back: list[Server] = []
+    timer = threading.Timer(5, lambda: back.append(server(synthetic=10, port=port)))
+    timer.start()
+    try:
+        options = ("--second-look", "--allow-private", "--quiet")
+        urls = [f"{url}?{n}" for n in range(12)]
+        ended = run("check", write_urls(tmp_path, [*urls, "http://127.0.0.1:9/"]), "rows.jsonl", *options)
+    finally:
+        timer.join()
+
+    assert ended.code == 0
+    rows = {row["url"]: row for row in read_rows(tmp_path / "rows.jsonl")}
+    dead = rows.pop("http://127.0.0.1:9/")
+    assert (dead["kind"], dead["second_look"], dead["attempts"]) == ("refused", True, 2)
+    assert {(row.get("status"), row["second_look"]) for row in rows.values()} == {(200, True)}
+    # The breaker had closed the last ones without an attempt.
+    assert {row["attempts"] for row in rows.values()} == {1, 2}
+
+
+@pytest.mark.parametrize("options", [{}, {"resolver": ["system"]}])
+def test_a_program_may_ask_for_public_addresses_only(server: Serve, options: dict[str, Any]) -> None:
+    """Its own URLs may be private otherwise; names are looked up in either way."""
+    source = server(synthetic=1)
+    url = source.url.replace("127.0.0.1", "localhost") + "/get/file-000000000000"
+
+    [open_reply] = fetchmill.stream([url], **options)
+    [reply] = fetchmill.stream([url], public_only=True, **options)
+
+    assert open_reply.status == 200
+    assert reply.error is not None
+    assert reply.error.kind == "private-address"
+    assert source.stats()["get"] == 1

@@ -1,0 +1,244 @@
+"""Real input: Debian's nginx over real files, mirrored through its JSON and its index pages, compared with `diff -r`.
+
+What is not mirrored, because nginx does not list it or there is nothing to fetch: dotfiles, empty folders, and what
+is neither file nor folder. Names that are escaped on disk (docs/reference/formats.md) are renamed back here, by other
+code.
+"""
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sysconfig
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fetchmill
+from nginx import Nginx, Site, serving
+from trees import SEGMENTS_MAX, copy_library, count_files, differences, make_odd_names, unescape, write
+
+Run = Callable[..., Any]
+ServeFolder = Callable[..., "Served"]
+
+MIRROR = {"autoindex": ("--listing", "autoindex"), "html": ("--listing", "html", "--no-robots")}
+SLOWLY = ("--commit-window", "20ms", "--threads", "1", "--limit", "2")
+SITE = "files"
+KILLS = 6
+
+
+both = pytest.mark.parametrize("listing", MIRROR)
+
+
+@dataclass(frozen=True)
+class Served:
+    """A folder that an nginx serves."""
+
+    nginx: Nginx
+
+    @property
+    def url(self) -> str:
+        """The SOURCE of a job."""
+        return self.nginx.url(SITE, "127.0.0.1")
+
+    def requests(self) -> Counter[str]:
+        """How often each path was asked for."""
+        return Counter(seen.path for seen in self.nginx.seen(SITE))
+
+    def fetched(self) -> Counter[str]:
+        """The same without the folders."""
+        return self.nginx.fetched(SITE)
+
+
+@pytest.fixture
+def serve_folder(tmp_path: Path) -> Iterator[ServeFolder]:
+    """Serves a folder until the end of the test."""
+
+    def serve(folder: Path, listing: str = "autoindex") -> Served:
+        index = {"autoindex": "json", "html": "html"}[listing]
+        sites = {SITE: Site(autoindex=index, directives="keepalive_requests 500;")}
+        return Served(stack.enter_context(serving(folder, tmp_path / "nginx", sites)))
+
+    with contextlib.ExitStack() as stack:
+        yield serve
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the standard library of this Python and the odd names; tests do not change it."""
+    folder = tmp_path_factory.mktemp("library")
+    copy_library(Path(sysconfig.get_path("stdlib")), folder / "stdlib")
+    make_odd_names(folder / "odd")
+    return folder
+
+
+@pytest.mark.sampled(1)
+@both
+def test_the_standard_library_and_odd_names_are_mirrored(
+    run: Run, serve_folder: ServeFolder, library: Path, dest: Path, listing: str
+) -> None:
+    """Nothing differs, each file was asked for once, and a second run has nothing to do."""
+    served = serve_folder(library, listing)
+    count = count_files(library)
+
+    # Beside other tests hundreds of requests in flight would take seconds each: what comes so slowly is asked for again
+    # when more connections rest than may be.
+    first = run("get", served.url, dest, *MIRROR[listing], "-j", 16)
+    asked = served.requests()
+    second = run("get", served.url, dest, *MIRROR[listing], "-j", 16)
+
+    assert (first.code, second.code) == (0, 0), first.err
+    assert f"{count:,} listed = {count:,} fetched + 0 absent + 0 failed + 0 skipped\n" in first.err
+    assert "all done already" in second.err
+    assert (len(asked.keys() & served.fetched().keys()), set(asked.values())) == (count, {1})
+    assert served.requests() == asked
+    unescape(dest)
+    assert count_files(dest) == count
+    assert differences(library, dest) == [f"Only in {library}/odd: empty folder"]
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.sampled(1)
+@both
+def test_a_mirror_that_was_killed_is_finished(
+    run: Run, start: Run, serve_folder: ServeFolder, library: Path, dest: Path, listing: str
+) -> None:
+    """SIGKILL at seeded moments, listing and fetching: the same tree, each file once in the ledger."""
+    served = serve_folder(library, listing)
+    count = count_files(library)
+    moments = random.Random(7)
+    settled = [0]
+
+    while len(settled) <= KILLS and settled[-1] < count:
+        client = start("get", served.url, dest, *MIRROR[listing], *SLOWLY)
+        wait_for_commit(dest, settled[-1], client)
+        time.sleep(moments.uniform(0, 0.05))
+        client.send_signal(signal.SIGKILL)
+        client.wait()
+        settled.append(fetchmill.status(dest).settled)
+    ended = run("get", served.url, dest, *MIRROR[listing])
+
+    assert ended.code == 0, ended.err
+    assert 0 < settled[2] < count, "it was killed too late to show anything"
+    assert f"{count:,} listed = {count:,} fetched + 0 absent + 0 failed + 0 skipped\n" in ended.err
+    assert len(served.fetched()) == count
+    unescape(dest)
+    assert differences(library, dest) == [f"Only in {library}/odd: empty folder"]
+
+
+def wait_for_commit(dest: Path, before: int, client: subprocess.Popen[str]) -> None:
+    """Until more targets are done than before, or all are."""
+    while client.poll() is None:
+        with contextlib.suppress(fetchmill.FetchmillError):
+            if fetchmill.status(dest).settled > before:
+                return
+        time.sleep(0.002)
+    assert client.returncode == 0, client.communicate()
+
+
+@pytest.mark.thorough
+@both
+def test_a_large_folder_is_mirrored(
+    run: Run, serve_folder: ServeFolder, tmp_path: Path, dest: Path, listing: str
+) -> None:
+    """It comes as one reply of megabytes, and is cut into pages as it is read."""
+    folder = tmp_path / "served"
+    count = 30_000
+    (folder / "large").mkdir(parents=True)
+    for number in range(count):
+        (folder / "large" / f"{number:05d} of many").write_text(str(number))
+    served = serve_folder(folder, listing)
+
+    ended = run("get", served.url, dest, *MIRROR[listing], "--durability", "process")
+
+    assert ended.code == 0, ended.err
+    assert f"{count:,} listed = {count:,} fetched + 0 absent" in ended.err
+    assert served.requests()["/large/"] == 1
+    assert differences(folder, dest) == []
+
+
+def test_what_a_server_does_not_list_is_told(run: Run, serve_folder: ServeFolder, tmp_path: Path, dest: Path) -> None:
+    """A folder with an index page has no listing; a pipe is nothing to fetch; the walk goes on behind both."""
+    folder = tmp_path / "served"
+    for name in ("a", "site/index.html", "site/page", "site/below/x", "z/last", ".dotfile"):
+        write(folder / name, name.encode())
+    os.mkfifo(folder / "pipe")
+    (folder / "dangling").symlink_to("nowhere")
+    served = serve_folder(folder)
+
+    ended = run("get", served.url, dest, *MIRROR["autoindex"])
+    failures = list(fetchmill.failures(dest))
+
+    assert ended.code == 3
+    assert "5 listed = 2 fetched + 0 absent + 1 failed + 2 skipped\n" in ended.err
+    assert [(failure.name, failure.kind, failure.status) for failure in failures] == [("site/", "listing", 200)]
+    assert "no listing as JSON" in failures[0].detail
+    assert sorted(path.name for path in dest.rglob("*") if path.is_file() and ".fetchmill" not in path.parts) == [
+        "a",
+        "last",
+    ]
+
+
+@both
+def test_a_folder_that_became_listable_is_fetched_by_the_second_pass(
+    run: Run, serve_folder: ServeFolder, tmp_path: Path, dest: Path, listing: str
+) -> None:
+    """`--retry-failed` walks into it, and fetches nothing else again."""
+    folder = tmp_path / "served"
+    for name in ("a", "site/index.html", "site/below/x"):
+        write(folder / name, name.encode())
+    served = serve_folder(folder, listing)
+    run("get", served.url, dest, *MIRROR[listing])
+    (folder / "site" / "index.html").unlink()
+
+    ended = run("get", served.url, dest, *MIRROR[listing], "--retry-failed")
+
+    assert ended.code == 0, ended.err
+    assert "2 listed = 2 fetched + 0 absent + 0 failed + 0 skipped\n" in ended.err
+    assert differences(folder, dest) == []
+    assert served.requests()["/a"] == 1
+
+
+@both
+def test_a_loop_of_links_ends(run: Run, serve_folder: ServeFolder, tmp_path: Path, dest: Path, listing: str) -> None:
+    """A link to a folder above it is followed for ever (by Linux 40 times); the walk ends at 64 folders."""
+    folder = tmp_path / "served"
+    write(folder / "a/b/file", b"in a ring")
+    (folder / "a/b/up").symlink_to("../..")
+    served = serve_folder(folder, listing)
+
+    ended = run("get", served.url, dest, *MIRROR[listing])
+    failures = {failure.kind: failure for failure in fetchmill.failures(dest)}
+
+    rounds = [f"{'a/b/up/' * number}a/b/file" for number in range(40)]
+    within = list(takewhile(lambda name: name.count("/") < SEGMENTS_MAX, rounds))
+    assert ended.code == 3
+    assert failures.keys() == {"listing"}
+    assert failures["listing"].name.count("/") == SEGMENTS_MAX + 1
+    assert f"{len(within) + 1} listed = {len(within)} fetched + 0 absent + 1 failed + 0 skipped\n" in ended.err
+    assert all((dest / name).read_bytes() == b"in a ring" for name in within)
+
+
+@both
+def test_a_name_that_is_too_long_once_escaped_is_refused(
+    run: Run, serve_folder: ServeFolder, tmp_path: Path, dest: Path, listing: str
+) -> None:
+    """86 control bytes are 258 on disk: failed(name), without a request; 85 are stored."""
+    folder = tmp_path / "served"
+    write(folder / ("\n" * 86), b"too long")
+    write(folder / ("\n" * 85), b"just fits")
+    served = serve_folder(folder, listing)
+
+    ended = run("get", served.url, dest, *MIRROR[listing])
+
+    assert ended.code == 3
+    assert [failure.kind for failure in fetchmill.failures(dest)] == ["name"]
+    assert served.fetched() == {"/" + "%0A" * 85: 1}
+    assert (dest / ("%0A" * 85)).read_bytes() == b"just fits"

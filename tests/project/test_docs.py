@@ -1,0 +1,69 @@
+"""Every example of docs/reference/formats.md works against a destination of its format."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import COMMAND, ROOT
+from fetchmill.testing import serve
+from stored import FORMATS
+
+pytestmark = pytest.mark.of_files("docs/reference/formats.md")
+
+PAGE = ROOT / "docs" / "reference" / "formats.md"
+ANY = "Any format from DuckDB, Polars, pandas and the shell"
+
+
+def examples(section: str) -> list[str]:
+    """The commands below a heading."""
+    found = re.search(rf"^### {re.escape(section)}\n(.*?)^##", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    assert found, section
+    return re.findall(r"^    ((?:python|fetchmill|cat|zcat|mkdir|tar|warcio) .*)$", found[1], re.MULTILINE)
+
+
+def cases() -> list[tuple[str, str]]:
+    """Formats and commands."""
+    own = [(name, command) for name in FORMATS if name != "files" for command in examples(f"`{name}`")]
+    return own + [(name, command) for name in FORMATS for command in examples(ANY)]
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A destination of each format, each called `out` in a folder of its own."""
+    folder = tmp_path_factory.mktemp("formats")
+    with serve(synthetic=40) as server:
+        for name in FORMATS:
+            command = (*COMMAND, "get", server.url, folder / name / "out", "--format", name, "--quiet")
+            subprocess.run(command, check=True, timeout=120)
+    return folder
+
+
+def test_there_are_examples_for_every_format() -> None:
+    """Three at least of each, and four for any."""
+    assert {name: len(examples(f"`{name}`")) >= 3 for name in FORMATS if name != "files"} == dict.fromkeys(
+        ("tar", "parquet", "warc", "jsonl"), True
+    )
+    assert len(examples(ANY)) == 4
+
+
+@pytest.mark.parametrize(("format", "command"), cases())
+def test_an_example_works(stored: Path, format: str, command: str) -> None:
+    """It says something, and complains about nothing."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    ended = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command],
+        cwd=stored / format,
+        env=os.environ | {"PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+    assert ended.returncode == 0, ended.stderr
+    assert "Error" not in ended.stderr
+    assert ended.stdout or command.startswith(("mkdir", "warcio"))

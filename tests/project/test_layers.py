@@ -1,0 +1,203 @@
+"""The tool that keeps the layers finds what is planted, and finds nothing here."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.of_files("scripts/check-layers", "scripts/check-words", "scripts/rust_modules.py")
+
+
+def check(root: Path, checked: Path) -> tuple[int, str]:
+    """Runs the tool over a folder."""
+    ended = subprocess.run(
+        [sys.executable, root / "scripts/check-layers", checked], capture_output=True, text=True, check=False
+    )
+    assert ended.stderr == ""
+    return ended.returncode, ended.stdout
+
+
+@pytest.fixture
+def small(root: Path, tmp_path: Path) -> Path:
+    """The least that the tool reads, which is quicker."""
+    (tmp_path / "crates/fetchmill-core/src").mkdir(parents=True)
+    shutil.copy(root / "Cargo.lock", tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def copy(root: Path, tmp_path: Path) -> Path:
+    """What the tool reads, to be spoilt."""
+    for part in ("crates", "python/fetchmill"):
+        shutil.copytree(root / part, tmp_path / part, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    shutil.copy(root / "Cargo.lock", tmp_path)
+    (tmp_path / "docs/internals").mkdir(parents=True)
+    shutil.copy(root / "docs/internals/architecture.md", tmp_path / "docs/internals")
+    return tmp_path
+
+
+def test_the_layers_are_kept(root: Path) -> None:
+    """Here and now."""
+    assert check(root, root) == (0, "layers kept\n")
+
+
+@pytest.mark.parametrize(
+    ("module", "code", "found"),
+    [
+        ("outcome", "use crate::engine::Job;", "`outcome` must not use `engine`"),
+        ("name", "use crate::planner;", "`name` must not use `planner`"),
+        ("durable", "use crate::http1;", "`durable` must not use `http1`"),
+        ("limits", "use crate::{target::Names, error::Error};", "`limits` must not use `target`"),
+        ("limits", "use crate::{error, outcome::{Runs, Tally}};", "`limits` must not use `outcome`"),
+        ("name", "use super::journal::Journal;", "`name` must not use `journal`"),
+        ("name", "fn f() { std::fs::read(p); }", "`name` is without I/O, this is a file"),
+        ("target", "fn f() { Instant::now(); }", "`target` is without I/O, this is a clock"),
+        ("outcome", "use tokio::net::TcpStream;", "`outcome` is without I/O, this is tokio"),
+        ("name", "use std::net::TcpStream;", "`name` is without I/O, this is a socket"),
+        ("origin", "fn f() { std::fs::remove_file(p); }", "only `durable` syncs, renames, truncates, removes"),
+        ("engine/control", "use super::worker::run;", "`control` must not use `worker` (run): imports point down"),
+    ],
+)
+def test_a_planted_import_is_found(root: Path, copy: Path, module: str, code: str, found: str) -> None:
+    """With its file and line."""
+    planted = copy / f"crates/fetchmill-core/src/{module}.rs"
+    text = planted.read_text()
+    planted.write_text(f"{text}\n{code}\n")
+
+    code_number, said = check(root, copy)
+
+    assert code_number == 1
+    assert f"{module}.rs:{text.count(chr(10)) + 2}: {found}" in said
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "// use crate::engine::Job;",
+        "/* std::fs::read */",
+        'const TEXT: &str = "use crate::engine; // Instant::now()";',
+        'const RAW: &str = r#"a " crate::engine"#;',
+        "const QUOTE: char = '\"';",
+        "fn f<'a>(text: &'a str) -> &'a str { text }",
+        "use std::net::{IpAddr, SocketAddr};",
+    ],
+)
+def test_what_only_looks_like_an_import_is_not(root: Path, copy: Path, code: str) -> None:
+    """Comments, literals, and plain values of the standard library."""
+    planted = copy / "crates/fetchmill-core/src/name.rs"
+    planted.write_text(f"{planted.read_text()}\n{code}\n")
+
+    assert check(root, copy) == (0, "layers kept\n")
+
+
+def test_a_module_without_a_level_is_found(root: Path, copy: Path) -> None:
+    """So that none escapes by being new."""
+    (copy / "crates/fetchmill-core/src/stray.rs").write_text("//! Nothing.\n")
+
+    assert "module `stray` has no level" in check(root, copy)[1]
+
+
+HANDS_ON = "mod a; mod b; pub use a::A; pub use b::B;"
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        (
+            {
+                "mod": "mod a; mod b;",
+                "a": "use super::b::B; struct A;",
+                "b": "fn f(a: crate::planted::a::A) {} struct B;",
+            },
+            "a cycle: a -> b (B); b -> a (A)",
+        ),
+        (
+            {"mod": HANDS_ON, "a": "use super::{B}; pub struct A;", "b": "use super::A as C; pub struct B;"},
+            "a cycle: a -> b (B); b -> a (A)",
+        ),
+        (
+            {"mod": "mod a; pub struct P; fn f() { a::g(); }", "a": "use super::P; pub fn g() {}"},
+            "a cycle: a -> mod (P); mod -> a (g)",
+        ),
+        (
+            {"mod": "mod a; pub use a::A; pub struct P(A);", "a": "pub struct A; impl super::P {} use super::P;"},
+            "a cycle: a -> mod (P); mod -> a (A)",
+        ),
+        (
+            {
+                "mod": "mod a; mod b;",
+                "a": "pub struct A;\nimpl A {\n    fn one(&self) { self.two(); }\n}",
+                "b": "use super::a::A;\nimpl A {\n    pub fn two(&self) {}\n}",
+            },
+            "a cycle: a -> b (two); b -> a (A)",
+        ),
+    ],
+)
+def test_a_planted_cycle_is_found(root: Path, small: Path, files: dict[str, str], found: str) -> None:
+    """Direct, through names that are handed on, with a parent, and by methods."""
+    plant(small, files)
+
+    assert check(root, small) == (1, f"crates/fetchmill-server/src/planted: {found}\n")
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"mod": HANDS_ON, "a": "pub struct A;", "b": "use super::A; pub struct B;"},
+        {"mod": "mod a; pub struct P;", "a": "use super::P;"},
+        {"mod": "mod a; fn f() { a::g(); }", "a": "pub fn g() {}"},
+        {
+            "mod": "mod a; mod b;",
+            "a": "use super::b::B;",
+            "b": "struct B;\n#[cfg(test)]\nmod tests { use super::super::a::A; }",
+        },
+    ],
+)
+def test_what_is_no_cycle_is_not_found(root: Path, small: Path, files: dict[str, str]) -> None:
+    """A parent that hands names on, or that is used, or that uses; and tests, which may see all."""
+    plant(small, files)
+
+    assert check(root, small) == (0, "layers kept\n")
+
+
+def plant(small: Path, files: dict[str, str]) -> None:
+    """Modules in a folder of their own."""
+    folder = small / "crates/fetchmill-server/src/planted"
+    folder.mkdir(parents=True)
+    for name, code in files.items():
+        (folder / f"{name}.rs").write_text(code)
+
+
+def test_a_picture_that_is_not_of_the_code_is_found(root: Path, copy: Path) -> None:
+    """And drawn again."""
+    page = copy / "docs/internals/architecture.md"
+    drawn = page.read_text()
+    page.write_text(drawn.replace("    reader --> ", "    reader --> error\n    reader --> "))
+
+    assert "run scripts/check-layers --picture" in check(root, copy)[1]
+    subprocess.run([sys.executable, root / "scripts/check-layers", "--picture", copy], check=True, capture_output=True)
+    assert page.read_text() == drawn
+
+
+def test_a_planted_dependency_is_found(root: Path, copy: Path) -> None:
+    """Through another crate too."""
+    lock = copy / "Cargo.lock"
+    lock.write_text(
+        lock.read_text().replace('name = "memchr"\n', 'name = "memchr"\ndependencies = [\n "pyo3",\n]\n', 1)
+    )
+
+    code, said = check(root, copy)
+
+    assert code == 1
+    assert "`fetchmill-core` must not depend on `pyo3`" in said
+    assert "`fetchmill-server` must not depend on `pyo3`" in said
+
+
+def test_a_planted_import_of_the_native_module_is_found(root: Path, copy: Path) -> None:
+    """Only the border knows it."""
+    planted = copy / "python/fetchmill/_options/units.py"
+    planted.write_text(f"{planted.read_text()}\nfrom fetchmill._native import Job\n")
+
+    assert "units.py" in check(root, copy)[1]

@@ -1,0 +1,74 @@
+"""Links between pages lead somewhere, and so does each path of the project that a page or a comment names."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from conftest import ROOT
+
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+# Of what is in these folders, full paths are written.
+PATH = re.compile(
+    r"(?<![\w/.<{-])((?:docs|tests|scripts|benches|packages|crates)/[\w./-]+\.(?:md|py|rs|json|svg|toml))\b"
+)
+# What was true then is not corrected; and these plant files that are not there.
+IGNORED = ("CHANGELOG.md", "tests/project/")
+
+
+def _files(*suffixes: str) -> list[Path]:
+    """Files under version control with one of these endings."""
+    listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-z"], capture_output=True, text=True, check=True).stdout
+    found = (ROOT / name for name in listed.split("\0") if name)
+    return [path for path in found if path.suffix in suffixes and path.is_file()]
+
+
+def _anchors(page: Path) -> set[str]:
+    """The fragments of a page's headings, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    found: set[str] = set()
+    for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
+        anchor = re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+        same = sum(each == anchor or re.fullmatch(rf"{re.escape(anchor)}-\d+", each) is not None for each in found)
+        found.add(f"{anchor}-{same}" if same else anchor)
+    return found
+
+
+def _broken(page: Path) -> list[str]:
+    """Links of a page that lead nowhere."""
+    broken = []
+    for link in LINK.findall(re.sub(r"^```.*?^```|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)):
+        path, _, fragment = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if re.match(r"[a-z]+:", link):
+            continue
+        if not target.exists() or (fragment and target.suffix == ".md" and fragment not in _anchors(target)):
+            broken.append(f"{page.relative_to(ROOT)}: {link}")
+    return broken
+
+
+def test_every_link_leads_to_a_page_and_its_heading() -> None:
+    """In every page of the project."""
+    pages = _files(".md")
+
+    assert len(pages) > 80
+    assert [link for page in pages for link in _broken(page)] == []
+
+
+@pytest.mark.parametrize("suffix", [".md", ".rs", ".py", ""])
+def test_every_path_that_is_named_exists(suffix: str) -> None:
+    """In pages, comments and scripts."""
+    wrong = []
+    for path in _files(suffix):
+        name = path.relative_to(ROOT).as_posix()
+        if name.startswith(IGNORED):
+            continue
+        try:
+            text = path.read_text()
+        except UnicodeDecodeError:
+            continue
+        wrong += [f"{name}: {found}" for found in PATH.findall(text) if not (ROOT / found).exists()]
+
+    assert wrong == []

@@ -1,0 +1,125 @@
+"""What the package shows: names, documentation, types, and that the stub tells the truth."""
+
+import ast
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fetchmill
+from fetchmill import _native, errors, file_system, testing
+
+# What a class of the native module has beside what is declared: Python's own names.
+PYTHON_OWN = set(dir(type("Plain", (), {"__slots__": ()})))
+
+
+def test_every_public_name_is_there_and_no_other() -> None:
+    """`__all__`, `dir()` and reality are the same."""
+    assert dir(fetchmill) == sorted(fetchmill.__all__)
+    for name in fetchmill.__all__:
+        assert getattr(fetchmill, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'fetch'"):
+        _ = fetchmill.fetch
+
+
+def test_every_public_name_is_documented() -> None:
+    """By itself, not by what it inherits."""
+    for module in (fetchmill, file_system, testing):
+        for name in module.__all__:
+            if name != "__version__":
+                assert (getattr(module, name).__doc__ or "").strip(), name
+
+
+def test_every_error_is_public_and_has_its_exit_code() -> None:
+    """docs/reference/exit-codes.md says the same."""
+    classes = {
+        name: value
+        for name, value in vars(errors).items()
+        if inspect.isclass(value) and issubclass(value, errors.FetchmillError)
+    }
+
+    assert set(classes) <= set(fetchmill.__all__)
+    assert {name: error.exit_code for name, error in classes.items()} == {
+        "FetchmillError": 1,
+        "InternalError": 1,
+        "UsageError": 2,
+        "ListingError": 4,
+        "TemporaryError": 5,
+        "SecurityError": 6,
+        "StorageError": 7,
+        "BusyError": 9,
+        "JournalError": 10,
+        "DeleteLimitError": 11,
+        "AccessError": 12,
+        "ReplyError": 3,
+        "StatusError": 3,
+        "StrayReplyError": 3,
+    }
+
+
+def test_the_stub_is_the_native_module(root: Path) -> None:
+    """Names of the module and of its classes."""
+    declared = _names_of(ast.parse((root / "python/fetchmill/_native.pyi").read_text()).body)
+    real = {
+        name: {member for member in vars(value) if member not in PYTHON_OWN} if inspect.isclass(value) else set()
+        for name, value in vars(_native).items()
+        if name == "__version__" or not name.startswith("__")
+    }
+
+    assert {name: members - {"__init__"} for name, members in declared.items()} == {
+        name: members - {"__new__", "__init__"} for name, members in real.items()
+    }
+
+
+def _names_of(body: list[ast.stmt]) -> dict[str, set[str]]:
+    """Names that a stub declares, with the members of classes."""
+    found: dict[str, set[str]] = {}
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            found[node.name] = set(_names_of(node.body))
+        elif isinstance(node, ast.FunctionDef):
+            found[node.name] = set()
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found[node.target.id] = set()
+    return found
+
+
+def test_the_version_has_one_source(root: Path) -> None:
+    """The workspace's; the bench repeats it, because it is made for one version."""
+    assert f'version = "{fetchmill.__version__}"' in (root / "Cargo.toml").read_text()
+    bench = (root / "packages/fetchmill-bench/pyproject.toml").read_text()
+    assert f'version = "{fetchmill.__version__}"' in bench
+    assert f'"fetchmill[engines]=={fetchmill.__version__}"' in bench
+
+
+@pytest.mark.parametrize(
+    ("statement", "absent"),
+    [
+        ("import fetchmill", {"click", "rich", "fetchmill._native", "fetchmill._job.get"}),
+        ("import fetchmill.cli", {"rich", "fetchmill._native", "fetchmill.cli.get"}),
+        ("import fetchmill.cli.get", {"rich", "fetchmill._job.get"}),  # defaults are those of the native module
+    ],
+)
+def test_modules_are_loaded_when_they_are_needed(statement: str, absent: set[str]) -> None:
+    """So that the command starts quickly."""
+    program = f"import sys; {statement}; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+
+    assert not absent & set(loaded)
+
+
+def test_no_variable_of_the_environment_changes_what_is_durable() -> None:
+    """The package reads one of its own, which shows where an internal error is. The native module reads none."""
+    package = Path(fetchmill.__file__).parent
+    native = next(package.glob("_native*.so")).read_bytes()
+    own = {
+        name
+        for path in package.rglob("*.py")
+        for name in re.findall(r"environ[^\n]*?(FETCHMILL_\w+)", path.read_text())
+    }
+
+    assert set(re.findall(rb"FETCHMILL_[A-Z_]+", native)) == set()
+    assert own == {"FETCHMILL_TRACEBACK"}

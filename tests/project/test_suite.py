@@ -1,0 +1,318 @@
+"""The suite itself: which tests `make test` runs, and what it makes of a failure."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import changes
+from project_scripts import load_script
+from selection import sample
+
+ENGINES = ("native", "sync", "threads", "processes", "asyncio", "combo")
+FORMATS = ("files", "parquet", "tar", "warc", "jsonl", "null")
+MOMENTS = ("first", "middle", "last")
+
+# One test for each thing that a second run may or may not excuse.
+PROGRAM = """
+import os, subprocess, time
+from collections import Counter
+import pytest
+from faults import note_end, note_problems
+
+def test_passes(): pass
+def test_counts_requests(): assert 41 == 40
+def test_reads_other_bytes(): assert {"a": b"x"} == {"a": b"y"}
+def test_reads_other_names(): assert {"a", "b"} == {"a"}
+def test_counts_names(): assert Counter("aab") == Counter("ab")
+def test_reads_a_ledger(): assert "2 listed = 2 fetched" in "3 listed = 2 fetched"
+def test_finds_problems(): assert note_problems(["a is lost"]) == []
+def test_expects_a_crash(): note_end(-6, "")
+def test_sees_a_crash():
+    note_end(-11, "")
+    assert 1 == 2
+def test_sees_a_panic():
+    note_end(1, "thread 'fetch-0' panicked at worker.rs:1")
+    assert 1 == 2
+class InternalError(Exception): pass
+def test_raises_an_internal_error(): raise InternalError
+def test_waits_too_long(): subprocess.run(["sleep", "5"], timeout=0.05)
+@pytest.mark.timeout(0.2)
+def test_hangs(): time.sleep(5)
+def test_crashes(): os.abort()
+"""
+CONFTEST = 'pytest_plugins = ("selection", "failures")\n'
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    """`scripts/judge-tests` as a module."""
+    return load_script("judge-tests")
+
+
+@pytest.fixture
+def suite(tmp_path: Path, root: Path) -> Callable[..., str]:
+    """Runs pytest over a program in a folder of its own; gives what it printed."""
+
+    def run(program: str, *options: str) -> str:
+        (tmp_path / "conftest.py").write_text(CONFTEST)
+        (tmp_path / "test_program.py").write_text(program)
+        markers = "markers =\n    sampled: x\n    thorough: x\n    of_files: x\n    one_in: x\n"
+        (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = {root / 'tests/support'}\n{markers}")
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120).stdout
+
+    return run
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_sample_has_every_value_of_each_parameter(seed: int) -> None:
+    """With as many cases as the longest parameter has values; and nearly every pair with as many as there are pairs."""
+    cases = list(product(ENGINES, FORMATS, MOMENTS))
+
+    small = [cases[index] for index in sample(cases, 6, random.Random(seed))]
+    large = [cases[index] for index in sample(cases, 42, random.Random(seed))]
+
+    assert [len(set(values)) for values in zip(*small, strict=True)] == [6, 6, 3]
+    assert (
+        len({case[:2] for case in large} | {case[1:] for case in large} | {case[::2] for case in large}) >= 36 + 17 + 17
+    )
+
+
+def test_sample_differs_by_seed() -> None:
+    """So that in some runs every case has its turn."""
+    cases = list(product(ENGINES, FORMATS))
+
+    seen = {index for seed in range(60) for index in sample(cases, 6, random.Random(seed))}
+
+    assert seen == set(range(len(cases)))
+    assert sample(cases, 6, random.Random(1)) == sample(cases, 6, random.Random(1))
+
+
+def test_fast_and_rest_have_each_test_once(suite: Callable[..., str]) -> None:
+    """What one leaves out the other has; without a suite all runs."""
+    program = """
+import pytest
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("x", range(5))
+def test_sampled(x): pass
+@pytest.mark.thorough
+def test_thorough(): pass
+@pytest.mark.of_files("no/such/folder")
+def test_of_others(): pass
+def test_plain(): pass
+"""
+
+    def names(*options: str) -> set[str]:
+        lines = suite(program, "--collect-only", *options).splitlines()
+        return {line for line in lines if "::" in line}
+
+    fast, rest, everything = names("--suite", "fast"), names("--suite", "rest"), names()
+
+    assert fast | rest == everything
+    assert len(fast) + len(rest) == len(everything) == 8
+    assert {name.partition("::")[2] for name in fast if "sampled" not in name} == {"test_plain"}
+    assert sum("sampled" in name for name in fast) == 2
+
+
+def test_one_in_three_has_its_turn_by_the_seed(suite: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """All cases of a test together, a third of the tests with each seed; the others are in the rest."""
+    program = """
+import pytest
+for number in range(60):
+    @pytest.mark.one_in(3)
+    @pytest.mark.parametrize("x", range(2))
+    def heavy(x): pass
+    globals()[f"test_{number}"] = heavy
+"""
+
+    def names(kind: str, seed: str) -> list[str]:
+        monkeypatch.setenv("FETCHMILL_SEED", seed)
+        lines = suite(program, "--collect-only", "--suite", kind).splitlines()
+        return [line.partition("[")[0] for line in lines if "::" in line]
+
+    fast = names("fast", "1")
+
+    assert all(fast.count(name) == 2 for name in fast)
+    assert 8 <= len(set(fast)) <= 32
+    assert len(fast) + len(names("rest", "1")) == 120
+    assert set(fast) != set(names("fast", "2"))
+
+
+def test_slice_ends_when_its_time_is_over(suite: Callable[..., str]) -> None:
+    """A test that has begun ends, and no other begins."""
+    program = """
+import time, pytest
+@pytest.mark.thorough
+@pytest.mark.parametrize("x", range(50))
+def test_slow(x): time.sleep(0.2)
+"""
+    printed = suite(program, "--suite", "rest", "--seconds", "1")
+
+    assert 1 <= printed.count(".") < 25, printed
+
+
+def test_failures_say_what_was_seen(suite: Callable[..., str], tmp_path: Path) -> None:
+    """Wrong bytes, lost and doubled objects, crashes and hangs are faults; another count or time is not."""
+    suite(PROGRAM, "-n", "2", "--failures", str(tmp_path / "failures.jsonl"))
+
+    rows = [json.loads(line) for line in (tmp_path / "failures.jsonl").read_text().splitlines()]
+    assert {row["test"].partition("::test_")[2]: row["fault"] for row in rows} == {
+        "counts_requests": None,
+        "reads_other_bytes": "wrong bytes",
+        "reads_other_names": "lost or doubled object",
+        "counts_names": "lost or doubled object",
+        "reads_a_ledger": "lost or doubled object",
+        "finds_problems": "wrong, lost or doubled object",
+        "sees_a_crash": "crash",
+        "sees_a_panic": "crash",
+        "raises_an_internal_error": "crash",
+        "waits_too_long": "hang",
+        "hangs": "hang",
+        "crashes": "crash",
+    }
+
+
+@pytest.mark.parametrize(
+    ("code", "written", "expected"), [(0, "", 0), (1, "{}\n", 0), (1, "", 1), (2, "{}\n", 2), (5, "", 5)]
+)
+def test_failures_that_nobody_wrote_down_end_the_run(
+    root: Path, tmp_path: Path, code: int, written: str, expected: int
+) -> None:
+    """Only failed tests that `judge-tests` sees may wait for it; an earlier part's failures do not count."""
+    failures = tmp_path / "failures.jsonl"
+    failures.write_text("{}\n")
+    program = f"import sys; open(sys.argv[-1], 'a').write({written!r}); sys.exit({code})"
+    command: list[str | Path] = [root / "scripts/run-tests", failures, sys.executable, "-c", program]
+
+    assert subprocess.run(command, check=False).returncode == expected
+
+
+def test_failures_of_all_parts_are_judged(script: ModuleType, tmp_path: Path) -> None:
+    """Each part has a file of its own; a run without failures has none."""
+    assert script.read_failures(tmp_path / "failures") == []
+    (tmp_path / "failures").mkdir()
+    for part in ("test-python", "test-slice"):
+        row = {"test": f"tests/test_a.py::{part}", "fault": None, "log": "a\nb"}
+        (tmp_path / f"failures/{part}.jsonl").write_text(json.dumps(row) + "\n")
+
+    tests = [failure.test for failure in script.read_failures(tmp_path / "failures")]
+
+    assert tests == ["tests/test_a.py::test-python", "tests/test_a.py::test-slice"]
+
+
+@pytest.mark.of_files("scripts/rustc-with-clippy", "Makefile")
+@pytest.mark.parametrize(("argument", "passes"), [("&[u8]", True), ("&Vec<u8>", False)])
+def test_compiling_applies_lints(root: Path, tmp_path: Path, argument: str, passes: bool) -> None:
+    """`make test` has no other pass of Clippy: a lint that is a warning fails the build."""
+    (tmp_path / "src").mkdir()
+    (tmp_path / "Cargo.toml").write_text('[package]\nname = "linted"\nedition = "2024"\n[workspace]\n')
+    (tmp_path / "src/lib.rs").write_text(f"pub fn count(bytes: {argument}) -> usize {{ bytes.len() }}\n")
+    env = os.environ | {"RUSTC_WORKSPACE_WRAPPER": str(root / "scripts/rustc-with-clippy")}
+    command = ("cargo", "build", "--offline")
+
+    ended = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+
+    assert (ended.returncode == 0) is passes, ended.stderr
+    assert ("clippy" in ended.stderr) is not passes
+
+
+def test_failure_is_judged_by_what_it_saw_and_by_a_second_run(script: ModuleType) -> None:
+    """Only what saw no fault, in a file that the change leaves alone, may run again."""
+    failures = [
+        script.Failure("tests/test_a.py::test_flaky", None, ""),
+        script.Failure("tests/test_a.py::test_fails_again", None, ""),
+        script.Failure("tests/test_a.py::test_sees_a_fault", "wrong bytes", ""),
+        script.Failure("tests/test_b.py::test_of_the_change", None, ""),
+    ]
+    again: list[str] = []
+
+    def run_again(test: str) -> bool:
+        again.append(test)
+        return "flaky" in test
+
+    judgement = script.judge(failures, lambda path: path == "tests/test_b.py", run_again)
+
+    assert judgement.flaky == ["tests/test_a.py::test_flaky"]
+    assert judgement.failed == {
+        "tests/test_a.py::test_fails_again": "failed again alone",
+        "tests/test_a.py::test_sees_a_fault": "wrong bytes",
+        "tests/test_b.py::test_of_the_change": "the change touches its file",
+    }
+    assert again == ["tests/test_a.py::test_flaky", "tests/test_a.py::test_fails_again"]
+    assert not judgement.passes
+
+
+@pytest.mark.parametrize(("count", "passes"), [(0, True), (1, True), (5, True), (6, False), (21, False)])
+def test_more_than_five_flaky_tests_fail_the_run(script: ModuleType, count: int, passes: bool) -> None:
+    """A few are bad luck."""
+    failures = [script.Failure(f"tests/test_a.py::test_{number}", None, "") for number in range(count)]
+
+    assert script.judge(failures, lambda _: False, lambda _: True).passes is passes
+
+
+class Repository:
+    """A repository of git.
+
+    Args:
+        folder: for it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._git("init", "-b", "main")
+
+    def commit(self, name: str, text: str, day: str) -> None:
+        """Writes a file and commits it at noon."""
+        (self.folder / name).parent.mkdir(exist_ok=True)
+        (self.folder / name).write_text(text)
+        self._git("add", "-A")
+        self._git("commit", "-m", name, day=day)
+
+    def _git(self, *words: str, day: str = "2026-01-01") -> None:
+        when = f"{day}T12:00:00Z"
+        env = {"PATH": "/usr/bin:/bin", "HOME": "/", "GIT_COMMITTER_DATE": when, "GIT_AUTHOR_DATE": when}
+        identity = ("-c", "user.name=n", "-c", "user.email=e@localhost")
+        subprocess.run(["git", *identity, "-C", str(self.folder), *words], check=True, env=env, capture_output=True)
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
+    """One without commits."""
+    monkeypatch.delenv("FETCHMILL_BASE", raising=False)
+    for cached in (changes.changed_files, changes.rewrites, changes._base):
+        cached.cache_clear()
+    return Repository(tmp_path)
+
+
+def test_change_is_what_upstream_lacks_or_the_last_day(repository: Repository) -> None:
+    """Commits, edits and new files; not what is older."""
+    for name, day in (("old", "2026-01-01"), ("crates/new", "2026-01-05"), ("newest", "2026-01-05")):
+        repository.commit(name, "1", day)
+    folder = repository.folder
+    (folder / "old").write_text("2")
+
+    assert changes.changed_files(folder) == {"crates/new", "newest", "old"}
+    assert changes.touches("crates", root=folder)
+    assert not changes.touches("crate", "docs", root=folder)
+
+
+def test_mark_of_selection_rewrites_no_test(repository: Repository) -> None:
+    """A line of a test does."""
+    before = "def test_a(): pass\n"
+    repository.commit("test_a.py", before, day="2026-01-01")
+    repository.commit("test_b.py", before, day="2026-01-01")
+    repository.commit("test_a.py", "@pytest.mark.sampled(2)\n" + before, day="2026-01-05")
+    repository.commit("test_b.py", "@pytest.mark.thorough\n" + before + "assert 1\n", day="2026-01-05")
+    repository.commit("test_c.py", before, day="2026-01-05")
+
+    found = [name for name in ("test_a.py", "test_b.py", "test_c.py") if changes.rewrites(name, repository.folder)]
+
+    assert found == ["test_b.py", "test_c.py"]

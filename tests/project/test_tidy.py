@@ -1,0 +1,107 @@
+"""What no linter looks at: leftovers, names that say nothing, traces of a machine."""
+
+import ast
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+# Written so that this file does not find itself.
+LEFTOVERS = re.compile(
+    r"\b(?:FIX" + r"ME|XX" + r"X|HA" + r"CK)\b|\bbreakpoint\(\)|\bdbg!\(|^(?:<{7}|>{7}) ", re.MULTILINE
+)
+MACHINE = re.compile(r"(?<![\w.])/(?:ro" + r"ot|wo" + r"rk|ho" + r"me/\w+)/")
+EMPTY_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "stuff"}
+FUNCTION_LINES_MAX = 60
+TEXT = {".py", ".pyi", ".rs", ".md", ".toml", ".txt", ".sh", ".yml", ".json", ""}
+
+
+@cache
+def project_files() -> tuple[Path, ...]:
+    """Files that are in the repository, or about to be."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = (ROOT / line for line in listed.stdout.splitlines())
+    return tuple(path for path in found if path.is_file() and path.suffix in TEXT)
+
+
+def offences(pattern: re.Pattern[str]) -> list[str]:
+    """Where a pattern occurs."""
+    found = []
+    for path in project_files():
+        text = path.read_text(errors="replace")
+        found += [f"{path.relative_to(ROOT)}: {match[0]!r}" for match in pattern.finditer(text)]
+    return found
+
+
+def test_nothing_is_left_over() -> None:
+    """Marks for later, debugging aids, conflicts."""
+    assert offences(LEFTOVERS) == []
+
+
+def test_no_machine_is_named() -> None:
+    """Paths of whoever wrote it."""
+    assert offences(MACHINE) == []
+
+
+def test_files_have_names_that_say_something() -> None:
+    """A file is a noun of the project."""
+    assert [path for path in project_files() if path.stem in EMPTY_NAMES] == []
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("suffix", [".py", ".rs"])
+def test_every_file_says_what_it_is(suffix: str) -> None:
+    """By a docstring, or by `//!` at its head."""
+    silent = []
+    for path in project_files():
+        if path.suffix == suffix:
+            text = path.read_text()
+            said = ast.get_docstring(ast.parse(text)) if suffix == ".py" else text.startswith(("//!", "#![cfg"))
+            if not said:
+                silent.append(str(path.relative_to(ROOT)))
+
+    assert silent == []
+
+
+def test_functions_fit_on_a_screen() -> None:
+    """Behind the docstring: a signature of many options, each documented, is no logic."""
+    long = []
+    for path in project_files():
+        if path.suffix == ".py" and ROOT / "tests" not in path.parents:
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                    first = node.body[1 if len(node.body) > 1 and ast.get_docstring(node) else 0].lineno
+                    if (node.end_lineno or first) - first >= FUNCTION_LINES_MAX:
+                        long.append(f"{path.relative_to(ROOT)}: {node.name}")
+
+    assert long == []
+
+
+def test_a_class_name_of_the_packages_stands_for_one_thing() -> None:
+    """Private or not. The stub of the native module has some again, which the package's own wrap."""
+    found: dict[str, list[str]] = {}
+    for path in project_files():
+        if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in ("packages", "python"):
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, ast.ClassDef):
+                    found.setdefault(node.name.lstrip("_"), []).append(str(path.relative_to(ROOT)))
+
+    assert found
+    assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
+
+
+def test_scripts_can_be_run() -> None:
+    """Those without a suffix are commands."""
+    scripts = [path for path in project_files() if path.parent == ROOT / "scripts" and not path.suffix]
+
+    assert scripts
+    assert [path.name for path in scripts if not path.stat().st_mode & 0o100] == []

@@ -1,0 +1,599 @@
+"""The test world does what its hosts' names say: asked with the standard library alone."""
+
+import contextlib
+import http.client
+import json
+import re
+import selectors
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from bare_client import AAAA, CNAME, NOERROR, NXDOMAIN, SERVFAIL, SOA, Client, ask
+from fetchmill._native import World as NativeWorld
+from fetchmill.errors import UsageError
+from fetchmill.testing import World, world
+from fetchmill.world import BEHAVIOURS, DEFAULT_MIX, ONLY_HTTPS, sites
+
+BOTH = ("http", "https")
+REQUEST = b"GET / HTTP/1.1\r\nHost: %s\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def whole() -> Iterator[World]:
+    """A world for all tests that only ask."""
+    with world(timeout=1.5) as running:
+        yield running
+
+
+@pytest.fixture
+def client(whole: World) -> Client:
+    """Believes the world's authority."""
+    return Client(whole.dns, whole.ca_pem)
+
+
+def url(running: World, scheme: str, host: str, path: str = "/") -> str:
+    """Of a host of a world."""
+    port = running.http_port if scheme == "http" else running.https_port
+    return f"{scheme}://{host}.test:{port}{path}"
+
+
+def rest_of(connection: socket.socket) -> bytes:
+    """All that comes until the other side closes."""
+    pieces = []
+    while piece := connection.recv(65_536):
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def send_request(connection: socket.socket, host: str) -> None:
+    """A request for the page of a host."""
+    connection.sendall(REQUEST % f"{host}.test".encode())
+
+
+# Look-ups
+
+
+@pytest.mark.parametrize("tcp", [False, True])
+def test_every_name_has_its_address_on_loopback(whole: World, *, tcp: bool) -> None:
+    """Numbers go round the sixteen addresses; any number will do."""
+    answers = [ask(whole.dns, f"good-{number:06}.test", tcp=tcp) for number in (*range(20), 10**18)]
+
+    addresses = [answer.addresses for answer in answers]
+    assert addresses[:16] == [[f"127.77.1.{number + 1}"] for number in range(16)]
+    assert addresses[16:20] == addresses[:4]
+    assert addresses[20] == ["127.77.1.1"]
+
+
+def test_a_name_is_given_back_as_it_was_asked_for(whole: World) -> None:
+    """Clients mix the case of names so that answers are hard to guess."""
+    answer = ask(whole.dns, "GoOd-000001.tEsT")
+
+    assert answer.question == "GoOd-000001.tEsT"
+    assert answer.addresses == ["127.77.1.2"]
+
+
+@pytest.mark.parametrize("name", ["nxdomain-1.test", "better-1.test", "good-1.example", "www.good-1.test", "test"])
+def test_what_is_no_host_is_no_name(whole: World, name: str) -> None:
+    """With the record that says how long."""
+    answer = ask(whole.dns, name)
+
+    assert (answer.rcode, answer.addresses, answer.authority) == (NXDOMAIN, [], [SOA])
+
+
+def test_failures_and_empty_answers_are_told_apart(whole: World) -> None:
+    """Only that there is nothing may be kept."""
+    failed, empty = ask(whole.dns, "servfail-1.test"), ask(whole.dns, "nodata-1.test")
+
+    assert (failed.rcode, failed.addresses) == (SERVFAIL, [])
+    assert (empty.rcode, empty.addresses, empty.authority) == (NOERROR, [], [SOA])
+    assert ask(whole.dns, "good-1.test", AAAA).authority == [SOA]
+
+
+@pytest.mark.parametrize("tcp", [False, True])
+def test_some_queries_are_never_answered(whole: World, *, tcp: bool) -> None:
+    """Over neither protocol."""
+    with pytest.raises(TimeoutError):
+        ask(whole.dns, "nodns-1.test", tcp=tcp, timeout=1)
+
+
+def test_slow_look_ups_take_their_time(whole: World) -> None:
+    """From 100 to 400 ms."""
+    for number in range(3):
+        started = time.monotonic()
+        answer = ask(whole.dns, f"slowdns-{number}.test")
+
+        assert 0.1 <= time.monotonic() - started < 1.5
+        assert len(answer.addresses) == 1
+
+
+def test_an_alias_leads_over_three_names_to_a_good_host(whole: World, client: Client) -> None:
+    """The whole chain is in one answer, in its order."""
+    answer = ask(whole.dns, "cname-000005.test")
+
+    aliases = [(owner, data) for owner, kind, data in answer.records if kind == CNAME]
+    assert len(aliases) == 3
+    assert all(data == owner for (_, data), (owner, _) in pairwise(aliases))
+    assert (aliases[0][0], aliases[-1][1]) == ("cname-000005.test", "good-000005.test")
+    assert answer.records[-1] == ("good-000005.test", 1, "127.77.1.6")
+    assert client.get(url(whole, "https", "cname-000005")).status == 200
+
+
+def test_many_addresses_need_more_than_a_small_datagram(whole: World) -> None:
+    """Thirty, and somebody listens at each."""
+    small = ask(whole.dns, "many-000001.test")
+    large = ask(whole.dns, "many-000001.test", payload=1232)
+
+    assert (small.is_truncated, small.addresses) == (True, [])
+    assert not large.is_truncated
+    assert len(set(large.addresses)) == 30
+    assert ask(whole.dns, "many-000001.test", tcp=True).addresses == large.addresses
+    for address in large.addresses:
+        socket.create_connection((address, whole.http_port), 2).close()
+
+
+def test_a_truncated_answer_is_whole_over_tcp(whole: World) -> None:
+    """However much room the client offers."""
+    answer = ask(whole.dns, "tc-1.test", payload=1232)
+
+    assert (answer.is_truncated, answer.addresses) == (True, [])
+    assert len(ask(whole.dns, "tc-1.test", tcp=True).addresses) == 1
+
+
+@pytest.mark.parametrize("scheme", BOTH)
+def test_the_first_of_two_families_refuses(whole: World, client: Client, scheme: str) -> None:
+    """The IPv6 address is nobody's, the IPv4 address is good."""
+    port = whole.http_port if scheme == "http" else whole.https_port
+
+    assert ask(whole.dns, "dual-1.test", AAAA).addresses == ["::1"]
+    with pytest.raises(OSError, match=r"refused|unreachable|assign"):
+        socket.create_connection(("::1", port), 2)
+    assert client.get(url(whole, scheme, "dual-1")).status == 200
+
+
+def test_an_address_changes_from_look_up_to_look_up(whole: World) -> None:
+    """Good at first, as a name that wants to get past a check."""
+    addresses = [ask(whole.dns, "rebind-000007.test").addresses for _ in range(4)]
+
+    assert addresses[0] == addresses[2] != ["127.255.255.254"]
+    assert addresses[1] == addresses[3] == ["127.255.255.254"]
+
+
+def test_garbage_is_no_query_and_harms_nobody(whole: World) -> None:
+    """The name server goes on."""
+    host, _, port = whole.dns.rpartition(":")
+    with socket.socket(type=socket.SOCK_DGRAM) as sender:
+        for garbage in (b"", b"\0", b"\xff" * 12, b"\0" * 12, b"\xc0" * 600):
+            sender.sendto(garbage, (host, int(port)))
+
+    assert ask(whole.dns, "good-1.test").addresses
+
+
+def test_look_ups_are_late_and_lost_as_told() -> None:
+    """Lost ones are counted and never answered."""
+    with world(dns_delay_ms=100, dns_loss=0.5, seed=3, watched=["good-1.test"]) as lossy:
+
+        def seconds(_: int) -> float | None:
+            started = time.monotonic()
+            with contextlib.suppress(TimeoutError):
+                ask(lossy.dns, "good-1.test")
+                return time.monotonic() - started
+            return None
+
+        with ThreadPoolExecutor(20) as threads:
+            answered = [taken for taken in threads.map(seconds, range(20)) if taken is not None]
+        stats = lossy.stats()
+
+    assert 0 < len(answered) < 20
+    assert min(answered) >= 0.1
+    assert stats["datagrams_lost"] == 20 - len(answered)
+    assert stats["watched"]["good-1.test"]["queries"] == len(answered)
+
+
+# Connections
+
+
+def test_the_dead_answer_nobody(whole: World) -> None:
+    """No SYN is answered within a second: not for one, not for hundreds at once, at no address and port."""
+    addresses = sorted({ask(whole.dns, f"dead-{number}.test").addresses[0] for number in range(16)})
+    places = [(address, port) for address in addresses for port in (whole.http_port, whole.https_port)]
+    with ExitStack() as stack, selectors.DefaultSelector() as selector:
+        for place in places * 10:
+            calling = stack.enter_context(socket.socket())
+            calling.setblocking(False)
+            calling.connect_ex(place)
+            selector.register(calling, selectors.EVENT_WRITE)
+
+        assert len(places) == 32
+        assert selector.select(1) == []
+
+
+@pytest.mark.parametrize("scheme", BOTH)
+def test_nobody_listens_where_it_is_refused(whole: World, client: Client, scheme: str) -> None:
+    """The kernel says so at once."""
+    with pytest.raises(ConnectionRefusedError):
+        client.get(url(whole, scheme, "refusing-1"))
+
+
+@pytest.mark.parametrize("scheme", BOTH)
+def test_a_connection_is_reset_once_the_request_is_there(whole: World, client: Client, scheme: str) -> None:
+    """Seen below TLS, whose library may call it an end."""
+    with client.connect(url(whole, scheme, "resetting-1")) as connection:
+        send_request(connection, "resetting-1")
+        time.sleep(0.2)
+        with socket.socket(fileno=connection.detach()) as bare, pytest.raises(ConnectionResetError):
+            bare.recv(1)
+
+
+def test_a_connection_is_closed_at_once(whole: World, client: Client) -> None:
+    """Before a byte was sent."""
+    with client.connect(url(whole, "http", "closing-1")) as connection:
+        assert connection.recv(1) == b""
+    with pytest.raises((ssl.SSLEOFError, ConnectionResetError, BrokenPipeError)):
+        client.connect(url(whole, "https", "closing-1"))
+
+
+# Replies
+
+
+@pytest.mark.parametrize("scheme", BOTH)
+@pytest.mark.parametrize(
+    "behaviour",
+    [name for name, right in BEHAVIOURS.items() if right.status == 200 and name not in {"big", "busy", "tc", "rebind"}],
+)
+def test_good_hosts_name_themselves(whole: World, client: Client, behaviour: str, scheme: str) -> None:
+    """After all redirects, under the name that was asked for last."""
+    got, way = client.follow(url(whole, scheme, f"{behaviour}-41"))
+
+    assert got.status == 200
+    name = way[-1].split("/")[2].split(":")[0]
+    assert f"<title>{name}</title>".encode() in got.body
+
+
+@pytest.mark.parametrize("scheme", BOTH)
+def test_a_connection_serves_many_requests(whole: World, client: Client, scheme: str) -> None:
+    """As HTTP/1.1 says."""
+    with client.connect(url(whole, scheme, "good-1")) as connection:
+        for _ in range(3):
+            send_request(connection, "good-1")
+            reply = http.client.HTTPResponse(connection)
+            reply.begin()
+            assert (reply.status, len(reply.read())) == (200, int(reply.headers["Content-Length"]))
+
+
+def test_slow_hosts_need_up_to_a_third_of_the_timeout(whole: World, client: Client) -> None:
+    """Each its own time."""
+    delays = []
+    for number in range(8):
+        with client.connect(url(whole, "http", f"slow-{number}")) as connection:
+            started = time.monotonic()
+            send_request(connection, f"slow-{number}")
+            connection.recv(1)
+            delays.append(time.monotonic() - started)
+
+    assert max(delays) < 0.5 + 0.3
+    assert max(delays) > 2 * min(delays)
+
+
+@pytest.mark.parametrize("scheme", BOTH)
+@pytest.mark.parametrize(("behaviour", "status"), [("notfound", 404), ("error", 500)])
+def test_statuses_are_as_named(whole: World, client: Client, behaviour: str, status: int, scheme: str) -> None:
+    """With a body for GET and without one for HEAD."""
+    assert client.get(url(whole, scheme, f"{behaviour}-1")).status == status
+    assert client.get(url(whole, scheme, f"{behaviour}-1"), "HEAD").body == b""
+
+
+def test_a_busy_host_wants_to_be_left_alone_once() -> None:
+    """Once a host, whatever the scheme."""
+    with world(retry_after=7) as running:
+        client = Client(running.dns, running.ca_pem)
+        replies = [client.get(url(running, scheme, "busy-1")) for scheme in BOTH]
+        other = client.get(url(running, "http", "busy-2"))
+
+    assert [reply.status for reply in replies] == [429, 200]
+    assert replies[0].headers["Retry-After"] == "7"
+    assert other.status == 429
+
+
+@pytest.mark.parametrize("scheme", BOTH)
+def test_redirects_lead_where_they_say(whole: World, client: Client, scheme: str) -> None:
+    """To https and on, thirty times, round and round, to an address that is not public."""
+    _, redirecting = client.follow(url(whole, scheme, "redirecting-1"))
+    got, faraway = client.follow(url(whole, scheme, "faraway-1"))
+    _, looping = client.follow(url(whole, scheme, "looping-1"), most=4)
+
+    secured = [url(whole, "https", "redirecting-1"), url(whole, "https", "good-000001")]
+    assert redirecting == ([url(whole, "http", "redirecting-1")] if scheme == "http" else []) + secured
+    assert (got.status, len(faraway)) == (200, 31)
+    assert looping == [url(whole, scheme, "looping-1", path) for path in ("/", "/a", "/b", "/a", "/b")]
+    assert client.get(url(whole, scheme, "private-1")).headers["Location"] == f"{scheme}://127.255.255.254/"
+
+
+def test_a_redirect_takes_tls_away(whole: World, client: Client) -> None:
+    """And the host would answer there."""
+    _, way = client.follow(url(whole, "https", "downgrade-1"))
+
+    assert way == [url(whole, scheme, "downgrade-1") for scheme in ("https", "http")]
+
+
+@pytest.mark.parametrize("scheme", BOTH)
+@pytest.mark.parametrize(
+    ("behaviour", "sent"), [("stalling", b""), ("halfhead", b"HTTP/1.1 200 OK\r\nContent-Type: text/h")]
+)
+def test_some_replies_are_never_whole(whole: World, client: Client, behaviour: str, sent: bytes, scheme: str) -> None:
+    """The connection stays open and silent."""
+    with client.connect(url(whole, scheme, f"{behaviour}-1")) as connection:
+        send_request(connection, f"{behaviour}-1")
+        connection.settimeout(0.5)
+        for part in [sent] if sent else []:
+            assert connection.recv(999) == part
+        with pytest.raises(TimeoutError):
+            connection.recv(1)
+
+
+@pytest.mark.parametrize("scheme", BOTH)
+def test_a_body_trickles(whole: World, client: Client, scheme: str) -> None:
+    """A byte each second."""
+    with client.connect(url(whole, scheme, "trickling-1")) as connection:
+        send_request(connection, "trickling-1")
+        reply = http.client.HTTPResponse(connection)
+        reply.begin()
+        started = time.monotonic()
+        assert reply.headers["Content-Length"] == "1000"
+        assert reply.read(1) == b"."
+        assert reply.read1(999) == b"."
+        assert time.monotonic() - started > 1.5
+
+
+@pytest.mark.parametrize("scheme", BOTH)
+def test_a_banner_is_no_http(whole: World, client: Client, scheme: str) -> None:
+    """It comes before anything was asked."""
+    with client.connect(url(whole, scheme, "garbage-1")) as connection:
+        assert connection.recv(999).startswith(b"SSH-2.0-")
+
+
+@pytest.mark.parametrize("scheme", BOTH)
+def test_heads_and_bodies_are_large(whole: World, client: Client, scheme: str) -> None:
+    """1 MiB of head, 10 MiB of body."""
+    with client.connect(url(whole, scheme, "huge-1")) as connection:
+        connection.sendall(REQUEST.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n") % b"huge-1.test")
+        head, _, body = rest_of(connection).partition(b"\r\n\r\n")
+
+    assert len(head) >= 1 << 20
+    assert body == b""
+    assert len(client.get(url(whole, scheme, "big-1")).body) == 10 << 20
+
+
+@pytest.mark.parametrize("scheme", BOTH)
+def test_bodies_end_as_they_please(whole: World, client: Client, scheme: str) -> None:
+    """With the connection, too early, and in chunks."""
+    endless, chunked = (client.get(url(whole, scheme, f"{name}-1")) for name in ("nolength", "chunked"))
+    with pytest.raises(http.client.IncompleteRead):
+        client.get(url(whole, scheme, "truncated-1"))
+
+    assert "Content-Length" not in endless.headers
+    assert "Transfer-Encoding" not in endless.headers
+    assert chunked.headers["Transfer-Encoding"] == "chunked"
+
+
+@pytest.mark.parametrize("scheme", BOTH)
+def test_protocols_are_switched_unasked(whole: World, client: Client, scheme: str) -> None:
+    """To one that does not exist."""
+    with client.connect(url(whole, scheme, "upgrade-1")) as connection:
+        send_request(connection, "upgrade-1")
+        assert connection.recv(999).startswith(b"HTTP/1.1 101 ")
+
+
+def test_a_host_speaks_nothing_but_http2(whole: World, client: Client) -> None:
+    """Who offers only HTTP/1.1 is turned away."""
+    with pytest.raises(ssl.SSLError, match=r"(?i)alert.no.application.protocol"):
+        client.connect(url(whole, "https", "http2-1"), alpn="http/1.1")
+    with client.connect(url(whole, "https", "http2-1"), alpn="h2") as connection:
+        connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000"))
+        frame = connection.recv(9)
+
+        assert isinstance(connection, ssl.SSLSocket)
+        assert connection.selected_alpn_protocol() == "h2"
+        assert frame[3] == 4
+
+
+# TLS
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "says"),
+    [
+        ("expired", "expired"),
+        ("wrongname", "Hostname mismatch"),
+        ("selfsigned", "self-signed certificate"),
+        ("unknownca", "unable to get local issuer"),
+    ],
+)
+def test_certificates_have_one_fault_each(whole: World, client: Client, behaviour: str, says: str) -> None:
+    """OpenSSL names the same one."""
+    with pytest.raises(ssl.SSLCertVerificationError, match=says):
+        client.get(url(whole, "https", f"{behaviour}-1"))
+
+
+def test_plain_http_answers_where_tls_belongs(whole: World, client: Client) -> None:
+    """OpenSSL sees that it is no TLS."""
+    with pytest.raises(ssl.SSLError, match=r"(?i)wrong.version.number|record.layer.failure|http.request"):
+        client.get(url(whole, "https", "plain-1"))
+
+
+def test_a_handshake_is_closed_or_never_answered(whole: World, client: Client) -> None:
+    """Two ways to get no TLS."""
+    with pytest.raises((ssl.SSLEOFError, ConnectionResetError)):
+        client.get(url(whole, "https", "notls-1"))
+    with pytest.raises(TimeoutError):
+        Client(whole.dns, whole.ca_pem, timeout=1).get(url(whole, "https", "stalledtls-1"))
+
+
+def test_what_is_tls_own_is_good_without(whole: World, client: Client) -> None:
+    """With http there is nothing to go wrong."""
+    assert {client.get(url(whole, "http", f"{behaviour}-1")).status for behaviour in ONLY_HTTPS} == {200}
+
+
+def test_no_session_is_resumed(whole: World, client: Client) -> None:
+    """Every connection pays for a full handshake."""
+    with client.connect(url(whole, "https", "good-1")) as connection:
+        send_request(connection, "good-1")
+        connection.recv(999)
+
+        assert isinstance(connection, ssl.SSLSocket)
+        assert connection.session is None or not connection.session.has_ticket
+
+
+# The world as a whole
+
+
+def test_watched_hosts_keep_a_diary() -> None:
+    """When requests came, how many connections were open at a time, how often the name was looked up."""
+    with world(watched=["good-1.test", "error-1.test", "good-2.test"]) as running:
+        client = Client(running.dns, running.ca_pem)
+        with client.connect(url(running, "https", "good-1")), client.connect(url(running, "https", "good-1")) as second:
+            send_request(second, "good-1")
+            second.recv(1)
+            time.sleep(0.2)
+            send_request(second, "good-1")
+            second.recv(1)
+            during = running.stats()["watched"]["good-1.test"]
+        client.get(url(running, "http", "error-1"))
+        time.sleep(0.1)
+        stats = running.stats()
+
+    seen = stats["watched"]
+    assert (during["connections"], during["queries"]) == (2, 2)
+    assert seen["good-1.test"]["connections"] == 0
+    assert seen["good-1.test"]["connections_max"] == 2
+    first, later = seen["good-1.test"]["requests_ms"]
+    assert later - first >= 190
+    assert len(seen["error-1.test"]["requests_ms"]) == 1
+    assert seen["good-2.test"] == {"requests_ms": [], "connections": 0, "connections_max": 0, "queries": 0}
+    assert stats["behaviours"]["good"] == {"connections": 2, "requests": 2, "queries": 2}
+
+
+def test_all_behaviours_have_a_right_answer(root: Path) -> None:
+    """The kinds are names of the core's closed list."""
+    kinds = re.findall(
+        r'^    \w+ = "([a-z-]+)", \w+;', (root / "crates/fetchmill-core/src/outcome.rs").read_text(), re.MULTILINE
+    )
+
+    assert set(NativeWorld.behaviours()) == set(BEHAVIOURS)
+    for right in BEHAVIOURS.values():
+        assert (right.status is None) == bool(right.kinds)
+        assert right.kinds <= set(kinds)
+
+
+def test_the_table_of_the_docs_is_right(root: Path) -> None:
+    """Behaviours in their order, each with its status or kinds."""
+    rows = re.findall(r"^\| `(\w+)` \| .+ \| (.+) \|$", (root / "docs/guide/world.md").read_text(), re.MULTILINE)
+
+    told = {
+        name: str(right.status or ", ".join(f"`{kind}`" for kind in sorted(right.kinds)))
+        for name, right in BEHAVIOURS.items()
+    }
+    assert rows == list(told.items())
+
+
+def test_sites_are_mixed_as_told_and_the_same_again() -> None:
+    """Every behaviour occurs, every site has a host of its own."""
+    mixed = list(sites((80, 443), 20_000, seed=5))
+
+    counts = Counter(site.behaviour for site in mixed)
+    assert mixed == list(sites((80, 443), 20_000, seed=5))
+    assert mixed != list(sites((80, 443), 20_000, seed=6))
+    assert len({site.url for site in mixed}) == 20_000
+    assert set(counts) == set(DEFAULT_MIX)
+    assert 0.57 < counts["good"] / 20_000 < 0.63
+    assert 0.18 < counts["dead"] / 20_000 < 0.22
+
+
+def test_sites_have_the_scheme_and_the_answer_that_is_right() -> None:
+    """It depends on the scheme and on how the check is made."""
+    redirecting = {
+        site.url.split(":")[0]: site for site in sites((80, 443), 99, mix={"redirecting": 1}, redirects=False)
+    }
+    (busy,) = sites((80, 443), 1, mix={"busy": 1}, patient=False)
+
+    assert {scheme: site.expected.status for scheme, site in redirecting.items()} == {"http": 301, "https": 302}
+    assert (busy.expected.status, busy.expected.kinds) == (429, frozenset())
+    assert all(site.url.startswith("https:") for site in sites((80, 443), 99, mix={"expired": 1}, https=0))
+    assert all(site.url.endswith(".test:80/") for site in sites((80, 443), 99, mix={"good": 1}, https=0))
+
+
+@pytest.mark.parametrize("mix", [{}, {"better": 1.0}, {"good": 0.0}, {"good": 2.0, "dead": -1.0}])
+def test_a_mixture_that_makes_no_sense_is_refused(mix: dict[str, float]) -> None:
+    """Before the first site."""
+    with pytest.raises(UsageError, match="mix"):
+        sites((80, 443), 1, mix=mix)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"addresses": 0},
+        {"addresses": 255},
+        {"threads": 0},
+        {"timeout": 0.0},
+        {"dns_loss": 1.5},
+        {"dns_delay_ms": 10**6},
+        {"watched": ["example.com"]},
+        {"http_port": 4444, "https_port": 4444},
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, object]) -> None:
+    """In one line."""
+    with pytest.raises(UsageError) as refused:
+        world(**options)  # type: ignore[arg-type]
+
+    assert "\n" not in str(refused.value)
+
+
+def test_a_port_that_is_taken_is_named(whole: World) -> None:
+    """With its address."""
+    with pytest.raises(UsageError, match=f"127.77.1.1:{whole.http_port}"):
+        world(http_port=whole.http_port)
+
+
+def test_worlds_live_side_by_side_and_end() -> None:
+    """With all their connections; what they saw stays."""
+    with world(threads=2) as one, world(threads=2) as other:
+        for running in (one, other):
+            for number in range(4):
+                assert Client(running.dns, running.ca_pem).get(url(running, "https", f"good-{number}")).status == 200
+        with Client(one.dns, one.ca_pem).connect(url(one, "http", "stalling-1")) as open_connection:
+            one.stop()
+            one.stop()
+
+            # Which of the two it sees depends on what was under way.
+            with contextlib.suppress(ConnectionResetError):
+                assert open_connection.recv(1) == b""
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.77.1.1", one.http_port), 2)
+    assert one.stats()["behaviours"]["good"]["requests"] == 4
+
+
+def test_a_world_of_its_own_process_ends_with_its_input(tmp_path: Path) -> None:
+    """It says where it is and, in the end, what it saw."""
+    ca_file = tmp_path / "ca.pem"
+    command = (sys.executable, "-m", "fetchmill.world", "--ca-file", str(ca_file), "--addresses", "1")
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        place = json.loads(process.stdout.readline())
+        got = Client(place["dns"], ca_file.read_text()).get(f"https://good-1.test:{place['https_port']}/")
+        out, _ = process.communicate(timeout=120)
+
+    assert got.status == 200
+    assert json.loads(out)["behaviours"]["good"]["requests"] == 1
+    assert process.returncode == 0

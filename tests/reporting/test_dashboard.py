@@ -1,0 +1,483 @@
+"""What a dashboard answers, and whom: figures, metrics, and nothing for those who may not read or behave badly."""
+
+import base64
+import hashlib
+import json
+import math
+import re
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from dashboard_client import SNAPSHOT, TOKEN, StillJob, ask, exchange, port_of, read_reply, sample, showing, wait_until
+from fetchmill import UsageError
+from fetchmill._dashboard import page_server
+from fetchmill._dashboard.dashboard import Dashboard
+from fetchmill._dashboard.metrics import metrics_text
+
+ROOT = Path(__file__).resolve().parents[2]
+STATIC = ROOT / "python/fetchmill/_dashboard/static"
+PATHS = ("/", "/dashboard.js", "/charts.js", "/figures.js", "/dashboard.css", "/icon.svg", "/uPlot.iife.min.js")
+FIGURES = ("/metrics", "/api/snapshot", "/api/samples", "/api/samples?after=0")
+
+
+def basic(text: str) -> str:
+    """As a browser shows a user and a password."""
+    return "Basic " + base64.b64encode(text.encode()).decode()
+
+
+def metrics(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    """Values by name and labels, as Prometheus' own library reads them."""
+    samples = [each for family in text_string_to_metric_families(text) for each in family.samples]
+    found = {(each.name, tuple(sorted(each.labels.items()))): each.value for each in samples}
+    assert len(found) == len(samples)
+    return found
+
+
+def test_every_reply_keeps_others_out() -> None:
+    """The page, its parts, figures and refusals: for its own origin, not kept, not guessed at, without a Referer."""
+    with showing() as dashboard:
+        replies = [ask(dashboard, path) for path in (*PATHS, *FIGURES, "/nothing")]
+        replies += [ask(dashboard, "/", "POST"), ask(dashboard, host="evil.test"), exchange(dashboard, b"x\r\n\r\n")]
+
+    assert [reply.status for reply in replies] == [200] * (len(PATHS) + len(FIGURES)) + [404, 405, 421, 400]
+    for reply in replies:
+        assert reply.fields["content-security-policy"].startswith("default-src 'self';")
+        assert reply.fields["x-content-type-options"] == "nosniff"
+        assert reply.fields["referrer-policy"] == "no-referrer"
+        assert reply.fields["cache-control"] == "no-store"
+        assert reply.fields["cross-origin-resource-policy"] == "same-origin"
+        assert not [name for name in reply.fields if name.startswith("access-control") or name == "server"]
+        assert len(reply.body) == int(reply.fields["content-length"])
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"])
+def test_nothing_can_be_controlled(method: str) -> None:
+    """Other methods than GET and HEAD are refused everywhere."""
+    with showing() as dashboard:
+        replies = [ask(dashboard, path, method) for path in ("/", "/metrics", "/api/snapshot")]
+
+    assert [(reply.status, reply.fields["allow"]) for reply in replies] == [(405, "GET, HEAD")] * 3
+
+
+@pytest.mark.parametrize("path", [*PATHS, *FIGURES])
+def test_head_is_get_without_a_body(path: str) -> None:
+    """The length is told all the same; numbers of seconds have changed by then."""
+    with showing() as dashboard:
+        head, got = ask(dashboard, path, "HEAD"), ask(dashboard, path)
+
+    assert (head.status, head.body, head.fields["content-type"]) == (200, b"", got.fields["content-type"])
+    assert abs(int(head.fields["content-length"]) - len(got.body)) < 10
+    assert got.body
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1", 200),
+        ("127.0.0.1:1", 200),  # the other end of a tunnel
+        ("localhost", 200),
+        ("LOCALHOST:9000", 200),
+        ("watch.test:9000", 200),
+        ("[::ffff:127.0.0.1]:9000", 200),
+        ("127.0.0.2", 421),
+        ("evil.test", 421),
+        ("127.0.0.1.evil.test", 421),
+        ("localhost.evil.test", 421),
+        ("evil.test@127.0.0.1", 421),
+        ("127.0.0.1:", 421),
+        ("127.0.0.1:80:80", 421),
+        ("[::1", 421),
+        ("localhost.", 421),
+        ("", 421),
+        ("127.0.0.1, evil.test", 421),
+        ("2130706433", 421),
+    ],
+)
+def test_a_foreign_name_that_leads_here_is_refused(host: str, status: int) -> None:
+    """A page of somebody else's has such a name when it rebinds it: not even metrics are for it."""
+    with showing(names=["Watch.Test"]) as dashboard:
+        replies = [
+            exchange(dashboard, f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+            for path in ("/", "/metrics", "/api/snapshot")
+        ]
+
+    assert [reply.status for reply in replies] == [status] * 3
+    assert status == 200 or all(b"fetched" not in reply.body for reply in replies)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: a\r\nAuthorization: b\r\n\r\n",
+        b"GET http://localhost/ HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /\r\n\r\n",
+        b"GET / HTTP/2.0\r\nHost: localhost\r\n\r\n",
+        b"GET /  HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"get / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /\x00 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /\xff HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nX: a\nb\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n folded: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost : localhost\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+        b"\r\n\r\n",
+    ],
+)
+def test_what_is_no_request_gets_400(head: bytes) -> None:
+    """One line, and the connection ends."""
+    with showing() as dashboard:
+        assert exchange(dashboard, head).status == 400
+
+
+def test_a_long_head_gets_431() -> None:
+    """However it is long."""
+    with showing() as dashboard:
+        long = [b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n"]
+        long.append(b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 2000 + b"\r\n")
+
+        assert {exchange(dashboard, head).status for head in long} <= {431, 0}  # 0: we were still sending
+        assert ask(dashboard).status == 200
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        None,
+        "",
+        "Bearer",
+        "Bearer ",
+        f"Bearer {TOKEN[:-1]}",
+        f"Bearer {TOKEN}0",
+        f"Bearer {TOKEN.upper()}",
+        f"Digest {TOKEN}",
+        TOKEN,
+        basic(TOKEN),
+        basic(f"{TOKEN}:"),
+        basic(f"user:{TOKEN[1:]}"),
+        "Basic !!!",
+        "Basic /w==",
+    ],
+)
+def test_without_the_token_nobody_reads_anything(shown: str | None) -> None:
+    """Every path, whether it is there or not, and every method gets the same 401."""
+    fields = {} if shown is None else {"Authorization": shown}
+    with showing(address="127.0.0.1:0", token=TOKEN) as dashboard:
+        replies = [ask(dashboard, path, **fields) for path in (*PATHS, *FIGURES, "/nothing")]
+        replies += [ask(dashboard, "/", "POST", **fields), ask(dashboard, host="evil.test", **fields)]
+
+    assert {(reply.status, reply.body) for reply in replies} == {(401, b"the token is missing, or is another one\n")}
+    assert all(reply.fields["www-authenticate"].startswith("Basic realm=") for reply in replies)
+
+
+@pytest.mark.parametrize("shown", [f"Bearer {TOKEN}", f"bearer {TOKEN}", basic(f"user:{TOKEN}"), basic(f":{TOKEN}")])
+def test_with_the_token_all_is_read(shown: str) -> None:
+    """As Prometheus and as a browser show it; the name must be right even so."""
+    with showing(token=TOKEN) as dashboard:
+        assert [ask(dashboard, path, Authorization=shown).status for path in PATHS] == [200] * len(PATHS)
+        assert ask(dashboard, "/metrics", Authorization=shown).status == 200
+        assert ask(dashboard, host="evil.test", Authorization=shown).status == 421
+
+
+@pytest.mark.parametrize(
+    ("address", "own", "foreign"), [("0.0.0.0:0", "127.0.0.1", "127.0.0.2"), ("[::]:0", "[::1]", "[::2]")]
+)
+def test_other_addresses_need_a_token(address: str, own: str, foreign: str) -> None:
+    """The message says how to make one; with one they are listened on, and known by the address that was asked."""
+    with pytest.raises(UsageError, match=r"needs a token: openssl rand -hex 16 > token.txt, and --dashboard-token"):
+        Dashboard(address, (), None, {})
+    with showing(address=address, token=TOKEN) as dashboard:
+        reply = ask(dashboard, host=own, Authorization=f"Bearer {TOKEN}")
+        other = ask(dashboard, host=foreign, Authorization=f"Bearer {TOKEN}")
+
+    assert (reply.status, other.status) == (200, 421)
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("9000", "dashboard_addr must be HOST:PORT"),
+        ("localhost", "dashboard_addr must be HOST:PORT"),
+        ("::1:9000", "dashboard_addr must be HOST:PORT"),
+        ("127.0.0.1:70000", "dashboard_addr must be HOST:PORT"),
+        ("http://127.0.0.1:9000", "dashboard_addr must be HOST:PORT"),
+        ("no such host:1", "dashboard_addr must be HOST:PORT"),
+        ("192.0.2.1:9000", "needs a token"),
+    ],
+)
+def test_an_address_is_one(address: str, message: str) -> None:
+    """Nothing is guessed."""
+    with pytest.raises(UsageError, match=re.escape(message)):
+        Dashboard(address, (), None, {})
+
+
+@pytest.mark.parametrize(
+    "token", ["", "short", "a" * 257, "with a space in it", "with\nline ends....", "non-äscii-token.."]
+)
+def test_a_token_that_can_be_guessed_or_sent_by_nobody_is_refused(token: str) -> None:
+    """Without being shown."""
+    with pytest.raises(UsageError, match="dashboard_token must be 16 to 256 visible ASCII characters") as refused:
+        Dashboard(None, (), token, {})
+
+    assert not token or token not in str(refused.value)
+
+
+def test_metrics_are_what_prometheus_reads() -> None:
+    """Its own library does; the values are the job's."""
+    with showing() as dashboard:
+        reply = ask(dashboard, "/metrics")
+    found = metrics(reply.body.decode())
+
+    assert reply.fields["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    for outcome in ("fetched", "absent", "failed", "skipped"):
+        assert found["fetchmill_objects_total", (("outcome", outcome),)] == SNAPSHOT[outcome]
+    for kind, count in SNAPSHOT["failures"].items():
+        assert found["fetchmill_failures_total", (("kind", kind),)] == count
+    for name, key in (
+        ("fetchmill_listed_total", "listed"),
+        ("fetchmill_listing_complete", "listing_done"),
+        ("fetchmill_bytes_total", "bytes"),
+        ("fetchmill_requests_total", "attempts"),
+        ("fetchmill_in_flight", "in_flight"),
+        ("fetchmill_concurrency_limit", "concurrency"),
+        ("fetchmill_waiting", "waiting"),
+    ):
+        assert found[name, ()] == SNAPSHOT[key]
+    for quantile, key in (("0.5", "p50"), ("0.9", "p90"), ("0.99", "p99"), ("1", "max")):
+        assert found["fetchmill_latency_seconds", (("quantile", quantile),)] == SNAPSHOT["latency"][key]
+    limits = {labels: value for (name, labels), value in found.items() if name == "fetchmill_limited_by"}
+    assert {labels for labels, value in limits.items() if value} == {(("kind", "server"),)}
+    assert {dict(labels)["kind"] for labels in limits} == set(names_of_limits())
+
+
+def names_of_limits() -> list[str]:
+    """What can limit a job, as the core calls it."""
+    source = (ROOT / "crates/fetchmill-core/src/engine/telemetry/bottleneck.rs").read_text()
+    found = re.findall(r'LimitKind::\w+ => "([a-z-]+)"', source)
+    assert len(found) > 10
+    return found
+
+
+def test_metrics_of_a_job_that_has_just_begun_can_be_read() -> None:
+    """Without latency, failures, and a word on what limits it; large numbers are exact."""
+    snapshot = {**SNAPSHOT, "latency": None, "limited_by": None, "failures": {}, "bytes": 2**53 - 1}
+    found = metrics(metrics_text(snapshot, 1.5, "1.0"))
+
+    assert found["fetchmill_bytes_total", ()] == 2**53 - 1
+    assert found["fetchmill_start_time_seconds", ()] == 1.5
+    assert not [name for name, _ in found if name in ("fetchmill_latency_seconds", "fetchmill_failures_total")]
+    assert {value for (name, _), value in found.items() if name == "fetchmill_limited_by"} == {0}
+
+
+def test_labels_cannot_break_out() -> None:
+    """Whatever a kind is called."""
+    kind = 'a"} 1\nfetchmill_bytes_total 5\\'
+    found = metrics(metrics_text({**SNAPSHOT, "failures": {kind: 3}}, 0.0, "1.0"))
+
+    assert found["fetchmill_failures_total", (("kind", kind),)] == 3
+
+
+def names_of_metrics() -> set[str]:
+    """All that there are."""
+    return set(re.findall(r"# TYPE (\S+) ", metrics_text(SNAPSHOT, 0.0, "1.0")))
+
+
+def test_the_dashboard_of_grafana_names_metrics_that_there_are() -> None:
+    """And every panel has an expression."""
+    panels = json.loads((ROOT / "docs/guide/grafana.json").read_text())["panels"]
+    expressions = [target["expr"] for panel in panels for target in panel["targets"]]
+    named = {name for expression in expressions for name in re.findall(r"fetchmill_\w+", expression)}
+
+    assert len(expressions) >= len(panels) == 10
+    assert named <= names_of_metrics()
+    assert len(named) >= 10
+
+
+def test_the_docs_name_all_metrics_and_no_other() -> None:
+    """In the table."""
+    assert set(re.findall(r"`(fetchmill_\w+)", (ROOT / "docs/guide/dashboard.md").read_text())) == names_of_metrics()
+
+
+def test_figures_come_as_json() -> None:
+    """The snapshot with what the job is, and samples after a moment."""
+    job = StillJob([sample(1), sample(2), sample(3)])
+    with showing(job) as dashboard:
+        snapshot = json.loads(ask(dashboard, "/api/snapshot").body)
+        series = [json.loads(ask(dashboard, f"/api/samples{query}").body) for query in ("", "?after=1000000001.5")]
+        bad = [
+            ask(dashboard, f"/api/samples?{query}").status for query in ("after=x", "after=nan", "a=1", "after=1&b=2")
+        ]
+
+    assert {name: snapshot[name] for name in SNAPSHOT} == SNAPSHOT
+    assert (snapshot["command"], snapshot["source"], snapshot["dest"]) == ("get", "http://a/", "out")
+    assert snapshot["time"] - snapshot["start_time"] == pytest.approx(12.5, abs=5)
+    assert series == [{"samples": job.sampled}, {"samples": job.sampled[1:]}]
+    assert bad == [400] * 4
+
+
+def test_secrets_of_urls_are_not_told() -> None:
+    """In the source, and in what the job waits for."""
+    url = "http://user:pa55word@a.test/l?X-Amz-Signature=s1gnature&n=1"
+    wait = {"what": f"the page {url} fails", "since": "2026-11-22T12:00:01+00:00", "until": "2026-11-22T12:15:01+00:00"}
+    with showing(StillJob(waits=[wait]), source=url) as dashboard:
+        told = ask(dashboard, "/api/snapshot").body.decode()
+
+    assert "pa55word" not in told
+    assert "s1gnature" not in told
+    assert "a.test/l" in told
+
+
+def test_figures_that_cannot_be_read_do_not_end_the_server() -> None:
+    """That request gets 500, and no traceback."""
+    job = StillJob()
+    with showing(job) as dashboard:
+        whole = job.given
+        job.given = {}
+        broken = [ask(dashboard, path) for path in ("/metrics", "/api/snapshot")]
+        job.given = whole
+        job.sampled = [sample(1, bytes=math.nan)]
+        broken.append(ask(dashboard, "/api/samples"))
+
+        assert {(reply.status, reply.body) for reply in broken} == {(500, b"the figures cannot be read\n")}
+        assert ask(dashboard, "/metrics").status == 200
+
+
+def test_clients_that_only_hold_connections_keep_nobody_out() -> None:
+    """Three hundred half heads: a request among them is answered, and only so many connections stay open."""
+    with showing() as dashboard:
+        held = [socket.create_connection(("127.0.0.1", port_of(dashboard)), timeout=10) for _ in range(300)]
+        for connection in held:
+            connection.sendall(b"GET / HTTP/1.1\r\nHost:")
+
+        assert ask(dashboard, "/api/snapshot").status == 200
+        server = dashboard._server
+        assert server is not None
+        assert len(server._connections) <= page_server.CONNECTIONS_MAX
+        # The oldest were given up.
+        assert read_reply(held[0]).status == 0
+        for connection in held:
+            connection.close()
+        wait_until(lambda: not server._connections)
+
+
+def test_a_head_that_comes_too_slowly_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does each further byte buy more time."""
+    monkeypatch.setattr(page_server, "HEAD_SECONDS_MAX", 0.3)
+    with showing() as dashboard, socket.create_connection(("127.0.0.1", port_of(dashboard)), timeout=10) as slow:
+        ended = threading.Event()
+
+        def trickle() -> None:
+            try:
+                while not ended.wait(0.05):
+                    slow.sendall(b"a")
+            except OSError:
+                ended.set()
+
+        thread = threading.Thread(target=trickle)
+        thread.start()
+        assert read_reply(slow).status == 0
+        ended.set()
+        thread.join()
+        assert ask(dashboard).status == 200
+
+
+def test_a_reply_that_is_not_read_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is more than the kernel's buffers take."""
+    monkeypatch.setattr(page_server, "REPLY_SECONDS_MAX", 0.3)
+    job = StillJob([sample(number, limited_by="x" * 10_000) for number in range(2000)])
+    with showing(job) as dashboard, socket.socket() as idle:
+        idle.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        idle.connect(("127.0.0.1", port_of(dashboard)))
+        idle.sendall(b"GET /api/samples HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        server = dashboard._server
+        assert server is not None
+        wait_until(lambda: len(server._connections) == 1)
+
+        wait_until(lambda: not server._connections)
+        assert ask(dashboard, "/metrics").status == 200
+
+
+def test_the_end_leaves_no_thread_and_no_port() -> None:
+    """Also with connections that are open, and when it has never shown anything."""
+    before = set(threading.enumerate())
+    with showing() as dashboard:
+        port = port_of(dashboard)
+        held = socket.create_connection(("127.0.0.1", port), timeout=10)
+        assert ask(dashboard).status == 200
+        assert {thread.name for thread in set(threading.enumerate()) - before} == {"fetchmill-dashboard"}
+    with Dashboard(f"127.0.0.1:{port}", (), None, {}):
+        pass
+
+    assert set(threading.enumerate()) == before
+    assert read_reply(held).status == 0
+    held.close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=10)
+
+
+def test_what_was_taken_from_the_registry_is_as_it_was() -> None:
+    """Byte for byte, with its licence and nothing beside it."""
+    folder = STATIC / "uplot"
+    origin = json.loads((folder / "origin.json").read_text())
+
+    assert {path.name for path in folder.iterdir()} == {*origin["files"], "origin.json"}
+    for name, pinned in origin["files"].items():
+        digest = base64.b64encode(hashlib.sha512((folder / name).read_bytes()).digest()).decode()
+        assert pinned["integrity"] == f"sha512-{digest}"
+    assert f"v{origin['version']}" in (folder / "uPlot.iife.min.js").read_text()[:80]
+
+
+def test_nothing_of_ours_names_another_place() -> None:
+    """No address but the namespace of SVG, no script or style within the page."""
+    for path in STATIC.glob("*.*"):
+        text = path.read_text()
+        assert set(re.findall(r"https?://[^\s\"'`]+", text)) <= {"http://www.w3.org/2000/svg"}, path
+    page = (STATIC / "index.html").read_text()
+    assert not re.search(r"<style|style=|<script>|\son\w+=", page)
+
+
+Run = Callable[..., Any]
+
+
+def test_a_port_that_is_taken_ends_the_command_before_the_job(run: Run, dest: Path) -> None:
+    """In one line, and nothing was made."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        ended = run("get", "http://127.0.0.1:1", dest, "--dashboard-addr", address)
+
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err == (
+        f"fetchmill: error: the dashboard cannot listen on {address}: Address already in use; choose another "
+        "--dashboard-addr, with port 0 a free one\n"
+    )
+    assert not dest.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--dashboard-addr", "0.0.0.0:0"], "needs a token: openssl rand -hex 16 > token.txt"),
+        (["--dashboard-host", "a.test"], "dashboard_host is a name of a dashboard: give --dashboard, too"),
+        (["--dashboard", "--dashboard-token", TOKEN], "the token's file cannot be read: No such file or directory"),
+        (["--dashboard", "--dashboard-token", "short.txt"], "dashboard_token must be 16 to 256 visible ASCII"),
+        (["--dashboard", "--dashboard-token", "/dev/zero"], "the token's file is longer than 4 KiB"),
+    ],
+)
+def test_options_that_cannot_be_used_are_refused(run: Run, tmp_path: Path, arguments: list[str], message: str) -> None:
+    """In one line, which shows no token."""
+    (tmp_path / "short.txt").write_text("s3cret\n")
+    ended = run("get", "http://127.0.0.1:1", "out", *arguments)
+
+    assert ended.code == 2
+    assert message in ended.err
+    assert ended.err.count("\n") == 1
+    assert TOKEN not in ended.err
+    assert "s3cret" not in ended.err
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,349 @@
+"""What holds a job back: each of ten bottlenecks made on purpose is named within five seconds."""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+import fetchmill
+from conftest import COMMAND, SUPPORT
+from fetchmill._native import Job
+from fetchmill._options.get import GetOptions
+from fetchmill.testing import Fault, Server
+from wide_area import wide_area
+
+Serve = Callable[..., Server]
+Start = Callable[..., "subprocess.Popen[str]"]
+
+LOG = logging.getLogger(__name__)
+# A bottleneck is named so soon after it began.
+WITHIN = 5.0
+MANY = 1_000_000
+
+
+def named(
+    process: "subprocess.Popen[str]",
+    kind: str,
+    *,
+    within: float = WITHIN,
+    since: float | None = None,
+    ends_group: bool = False,
+) -> str:
+    """How a running job says that this holds it back, in the time that it has; it is ended then.
+
+    `since`: seconds after the start of the job when the bottleneck began. `ends_group`: the command has a child.
+    """
+    seen = []
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            event = json.loads(line)
+            if event["event"] != "progress":
+                continue
+            limited_by = event["limited_by"] or {"kind": None, "text": ""}
+            seen.append((round(event["seconds"], 1), limited_by["kind"], limited_by["text"]))
+            begun = since or 0.0
+            if event["seconds"] > begun and limited_by["kind"] == kind:
+                LOG.info("%s", seen[-1])
+                return str(limited_by["text"])
+            # Progress is written once a second.
+            if event["seconds"] > begun + within + 1.0:
+                break
+    finally:
+        if ends_group:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
+        process.communicate(timeout=60)
+    pytest.fail(f"{kind} was not named: {seen}")
+
+
+class QueueingServer:
+    """Four requests at a time, ten milliseconds each, whatever comes: the others wait in a queue."""
+
+    PLACES, SECONDS = 4, 0.01
+
+    def __init__(self) -> None:
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
+        self.url = ""
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        assert self._ready.wait(10)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._ended.set)
+        self._thread.join()
+
+    async def _run(self) -> None:
+        """Until it is ended; `asyncio.run` ends the tasks of connections."""
+        self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
+        self._places = asyncio.Semaphore(self.PLACES)
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        self._ready.set()
+        await self._ended.wait()
+        server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.closing(writer), contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                async with self._places:
+                    await asyncio.sleep(self.SECONDS)
+                body = head.split(b" ", 2)[1]
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+                await writer.drain()
+
+
+def urls(folder: Path, *origins: str, count: int = 20_000) -> Path:
+    """A list of so many URLs, in turns of these origins."""
+    path = folder / "urls.txt"
+    path.write_text("".join(f"{origins[number % len(origins)]}/get/{number}\n" for number in range(count)))
+    return path
+
+
+@pytest.mark.timing
+def test_the_listing(server: Serve, start: Start, dest: Path) -> None:
+    """A page takes longer than fetching what is on it."""
+    served = server(synthetic=MANY, page_size=100, list_delay=(0.2, 0.2))
+
+    text = named(start("get", served.url, dest, "--format", "null", "--json"), "listing")
+
+    assert text.startswith("the listing: it gives ")
+    assert "names/s, fetching could do about " in text
+
+
+@pytest.mark.alone
+def test_the_server(start: Start, tmp_path: Path) -> None:
+    """Replies take longer with many in flight than with few, and connecting does not."""
+    with QueueingServer() as queueing:
+        source = urls(tmp_path, queueing.url)
+        # While a number is looked for, that is the answer.
+        command = start("get", source, tmp_path / "out", "--format", "null", "--allow-private", "--json", "-j", 64)
+        text = named(command, "server")
+    assert "in flight" in text
+
+
+@pytest.mark.timing
+def test_the_number_in_flight(server: Serve, start: Start, dest: Path) -> None:
+    """Replies take as long as with few in flight: more would be faster."""
+    served = server(synthetic=MANY, delay=(0.1, 0.1))
+
+    text = named(start("get", served.url, dest, "--format", "null", "--json", "-j", 16), "concurrency")
+
+    assert text.startswith("--concurrency: 16 in flight, and replies take 1")
+
+
+@pytest.mark.alone
+def test_the_network(tmp_path: Path) -> None:
+    """10 Mbit/s between them: packets wait before the link, those of new connections as well."""
+    content = {"synthetic": {"count": MANY, "size": 4000}}
+    with (
+        wide_area(tmp_path, round_trip=0.01, megabits=10) as area,
+        area.serving(content=content) as site,
+    ):
+        # While a number is looked for, that is the answer.
+        options = ("--format", "null", "--json", "--ca-file", area.ca_file, "-j", 64)
+        arguments = ("get", site.url, tmp_path / "out", *options)
+        command = area.near.command(*COMMAND, *map(str, arguments))
+        text = named(subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True), "network")
+    assert "connecting takes" in text
+
+
+@pytest.mark.alone
+def test_this_machines_processors(server: Serve, start: Start, dest: Path) -> None:
+    """One processor for a job that could use more."""
+    served = server(synthetic=100 * MANY)
+    processor = min(os.sched_getaffinity(0))
+
+    command = start(
+        "get",
+        served.url,
+        dest,
+        *("--format", "parquet", "--json", "-j", 256),
+        preexec_fn=lambda: os.sched_setaffinity(0, {processor}),
+    )
+
+    assert "of 1.0 are busy" in named(command, "cpu")
+
+
+@pytest.mark.timing
+def test_the_disk(server: Serve, memory_path: Path, environment: dict[str, str]) -> None:
+    """Each sync takes a second: what comes meanwhile finds no room in memory."""
+    served = server(synthetic=MANY, size=100_000)
+    strace = shutil.which("strace")
+    assert strace, "strace is missing: make servers"
+    calls = "syncfs,fsync,fdatasync"
+    slow = [strace, "-f", "--seccomp-bpf", "-o", os.devnull, "-e", f"trace={calls}"]
+    slow += ["-e", f"inject={calls}:delay_enter=1000000"]
+    get = ("get", served.url, str(memory_path / "out"), "--format", "tar", "--json", "--commit-window", "100ms")
+
+    command = subprocess.Popen(
+        [*slow, *COMMAND, *get], stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True
+    )
+
+    # Its first pages wait for the disk, too.
+    assert "storing takes" in named(command, "disk", within=WITHIN + 3, ends_group=True)
+
+
+@pytest.mark.alone
+def test_the_transform(server: Serve, start: Start, dest: Path, environment: dict[str, str]) -> None:
+    """A function that takes five milliseconds for a reply."""
+    served = server(synthetic=MANY)
+    arguments = ("--transform", "transforms:takes_its_time", "--format", "jsonl", "--json")
+
+    command = start("get", served.url, dest, *arguments, env=environment | {"PYTHONPATH": str(SUPPORT)})
+
+    assert "its function runs" in named(command, "transform")
+
+
+@pytest.mark.timing
+def test_the_users_own_rates(server: Serve, start: Start, tmp_path: Path) -> None:
+    """Of requests, and of bytes."""
+    served = server(synthetic=MANY, size=1000)
+
+    rate = start("get", served.url, tmp_path / "rate", "--format", "null", "--json", "--rate", 100)
+    bwlimit = start("get", served.url, tmp_path / "bwlimit", "--format", "null", "--json", "--bwlimit", "200kB")
+
+    assert named(rate, "rate") == "--rate: 100 requests/s"
+    assert named(bwlimit, "bwlimit", within=2 * WITHIN).startswith("--bwlimit: 195")
+
+
+@pytest.mark.timing
+@pytest.mark.parametrize("engine", ["native", "threads"])
+def test_throttling(server: Serve, start: Start, dest: Path, engine: str) -> None:
+    """429 above 200 a second; how many it permits is found in some seconds."""
+    served = server(synthetic=MANY, faults=[Fault("status", status=429, above=200)])
+
+    command = start("get", served.url, dest, "--format", "null", "--json", "--engine", engine)
+
+    text = named(command, "throttling", within=WITHIN + 2)
+    assert text.startswith(f"throttled by {served.url.removeprefix('http://')} to ")
+
+
+@pytest.mark.timing
+def test_courtesy(server: Serve, start: Start, tmp_path: Path) -> None:
+    """Two hosts that get two requests at once each, and take their time."""
+    served = [server(synthetic=MANY, delay=(0.2, 0.2)) for _ in range(2)]
+    source = urls(tmp_path, *(each.url for each in served))
+    bounds = ("--limit-per-host", 2, "--rate-per-host", 0, "--allow-private")
+
+    text = named(start("get", source, tmp_path / "out", "--format", "null", "--json", *bounds), "courtesy")
+
+    assert text == "courtesy: each host gets at most 2 requests at once (--limit-per-host)"
+
+
+@pytest.mark.timing
+def test_an_outage(server: Serve, start: Start, dest: Path) -> None:
+    """The server goes away in the middle."""
+    # All is listed by then, and most is not fetched: else the page that fails would be named.
+    served = server(synthetic=30_000, delay=(0.02, 0.02))
+    begun = time.monotonic()
+    command = start("get", served.url, dest, "--format", "null", "--json", "-j", 64)
+    time.sleep(2)
+    served.stop()
+    # A job finds out that it is not one broken object, but all.
+    text = named(command, "outage", since=time.monotonic() - begun, within=WITHIN + 2)
+
+    assert text.startswith("an outage: the server gives no good reply")
+    assert " since 20" in text
+
+
+@pytest.mark.alone
+def test_python_is_named_where_it_is_the_bound(server: Serve, start: Start, dest: Path) -> None:
+    """One interpreter uses one processor."""
+    served = server(synthetic=MANY)
+
+    command = start("get", served.url, dest, "--format", "null", "--json", "--engine", "asyncio")
+
+    assert "Python" in named(command, "cpu")
+
+
+@pytest.mark.timing
+def test_it_is_said_everywhere(server: Serve, start: Start, run: Callable[..., Any], dest: Path) -> None:
+    """In the status of a running job, at its end, and in its report; in Python, too."""
+    served = server(synthetic=600, delay=(0.1, 0.1))
+    command = start("get", served.url, dest, "-j", 8, "--json")
+    time.sleep(4)
+
+    status = fetchmill.status(dest)
+    shown = run("status", dest).out
+    watched = run("status", dest, "--watch", "--json").out.splitlines()
+
+    assert status.running
+    assert status.progress is not None
+    assert status.progress.limited_by is not None
+    assert status.progress.limited_by.kind == "concurrency"
+    assert (status.progress.concurrency, status.remaining_seconds is not None) == (8, True)
+    assert 40 < status.progress.objects_per_second <= 81
+    assert "limited by   --concurrency: 8 in flight" in shown
+    assert "ETA          " in shown
+    assert len(watched) >= 2
+    last = json.loads(watched[-1])
+    assert (last["running"], last["pending"], last["progress"]) == (False, 0, None)
+    out, _ = command.communicate(timeout=60)
+    report = json.loads(out.splitlines()[-1])
+    assert (report["event"], report["limited_by"]["kind"]) == ("report", "concurrency")
+    assert report["limited_by"]["share"] > 0.5
+
+
+@pytest.mark.timing
+def test_samples_go_on_where_a_run_was_killed(server: Serve, start: Start, dest: Path) -> None:
+    """The series of a job is in its journal; all its counts together are what the job did."""
+    served = server(synthetic=500, delay=(0.1, 0.1))
+    command = start("get", served.url, dest, "-j", 8, "--quiet")
+    time.sleep(3)
+    command.kill()
+    command.communicate()
+
+    job = Job(GetOptions(source=served.url, dest=dest, concurrency=8).to_json())
+    while not job.wait(0.1):
+        pass
+    samples = job.samples()
+
+    first, *_, last = samples
+    assert first["time"] < last["time"]
+    assert job.samples(samples[-3]["time"]) == samples[-2:]
+    # The killed run took its last second with it, and what was not durable yet is fetched again.
+    fetched = sum(sample["fetched"] for sample in samples)
+    assert 500 - 160 <= fetched <= 500 + 160
+    assert samples[-1]["in_flight"] == 0
+    latencies = [sample["latency"] for sample in samples if sample["latency"]]
+    assert latencies
+    assert all(0.09 < latency["p50"] < 0.2 for latency in latencies), latencies
+
+
+def first_with_latency(server: Server, dest: Path) -> dict[str, Any]:
+    """A snapshot of a job that has its first replies; the job is ended then."""
+    job = Job(GetOptions(source=server.url, dest=dest, format="null").to_json())
+    until = time.monotonic() + 60
+    while not (snapshot := job.snapshot())["latency"]:
+        assert time.monotonic() < until, snapshot
+        assert not job.wait(0.1)
+    job.abort()
+    return snapshot
+
+
+def test_a_snapshot_has_the_latency_of_replies(server: Serve, dest: Path) -> None:
+    """As they were measured, not as they were planned."""
+    served = server(synthetic=MANY, delay=(0.05, 0.05))
+
+    last = first_with_latency(served, dest)
+
+    assert last["concurrency"] >= 32
+    assert 0.05 <= last["latency"]["p50"] < 5
+    assert last["latency"]["p50"] <= last["latency"]["p90"] <= last["latency"]["p99"] <= last["latency"]["max"]
+    assert last["attempts"] > 0

@@ -1,0 +1,315 @@
+"""What is asked of S3: sources, options and their one-line errors, before anything is fetched."""
+
+import json
+import re
+import shlex
+from collections.abc import Callable
+from dataclasses import fields
+from datetime import UTC, date, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+
+import fetchmill
+from fetchmill import GetOptions, StreamOptions, UsageError
+from fetchmill._options.keywords import StreamKeywords
+from fetchmill.cli.get import command as get
+from fetchmill.cli.options import gathered
+
+ACCESS: dict[str, Any] = {
+    "endpoint_url": "http://127.0.0.1:7070",
+    "region": "eu-central-1",
+    "profile": "one",
+    "no_sign_request": True,
+    "addressing_style": "path",
+}
+BUCKET = "s3://bucket/prefix"
+# Of 2026-11-22T00:00:00Z.
+DAY = 1_795_305_600
+
+
+def native(**given: Any) -> dict[str, Any]:  # noqa: ANN401
+    """What the native module is told."""
+    told: dict[str, Any] = json.loads(GetOptions(**{"source": BUCKET, "dest": "out", **given}).to_json())
+    return told
+
+
+def refusal(**given: Any) -> str:  # noqa: ANN401
+    """Why options are refused, in one line."""
+    with pytest.raises(UsageError) as refused:
+        native(**given)
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "s3://bucket",
+        "s3://bucket/",
+        "s3://bucket/prefix",
+        "s3://bucket//",
+        "s3://b.u-c_k.et9/a b/%41?x=y#z",
+        "s3://bucket/s3://other",
+        "s3://bucket/\N{GREEK SMALL LETTER ALPHA}+",
+    ],
+)
+def test_a_bucket_with_any_prefix_is_a_source(source: str) -> None:
+    """The prefix is taken as it is: `?`, `#` and `%` are part of keys."""
+    told = native(source=source)
+
+    assert (told["source_kind"], told["source"]) == ("s3", source)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("s3:/bucket", "s3:/bucket is no bucket: write s3://BUCKET/PREFIX, or ./s3:/bucket for a file of that name"),
+        (Path("s3://bucket/x"), "s3:/bucket/x is no bucket: write s3://BUCKET/PREFIX"),
+        ("s3:bucket", "s3:bucket is no bucket: write s3://BUCKET/PREFIX"),
+        ("S3://bucket", "S3://bucket is no bucket: write s3://BUCKET/PREFIX"),
+        ("s3a://bucket", "s3a://bucket is no bucket: write s3://BUCKET/PREFIX"),
+        ("s3://", "s3:// names no bucket: write s3://BUCKET/PREFIX"),
+        ("s3:///prefix", "s3:///prefix names no bucket: write s3://BUCKET/PREFIX"),
+        ("s3://bucket?x", "bucket?x is no name of a bucket: write s3://BUCKET/PREFIX"),
+        ("s3://bu cket/x", "bu cket is no name of a bucket: write s3://BUCKET/PREFIX"),
+        ("s3://../x", ".. is no name of a bucket"),
+        (f"s3://{'x' * 256}/x", "is no name of a bucket"),
+        ("s3://127.0.0.1:7070/bucket", "and the address of a store as endpoint_url"),
+        ("s3://bucket/a\nb", "source must be without control characters"),
+    ],
+)
+def test_a_slip_of_the_pen_is_told_what_to_write(source: str | Path, message: str) -> None:
+    """No file is looked for, and no host."""
+    assert message in refusal(source=source)
+
+
+@pytest.mark.parametrize("source", ["./s3:urls.txt", "s3.txt", "s3/urls.txt", "s3", "s33:x", "-"])
+def test_a_file_may_be_called_nearly_so(source: str) -> None:
+    """A list is a list."""
+    assert native(source=source)["source_kind"] == "list"
+
+
+def test_how_a_store_is_reached_is_told_as_it_is_given() -> None:
+    """What is not given is left out: then environment and profile say it."""
+    told = native(**ACCESS)
+
+    assert {name: told[name] for name in ACCESS} == ACCESS
+    assert not ACCESS.keys() & native().keys()
+    assert native(dest="s3://other/run/", source="http://127.0.0.1:1", region="x")["region"] == "x"
+    assert native(source="urls.txt", region="x")["region"] == "x"
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("2026-11-22", DAY),
+        ("2026-11-22T00:00:00Z", DAY),
+        ("2026-11-22T01:00+01:00", DAY),
+        ("2026-11-21 23:59:59.5Z", DAY),
+        (date(2026, 11, 22), DAY),
+        (datetime(2026, 11, 22, tzinfo=UTC), DAY),
+        (datetime(2026, 11, 21, 23, tzinfo=timezone(timedelta(hours=-1))), DAY),
+        (datetime(2026, 11, 22, 0, 0, 0, 1, tzinfo=UTC), DAY + 1),
+        ("1970-01-01", 0),
+    ],
+)
+def test_a_date_is_a_moment(value: str | date, seconds: int) -> None:
+    """A day begins at 00:00 UTC; listings know whole seconds, so a part of one counts as the next."""
+    assert native(modified_from=value)["modified_from"] == seconds
+
+
+def test_sizes_may_be_zero() -> None:
+    """`size_to=1` takes the empty objects only."""
+    told = native(size_from=0, size_to=1)
+
+    assert (told["size_from"], told["size_to"]) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"modified_from": "yesterday"}, "modified_from: 'yesterday' is not understood; write for example 2026-11-22"),
+        ({"modified_to": "2026-11-22T08:30"}, "modified_to: '2026-11-22T08:30' has no zone; write Z behind it for UTC"),
+        ({"modified_to": datetime(2026, 11, 22)}, "has no zone; give it one, such as datetime.UTC"),  # noqa: DTZ001
+        ({"modified_from": "1969-12-31"}, "1969-12-31T00:00:00+00:00 is before 1970"),
+        ({"modified_from": 5}, "modified_from must be a date or its text, not 5"),
+        (
+            {"modified_from": "2026-11-22", "modified_to": date(2026, 11, 22)},
+            "modified_to must be after modified_from (2026-11-22), not 2026-11-22",
+        ),
+        ({"size_from": 10, "size_to": 10}, "size_to must be above size_from (10), not 10"),
+        ({"size_from": -1}, "size_from must be a whole number of at least 0, not -1"),
+        ({"size_to": "1KiB"}, "size_to must be a whole number"),
+        ({"endpoint_url": "127.0.0.1:7070"}, "endpoint_url must be http://HOST[:PORT] or https://HOST[:PORT], not"),
+        ({"addressing_style": "dns"}, "addressing_style must be one of auto, path, virtual, not 'dns'"),
+        ({"no_sign_request": "yes"}, "no_sign_request must be True or False"),
+        ({"profile": ""}, "profile must be a text that is not empty"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_by_name(given: dict[str, Any], message: str) -> None:
+    """A range that nothing can be in is a mistake, too."""
+    assert message in refusal(**given)
+
+
+@pytest.mark.parametrize(
+    ("source", "given", "message"),
+    [
+        (BUCKET, {"redirects": 0}, "redirects is for servers and lists of URLs, which s3://bucket/prefix is not"),
+        (BUCKET, {"bearer": "x"}, "bearer is for servers and lists"),
+        (BUCKET, {"headers": {"a": "b"}}, "headers is for servers and lists"),
+        (BUCKET, {"netrc": True}, "netrc is for servers and lists"),
+        (BUCKET, {"listing": "autoindex"}, "listing is for servers that list their objects, which s3://"),
+        (BUCKET, {"get_path": "/x/{name}"}, "get_path is for servers that list their objects"),
+        (BUCKET, {"column": "2"}, "column is for lists of URLs"),
+        (BUCKET, {"names": "seq"}, "names is for lists of URLs"),
+        (BUCKET, {"sample": 5}, "sample is for lists of URLs"),
+        ("http://127.0.0.1:1", {"region": "x"}, "region is for buckets, and lists that lead to some, which http://"),
+        ("http://127.0.0.1:1", {"no_sign_request": True}, "no_sign_request is for buckets"),
+        ("http://127.0.0.1:1", {"size_to": 5}, "size_to is for buckets (s3://BUCKET/PREFIX), which http://127.0.0.1:1"),
+        ("urls.txt", {"modified_from": "2026-11-22"}, "modified_from is for buckets (s3://BUCKET/PREFIX), which urls"),
+    ],
+)
+def test_an_option_for_another_kind_of_source_is_refused(source: str, given: dict[str, Any], message: str) -> None:
+    """It would do nothing, without a word."""
+    assert message in refusal(source=source, **given)
+
+
+def test_an_iterable_has_no_listing_that_could_be_filtered(tmp_path: Path) -> None:
+    """`size_from` and the like need what only a bucket's listing says; nothing is begun."""
+    with pytest.raises(UsageError, match=r"size_from is for buckets"):
+        fetchmill.get(["s3://bucket/key"], tmp_path / "out", size_from=1)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_each_scheme_has_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which of them a store is asked through depends on its endpoint."""
+    for name in ("no_proxy", "NO_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:2")
+    assert native(proxy="env")["proxy"] == {
+        "http": "http://127.0.0.1:1",
+        "https": "http://127.0.0.1:2",
+        "without": [""],
+    }
+    monkeypatch.delenv("http_proxy")
+    assert native(proxy="env")["proxy"]["http"] is None
+    monkeypatch.setenv("all_proxy", "http://127.0.0.1:3")
+    assert native(proxy="env")["proxy"]["http"] == "http://127.0.0.1:3"
+
+
+def test_streams_have_the_same_options() -> None:
+    """But for those that filter a listing."""
+    told = json.loads(StreamOptions(**ACCESS).to_json())
+    hints = get_type_hints(StreamOptions)
+
+    assert {name: told[name] for name in ACCESS} == ACCESS
+    assert not ACCESS.keys() & json.loads(StreamOptions().to_json()).keys()
+    assert get_type_hints(StreamKeywords) == {field.name: hints[field.name] for field in fields(StreamOptions)}
+    with pytest.raises(UsageError, match=r"endpoint_url must be http://HOST"):
+        StreamOptions(endpoint_url="store.test")
+
+
+def test_a_bucket_in_python_has_the_same_errors(tmp_path: Path) -> None:
+    """`fetchmill.get` refuses before it touches anything."""
+    with pytest.raises(UsageError, match=r"s3:/bucket is no bucket"):
+        fetchmill.get("s3:/bucket", tmp_path / "out")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["s3://bucket/prefix"],
+            "Missing argument 'DEST'. Give a folder, as in: fetchmill get s3://bucket/prefix out/",
+        ),
+        (["s3://bucket/a b"], "as in: fetchmill get 's3://bucket/a b' out/"),
+        (["s3:/bucket", "out"], "s3:/bucket is no bucket: write s3://BUCKET/PREFIX"),
+        (["s3://", "out"], "s3:// names no bucket"),
+        ([BUCKET, "out", "--endpoint-url", "store"], "endpoint_url must be http://HOST[:PORT] or https://HOST[:PORT]"),
+        (
+            [BUCKET, "out", "--endpoint-url", "http://127.0.0.1:1", "--region", "eu/s3"],
+            "the region eu/s3 cannot be one",
+        ),
+        ([BUCKET, "out", "--addressing-style", "host"], "'host' is not one of 'auto', 'path', 'virtual'"),
+        ([BUCKET, "out", "--size-from", "big"], "Invalid value for '--size-from': 'big' is not understood"),
+        ([BUCKET, "out", "--modified-to", "2026"], "Invalid value for '--modified-to': '2026' is not understood"),
+        ([BUCKET, "out", "--modified-to", "2026-11-22T08:30"], "has no zone; write Z behind it for UTC"),
+        ([BUCKET, "out", "--size-from", "1KiB", "--size-to", "1000"], "size_to must be above size_from (1024)"),
+        ([BUCKET, "out", "--redirects", "3"], "redirects is for servers and lists of URLs"),
+        (["http://127.0.0.1:1", "out", "--profile", "one"], "profile is for buckets"),
+    ],
+)
+def test_the_command_says_it_in_one_line(
+    run: Callable[..., Any], tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    """Exit code 2, and nothing was touched."""
+    refused = run("get", *arguments)
+
+    assert re.fullmatch(r"fetchmill: error: [^\n]+\n", refused.err)
+    assert message in refused.err
+    assert (refused.code, refused.out) == (2, "")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("region", ["eu/s3/aws4_request, X", "eu\r\nX-Other: y", "r" * 65])
+@pytest.mark.parametrize("is_profile", [True, False])
+def test_a_region_of_other_characters_is_refused_wherever_it_comes_from(
+    run: Callable[..., Any], environment: dict[str, str], tmp_path: Path, region: str, is_profile: bool
+) -> None:
+    """It would be written into the field that signs each request; nothing is asked for."""
+    if is_profile:
+        # A line end would end the setting.
+        region = region.replace("\r\n", "\t")
+        config = tmp_path / "config"
+        config.write_text(f"[default]\nregion = {region}\n", encoding="ascii")
+        settings = {"AWS_CONFIG_FILE": str(config)}
+    else:
+        settings = {"AWS_REGION": region}
+
+    refused = run("get", BUCKET, "out", "--endpoint-url", "http://127.0.0.1:1", env=environment | settings)
+
+    assert re.fullmatch(r"fetchmill: error: the region [^\n]+ cannot be one [^\n]+--region[^\n]+\n", refused.err)
+    assert "\r" not in refused.err
+    assert refused.code == 2
+
+
+def test_help_has_a_section_of_its_own_for_buckets(run: Callable[..., Any]) -> None:
+    """With all options of S3 in it and no other."""
+    text = run("get", "--help").out
+    section = re.search(r"^S3:\n((?:  .*\n)+)", text, re.MULTILINE)
+    assert section
+    written = re.findall(r"^  --([a-z-]+)", section[1], re.MULTILINE)
+
+    expected = [field.name for field in fields(GetOptions) if field.metadata.get("heading") == "S3"]
+    assert [name.replace("-", "_") for name in written] == expected
+    assert {"size_from", "size_to", "modified_from", "modified_to", "checksums", *ACCESS} == set(expected)
+
+
+def commands(root: Path) -> list[str]:
+    """What the docs and the help tell to type, for buckets."""
+    texts = [(root / name).read_text() for name in ("README.md", "docs/guide/s3.md", "tests/cli/help/get.txt")]
+    lines = re.findall(r"^    fetchmill (get s3://.*)$", "\n".join(texts), re.MULTILINE)
+    # What stands behind a gap is a comment.
+    return [re.split(r" {3,}", line)[0] for line in lines]
+
+
+def test_what_the_docs_tell_to_type_can_be_typed(root: Path) -> None:
+    """Every command of theirs is understood, and every option of a bucket is in one of their sections."""
+    typed = commands(root)
+    page = (root / "docs/guide/s3.md").read_text()
+
+    assert len(typed) > 10
+    for line in typed:
+        context = get.make_context("get", shlex.split(line)[1:])
+        own = {field.name for field in fields(GetOptions)}
+        told = gathered({name: value for name, value in context.params.items() if name in own})
+        assert json.loads(GetOptions(**told).to_json())["source_kind"] == "s3", line
+    for field in fields(GetOptions):
+        if field.metadata.get("heading") == "S3":
+            assert f"--{field.name.replace('_', '-')}" in page

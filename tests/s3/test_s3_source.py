@@ -1,0 +1,590 @@
+"""`fetchmill get s3://bucket` against `fetchmill.testing.s3`: clocks, credentials, regions, listings that lie."""
+
+import asyncio
+import json
+import logging
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fetchmill
+from conftest import SUPPORT, Ended
+from engines import engine_options, limit_options
+from fetchmill.testing import S3Store, s3, synthetic_body
+from independent import find_unbalanced, read_ledger
+from raw_server import Behaviour, Exchange, RawServer, in_turn, reply
+from stored import find_wrong
+
+Get = Callable[..., Ended]
+Begin = Callable[..., "subprocess.Popen[str]"]
+Stores = Callable[..., S3Store]
+
+LOG = logging.getLogger(__name__)
+
+LISTING_FAILED = 4
+FINISHED_WITH_FAILURES = 3
+TEMPORARY = 5
+SEED = int(os.environ.get("FETCHMILL_SEED") or time.time_ns() % 1_000_000)
+ODD = ("a b+%", "größe/ß", "c\x01", "x//y", "full/", "../up", "both", "both/inner", "?q=1#f")
+ENGINES = ("native", "sync", "threads", "processes", "asyncio", "combo")
+HOUR = 3600
+FIRST = {"access_key": "FIRST", "secret_key": "first-secret", "token": "one"}
+SECOND = {"access_key": "SECOND", "secret_key": "second-secret", "token": "two"}
+
+
+@pytest.fixture
+def stores() -> Iterator[Stores]:
+    """Starts stores, with the arguments of `fetchmill.testing.s3`; they end with the test."""
+    with ExitStack() as stack:
+        yield lambda *arguments, **options: stack.enter_context(s3(*arguments, **options))
+
+
+@pytest.fixture
+def get(run: Callable[..., Ended], environment: dict[str, str]) -> Get:
+    """Runs `fetchmill get` on a store; settings replace variables of the environment."""
+
+    def run_get(
+        store: S3Store, dest: Path, *options: str, below: str = "", source: str | None = None, **settings: str
+    ) -> Ended:
+        words = ("get", source or f"s3://{store.bucket}/{below}", str(dest), "--endpoint-url", store.url, *options)
+        return run(*words, env=environment | store.environment() | settings, timeout=100)
+
+    return run_get
+
+
+@pytest.fixture
+def begin(start: Callable[..., "subprocess.Popen[str]"], environment: dict[str, str]) -> Begin:
+    """Starts the same, and goes on."""
+
+    def start_get(store: S3Store, dest: Path, *options: str, **settings: str) -> "subprocess.Popen[str]":
+        words = ("get", f"s3://{store.bucket}/", str(dest), "--endpoint-url", store.url, *options)
+        return start(*words, env=environment | store.environment() | settings)
+
+    return start_get
+
+
+def computed(count: int, start: int = 0) -> dict[str, bytes]:
+    """The objects of `synthetic=`."""
+    names = (f"file-{index:012}" for index in range(start, count))
+    return {name: synthetic_body(name, 100) for name in names}
+
+
+def assert_stored(dest: Path, objects: dict[str, bytes]) -> None:
+    """All of these, and nothing else."""
+    with fetchmill.open(dest) as stored:
+        assert {name: stored[name] for name in stored} == objects
+
+
+@pytest.mark.parametrize("format", ["parquet", "jsonl", "tar", "warc"])
+def test_odd_keys_are_stored_by_packs(stores: Stores, get: Get, dest: Path, format: str) -> None:
+    """Under their keys; a folder marker is skipped."""
+    objects = {key: key.encode() for key in ODD}
+    store = stores(objects | {"marker/": b""})
+
+    ended = get(store, dest, "--format", format)
+
+    assert ended.code == 0, ended.err
+    assert_stored(dest, objects)
+    assert read_ledger(dest).skipped == 1
+    assert store.stats()["heads"] == 0
+
+
+def test_odd_keys_that_are_no_files_are_failed(stores: Stores, get: Get, canary: Any) -> None:  # noqa: ANN401
+    """Nothing is written outside the destination, and no request is made for them."""
+    store = stores({key: key.encode() for key in ODD})
+
+    ended = get(store, canary.dest)
+
+    assert ended.code == FINISHED_WITH_FAILURES
+    assert "name 3, name-taken 1" in ended.err
+    assert (canary.dest / "a b+%25").read_bytes() == b"a b+%"
+
+
+def test_the_prefix_is_where_the_listing_starts(stores: Stores, get: Get, dest: Path) -> None:
+    """It need not end at a slash, and names stay whole keys."""
+    store = stores({"a/b1": b"1", "a/b2/c": b"2", "a/c": b"3", "b": b"4"})
+
+    assert get(store, dest, below="a/b").code == 0
+
+    assert (dest / "a/b1").read_bytes() == b"1"
+    assert (dest / "a/b2/c").read_bytes() == b"2"
+    assert read_ledger(dest).listed == 2
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_engine_signs_at_the_moment_of_sending(stores: Stores, get: Get, dest: Path, engine: str) -> None:
+    """A signature that is two seconds old is refused, and the queue is longer than that."""
+    count = {"sync": 300, "processes": 900}.get(engine, 2500)
+    store = stores(synthetic=count, max_skew=2, get_latency=0.01)
+
+    ended = get(store, dest, *engine_options(engine), *limit_options(engine, 10), "--format", "jsonl")
+
+    assert ended.code == 0, ended.err
+    assert_stored(dest, computed(count))
+    assert store.stats()["skewed"] == 0
+
+
+@pytest.mark.parametrize("engine", ["native", "threads", "processes"])
+def test_a_clock_that_is_an_hour_off_is_corrected(stores: Stores, get: Get, dest: Path, engine: str) -> None:
+    """At the first contact; the engines know it as well."""
+    store = stores(synthetic=300, clock_offset=-HOUR)
+
+    ended = get(store, dest, *engine_options(engine), *limit_options(engine), "--format", "jsonl")
+
+    assert ended.code == 0, ended.err
+    assert_stored(dest, computed(300))
+    assert store.stats()["skewed"] <= 2
+
+
+def test_a_clock_that_jumps_is_corrected_on_the_way(stores: Stores, begin: Begin, dest: Path) -> None:
+    """In the middle of a job, whoever notices it."""
+    store = stores(synthetic=3000, get_latency=0.02)
+    job = begin(store, dest, "--format", "jsonl", "--limit", "20")
+    wait_for(lambda: store.stats()["gets"] >= 200)
+
+    store.change(clock_offset=HOUR)
+
+    assert end(job) == (0, "")
+    assert_stored(dest, computed(3000))
+    assert store.stats()["skewed"] > 0
+
+
+def test_credentials_that_expire_are_renewed(stores: Stores, begin: Begin, dest: Path, tmp_path: Path) -> None:
+    """By the command of a profile: once, when the store says so; nothing is failed."""
+    store = stores(synthetic=4000, get_latency=0.02, **FIRST)
+    given = tmp_path / "given.json"
+    write_credentials(given, FIRST)
+    job = begin(store, dest, "--format", "jsonl", "--limit", "20", "--profile", "own", **profile(tmp_path, given))
+    wait_for(lambda: store.stats()["gets"] >= 200)
+
+    write_credentials(given, SECOND)
+    store.set_credentials(*SECOND.values())
+    store.set_credentials(*FIRST.values(), expires_in=0)
+
+    assert end(job) == (0, "")
+    assert_stored(dest, computed(4000))
+    assert store.stats()["expired"] > 0
+
+
+def test_credentials_are_renewed_before_they_expire(stores: Stores, begin: Begin, dest: Path, tmp_path: Path) -> None:
+    """A quarter of their life before: no request is refused."""
+    store = stores(synthetic=3000, get_latency=0.02, **FIRST)
+    store.set_credentials(*SECOND.values())
+    given = tmp_path / "given.json"
+    write_credentials(given, FIRST, lives=6)
+    store.set_credentials(*FIRST.values(), expires_in=6)
+    job = begin(
+        store, dest, "--format", "jsonl", "--limit", "10", "--profile", "own", "--rate", "330",
+        **profile(tmp_path, given),
+    )  # fmt: skip
+    wait_for(lambda: store.stats()["gets"] >= 20)
+    write_credentials(given, SECOND)
+
+    assert end(job) == (0, "")
+    assert_stored(dest, computed(3000))
+    assert store.stats()["expired"] == 0
+
+
+def test_credentials_that_cannot_be_renewed_end_the_job(stores: Stores, begin: Begin, get: Get, dest: Path) -> None:
+    """After a checkpoint, with a line that says what to do; with others it goes on."""
+    store = stores(synthetic=2000, get_latency=0.02, **FIRST)
+    job = begin(store, dest, "--format", "jsonl", "--limit", "20")
+    wait_for(lambda: store.stats()["gets"] >= 100)
+    store.set_credentials(*FIRST.values(), expires_in=0)
+
+    code, said = end(job)
+
+    assert (code, "renew them and run the same command again" in said) == (TEMPORARY, True), said
+    assert read_ledger(dest).failed == 0
+    store.set_credentials(*SECOND.values())
+    names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+    own = dict(zip(names, SECOND.values(), strict=True))
+    assert get(store, dest, "--format", "jsonl", **own).code == 0
+    assert_stored(dest, computed(2000))
+
+
+def test_a_public_bucket_needs_no_credentials(
+    stores: Stores, run: Callable[..., Ended], environment: dict[str, str], dest: Path
+) -> None:
+    """On a machine that has none; without the option as well."""
+    store = stores(synthetic=20, public=True)
+    words = ("get", f"s3://{store.bucket}", str(dest), "--endpoint-url", store.url)
+
+    assert run(*words, env=environment).code == 0
+    assert run(*words[:2], dest.with_name("other"), *words[3:], "--no-sign-request", env=environment).code == 0
+    assert len(list(dest.glob("file-*"))) == 20
+
+
+def test_a_bucket_elsewhere_is_found(stores: Stores, get: Get, dest: Path) -> None:
+    """The store says where it is: with a redirect, or of a signature for another region."""
+    store = stores(synthetic=1)
+    store.add_bucket("elsewhere", region="eu-west-1", synthetic=50)
+
+    for place, region in (("one", "us-east-1"), ("two", "ap-south-1")):
+        folder = dest / place
+        ended = get(store, folder, source="s3://elsewhere/", AWS_REGION=region)
+        assert ended.code == 0, ended.err
+        assert len(list(folder.glob("file-*"))) == 50
+
+
+@pytest.mark.parametrize(
+    ("settings", "words", "expected"),
+    [
+        ({"AWS_SECRET_ACCESS_KEY": "wrong"}, (), "SignatureDoesNotMatch"),
+        ({"AWS_ACCESS_KEY_ID": "NOBODY"}, (), "InvalidAccessKeyId"),
+        ({}, ("--no-sign-request",), "AccessDenied"),
+    ],
+)
+def test_what_keeps_us_out_is_told(
+    stores: Stores, get: Get, dest: Path, settings: dict[str, str], words: tuple[str, ...], expected: str
+) -> None:
+    """In one line, with what to do; nothing is made."""
+    ended = get(stores(synthetic=5), dest, *words, **settings)
+
+    assert ended.code == LISTING_FAILED
+    assert expected in ended.err
+    assert len(ended.err.splitlines()) == 1
+
+
+def refused_once_or_always(raw: Callable[..., RawServer], *, refusals: int) -> RawServer:
+    """A bucket of twenty objects, with a reply that takes the request for one for nobody's, so many times or always."""
+    document = b"<Error><Code>InvalidAccessKeyId</Code><Message>not in our records</Message></Error>"
+    refusal = reply(document, "Content-Type: application/xml", status="403 Forbidden")
+    keys = [f"key-{number:02}" for number in range(20)]
+
+    def listing(exchange: Exchange) -> bytes:
+        # What is behind the last key is asked for as well.
+        listed = [] if "start-after" in exchange.target else keys
+        contents = "".join(f"<Contents><Key>{key}</Key><Size>{len(key)}</Size></Contents>" for key in listed)
+        return reply(f"<ListBucketResult><IsTruncated>false</IsTruncated>{contents}</ListBucketResult>".encode())
+
+    routes: dict[str, Behaviour] = {"/bucket": listing, "/bucket/": listing}
+    routes |= {f"/bucket/{key}": reply(key.encode()) for key in keys}
+    routes[f"/bucket/{keys[9]}"] = in_turn(*[refusal] * refusals, reply(keys[9].encode())) if refusals else refusal
+    return raw(routes)
+
+
+@pytest.mark.parametrize("engine", ["native", "threads", "asyncio"])
+@pytest.mark.parametrize("refusals", [1, 0])
+def test_one_stray_refusal_of_the_credentials_stops_no_job(
+    run: Callable[..., Ended],
+    environment: dict[str, str],
+    raw: Callable[..., RawServer],
+    dest: Path,
+    engine: str,
+    refusals: int,
+) -> None:
+    """A second reply that is certainly the object's says it as well, or the object comes."""
+    server = refused_once_or_always(raw, refusals=refusals)
+    keys = {"AWS_ACCESS_KEY_ID": "ONE", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
+
+    ended = run(
+        *("get", "s3://bucket/", dest, "--endpoint-url", server.url, "--limit", "1", *engine_options(engine)),
+        env=environment | keys,
+        timeout=100,
+    )
+
+    if refusals:
+        assert ended.code == 0, ended.err
+        assert read_ledger(dest).fetched == 20
+    else:
+        assert ended.code == TEMPORARY, ended.err
+        assert "the store refuses the credentials (InvalidAccessKeyId: not in our records)" in ended.err
+    assert server.count("/bucket/key-09") == 2
+
+
+@pytest.mark.parametrize("engine", ["native", "threads"])
+def test_objects_that_are_denied_are_failed(
+    stores: Stores, get: Get, run: Callable[..., Ended], dest: Path, engine: str
+) -> None:
+    """One by one: others of the bucket may be read. What the store says of it is kept, with its code."""
+    store = stores(synthetic=20, deny={"file-000000000003"})
+
+    ended = get(store, dest, *engine_options(engine))
+
+    assert ended.code == FINISHED_WITH_FAILURES
+    assert "status 1" in ended.err
+    assert read_ledger(dest).fetched == 19
+    [failure] = fetchmill.failures(dest)
+    assert failure.detail.startswith("AccessDenied: "), failure
+    assert "\tAccessDenied: " in run("status", dest, "--failures").out
+
+
+def test_what_came_is_compared_with_what_was_listed(stores: Stores, get: Get, dest: Path) -> None:
+    """Another ETag or size is failed(changed); a second pass takes the object as it is now."""
+    objects = {f"k{number}": b"as it was" for number in range(5)}
+    store = stores(objects, changed={"k1": b"as it is!", "k2": b"longer than it was"})
+
+    ended = get(store, dest, "--format", "jsonl")
+
+    assert ended.code == FINISHED_WITH_FAILURES
+    assert "changed 2" in ended.err
+    assert get(store, dest, "--format", "jsonl", "--retry-failed").code == 0
+    assert_stored(dest, objects | {"k1": b"as it is!", "k2": b"longer than it was"})
+
+
+@pytest.mark.parametrize("engine", ["native", "asyncio"])
+def test_an_error_document_is_no_object(stores: Stores, get: Get, dest: Path, engine: str) -> None:
+    """Also with status 200: it is tried again."""
+    store = stores(synthetic=20, errors_with_200={"file-000000000007": ("InternalError", 2)})
+
+    ended = get(store, dest, "--format", "jsonl", *engine_options(engine))
+
+    assert ended.code == 0, ended.err
+    assert_stored(dest, computed(20))
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("lie", ["truncate_after", "lose_token_after"])
+def test_a_listing_that_ends_too_early_is_noticed(stores: Stores, get: Get, dest: Path, lie: str) -> None:
+    """Whatever the store says of its end."""
+    store = stores(synthetic=3500, **{lie: 1500})
+
+    ended = get(store, dest, "--format", "jsonl")
+
+    assert ended.code == 0, ended.err
+    assert_stored(dest, computed(3500))
+    assert ("said that its listing was complete, and it was not" in ended.err) == (lie == "truncate_after")
+
+
+def test_a_token_that_repeats_leads_nowhere(stores: Stores, get: Get, dest: Path) -> None:
+    """Pages are asked for by the key before them."""
+    assert get(stores(synthetic=3500, repeat_token=True), dest, "--format", "jsonl").code == 0
+    assert_stored(dest, computed(3500))
+
+
+def test_a_listing_that_goes_in_circles_is_stopped(stores: Stores, get: Get, dest: Path) -> None:
+    """What was listed until then is fetched; the exit code says that it is not all."""
+    ended = get(stores(synthetic=3500, ignore_start_after=True), dest, "--format", "jsonl")
+
+    assert ended.code == LISTING_FAILED
+    assert "does the store know start-after?" in ended.err
+    assert_stored(dest, computed(1000))
+
+
+def test_filters_are_for_what_the_listing_says(stores: Stores, get: Get, dest: Path) -> None:
+    """Keys, sizes and times; what is left out is skipped."""
+    store = stores({"a.txt": b"1", "b.txt": b"12345", "c.jpg": b"12345"})
+    store.put("old.txt", b"12345", modified=datetime(2001, 9, 9, tzinfo=UTC))
+    words = ("--include", "*.txt", "--size-from", "2", "--modified-from", "2010-01-01")
+
+    ended = get(store, dest, *words)
+
+    assert ended.code == 0, ended.err
+    assert (dest / "b.txt").read_bytes() == b"12345"
+    assert (read_ledger(dest).fetched, read_ledger(dest).skipped) == (1, 3)
+
+
+@pytest.mark.timing
+def test_the_listing_is_divided(stores: Stores, get: Get, dest: Path) -> None:
+    """Pages that take long are asked for side by side: much less than one after the other; each key once."""
+    count = 60_000
+    store = stores(synthetic=count, list_latency=0.4)
+    began = time.monotonic()
+
+    ended = get(store, dest, "--format", "null")
+
+    took = time.monotonic() - began
+    LOG.info("%s requests for pages in %.1f s", store.stats()["lists"], took)
+    assert ended.code == 0, ended.err
+    assert find_unbalanced(dest) == []
+    assert (read_ledger(dest).listed, read_ledger(dest).fetched) == (count, count)
+    # One after the other 60 pages take 24 s at least.
+    assert took < 18
+
+
+@pytest.mark.thorough
+def test_a_job_that_is_killed_while_listing_goes_on(stores: Stores, begin: Begin, get: Get, dest: Path) -> None:
+    """With every range where it was: each key once."""
+    LOG.info("FETCHMILL_SEED=%s", SEED)
+    count = 40_000
+    store = stores(synthetic=count, list_latency=0.1)
+    chance = random.Random(SEED)
+    for _ in range(4):
+        job = begin(store, dest, "--format", "parquet", "--commit-window", "0.1s", "--seal-after", "0.3s")
+        time.sleep(chance.uniform(0.4, 1.2))
+        job.kill()
+        job.wait()
+
+    ended = get(store, dest, "--format", "parquet")
+
+    assert ended.code == 0, ended.err
+    assert find_wrong(dest, "parquet", computed(count)) == []
+    assert read_ledger(dest).listed == count
+
+
+@pytest.mark.timing
+def test_slow_down_is_congestion(stores: Stores, begin: Begin, dest: Path) -> None:
+    """No object is failed for it; once settled few requests are refused, and the store gives nearly what it can."""
+    rate = 1000
+    store = stores(synthetic=9 * rate, slow_down_above=rate)
+    job = begin(store, dest, "--format", "jsonl", "--attempts", "1")
+    wait_for(lambda: store.stats()["refused"] > 0)
+    time.sleep(3)
+    before, since = store.stats(), time.monotonic()
+
+    time.sleep(3)
+
+    took = time.monotonic() - since
+    after = store.stats()
+    fetched, refused = (after[name] - before[name] for name in ("fetched", "refused"))
+    LOG.info("%.0f of %s a second, %s of %s refused", fetched / took, rate, refused, fetched + refused)
+    assert fetched / took >= 0.6 * rate
+    assert refused <= 0.1 * (fetched + refused)
+    assert end(job) == (0, "")
+    assert_stored(dest, computed(9 * rate))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("engine", ["threads", "asyncio"])
+def test_functions_with_clients_of_others_are_killed_and_go_on(
+    stores: Stores, dest: Path, environment: dict[str, str], engine: str
+) -> None:
+    """boto3 with a client for each of 50 threads, aiobotocore with one for the event loop: the same bytes."""
+    count = 1200
+    store = stores(synthetic=count, get_latency=0.3)
+    program = (sys.executable, str(SUPPORT / "s3_functions.py"), engine, dest, store.bucket, store.url)
+    settings = environment | store.environment()
+
+    with subprocess.Popen([*program, "50"], env=settings) as killed:
+        wait_for(lambda: committed(dest) >= 100)
+        killed.kill()
+    before = store.stats()["gets"]
+    store.change(get_latency=0.02)
+    subprocess.run([*program, "10"], env=settings, check=True, timeout=250)
+
+    assert_stored(dest, computed(count))
+    assert before < count
+    assert store.stats()["gets"] - before < count
+
+
+def test_python_takes_the_same_options(stores: Stores, dest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As keywords."""
+    store = stores(synthetic=30)
+    set_environment(monkeypatch, store)
+
+    report = fetchmill.get(f"s3://{store.bucket}/", dest, endpoint_url=store.url, region="us-east-1", format="tar")
+
+    assert (report.fetched, report.failed) == (30, 0)
+    assert_stored(dest, computed(30))
+
+
+def test_a_list_of_s3_urls_is_fetched(
+    stores: Stores, run: Callable[..., Ended], environment: dict[str, str], dest: Path, tmp_path: Path
+) -> None:
+    """Called by its URLs; several buckets, also one of another region, and the endpoint may be private."""
+    store = stores({"a b": b"1", "\u00e9/x": b"2"})
+    store.add_bucket("elsewhere", region="eu-west-1", objects={"y": b"3"})
+    urls = [
+        f"s3://{store.bucket}/a%20b",
+        f"s3://{store.bucket}/%C3%A9/x",
+        "s3://elsewhere/y",
+        f"s3://{store.bucket}/no",
+    ]
+    (tmp_path / "urls.txt").write_text("\n".join(urls))
+    words = ("get", tmp_path / "urls.txt", dest, "--endpoint-url", store.url, "--format", "jsonl")
+
+    ended = run(*words, env=environment | store.environment())
+
+    assert ended.code == FINISHED_WITH_FAILURES, ended.err
+    assert_stored(dest, dict(zip(urls[:3], (b"1", b"2", b"3"), strict=True)))
+    assert read_ledger(dest).absent == 1
+
+
+def test_a_profile_that_is_not_there_fails_the_urls_of_a_list(
+    stores: Stores, run: Callable[..., Ended], environment: dict[str, str], dest: Path, tmp_path: Path
+) -> None:
+    """And nothing is asked for without a signature."""
+    store = stores({"a": b"1"}, public=True)
+    (tmp_path / "urls.txt").write_text(f"s3://{store.bucket}/a")
+    words = ("get", tmp_path / "urls.txt", dest, "--endpoint-url", store.url, "--profile", "nobody", "--attempts", "1")
+
+    ended = run(*words, env=environment | store.environment())
+
+    assert ended.code == FINISHED_WITH_FAILURES, ended.err
+    assert "credentials 1" in ended.err
+    assert store.stats()["requests"] == 0
+
+
+def test_streams_take_s3_urls(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside others; what is not there is a reply."""
+    store = stores(synthetic=500, clock_offset=HOUR)
+    set_environment(monkeypatch, store)
+    urls = [f"s3://{store.bucket}/{name}" for name in computed(500)]
+
+    replies = list(fetchmill.stream([*urls, f"s3://{store.bucket}/no"], endpoint_url=store.url, ordered=True))
+
+    assert [reply.body for reply in replies[:-1]] == list(computed(500).values())
+    assert [reply.url for reply in replies[:-1]] == urls
+    assert replies[-1].status == 404
+
+
+def test_async_streams_take_s3_urls(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same."""
+    store = stores(synthetic=50)
+    set_environment(monkeypatch, store)
+    urls = [f"s3://{store.bucket}/{name}" for name in computed(50)]
+
+    async def fetch() -> set[bytes]:
+        return {bytes(reply.body) async for reply in fetchmill.astream(urls, endpoint_url=store.url)}
+
+    assert asyncio.run(fetch()) == set(computed(50).values())
+
+
+def end(job: "subprocess.Popen[str]") -> tuple[int, str]:
+    """The exit code of a command, and its errors."""
+    _, said = job.communicate(timeout=100)
+    errors = [line for line in said.splitlines() if line.startswith("fetchmill: error")]
+    return job.returncode, "\n".join(errors)
+
+
+def committed(dest: Path) -> int:
+    """Objects that a job has in its journal by now."""
+    try:
+        return fetchmill.status(dest).fetched
+    except fetchmill.FetchmillError:
+        return 0
+
+
+def wait_for(has_come: Callable[[], bool]) -> None:
+    """At most three minutes."""
+    until = time.monotonic() + 180
+    while not has_come():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def write_credentials(path: Path, keys: dict[str, str], lives: float = HOUR) -> None:
+    """What a `credential_process` prints."""
+    given: dict[str, object] = {"Version": 1, "AccessKeyId": keys["access_key"], "SecretAccessKey": keys["secret_key"]}
+    given["SessionToken"] = keys["token"]
+    expires = time.time() + lives
+    given["Expiration"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(expires))
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(given))
+    new.rename(path)
+
+
+def profile(folder: Path, given: Path) -> dict[str, str]:
+    """The environment of a machine with one profile, whose credentials a command prints."""
+    config = folder / "config"
+    config.write_text(f"[profile own]\ncredential_process = cat {given}\n")
+    without = dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"), "")
+    return without | {"AWS_CONFIG_FILE": str(config)}
+
+
+def set_environment(monkeypatch: pytest.MonkeyPatch, store: S3Store) -> None:
+    """For this process."""
+    for name, value in store.environment().items():
+        monkeypatch.setenv(name, value)

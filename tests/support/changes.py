@@ -1,0 +1,78 @@
+"""Which files a change touches: of these tests run that else wait for `make test-all`, and none of them runs again.
+
+The change is what is not committed and every commit since `FETCHMILL_BASE`. Without that variable it is every commit
+that the upstream branch lacks; where upstream has them all, those of the last 24 hours before the newest one.
+"""
+
+import functools
+import os
+import re
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+_SECONDS_OF_A_CHANGE = 24 * 3600
+# A line that adds or removes a mark of selection, or is empty.
+_MARK = re.compile(
+    r"[+-](\s*$|@pytest\.mark\.(thorough|sampled|one_in|of_files|entry_point|timing|alone)\b"
+    r"|pytestmark = pytest\.mark\.)"
+)
+# Git's name for a tree without files: everything has changed since then.
+_NOTHING = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+
+
+@functools.cache
+def changed_files(root: Path = ROOT) -> frozenset[str]:
+    """Paths below the root."""
+    base = os.environ.get("FETCHMILL_BASE") or _base(root)
+    committed = _git(root, "diff", "--name-only", "-z", base, "HEAD")
+    uncommitted = _git(root, "diff", "--name-only", "-z", "HEAD")
+    new = _git(root, "ls-files", "--others", "--exclude-standard", "-z")
+    return frozenset(path for path in (committed + uncommitted + new).split("\0") if path)
+
+
+def touches(*paths: str, root: Path = ROOT) -> bool:
+    """Whether the change touches a file or something in a folder of these."""
+    return any(file == path or file.startswith(f"{path}/") for file in changed_files(root) for path in paths)
+
+
+@functools.cache
+def rewrites(test: str, root: Path = ROOT) -> bool:
+    """Whether the change touches what a file of tests does.
+
+    Marks of selection say only when it is done, and a file that has only moved does what it did.
+    """
+    if not touches(test, root=root):
+        return False
+    since = os.environ.get("FETCHMILL_BASE") or _base(root)
+    moved_from = _moves(root, since).get(test)
+    paths = [test] if moved_from is None else [test, moved_from]
+    lines = _git(root, "diff", "--find-renames", "--unified=0", since, "--", *paths).splitlines()
+    changed = [line for line in lines if line.startswith(("+", "-")) and not line.startswith(("+++", "---"))]
+    if not changed:
+        return moved_from is None
+    return any(not _MARK.match(line) for line in changed)
+
+
+@functools.cache
+def _moves(root: Path, since: str) -> dict[str, str]:
+    """Where each file that has moved was, by its path now."""
+    fields = _git(root, "diff", "--find-renames", "--diff-filter=R", "--name-status", "-z", since).split("\0")
+    return dict(zip(fields[2::3], fields[1::3], strict=False))
+
+
+@functools.cache
+def _base(root: Path) -> str:
+    newest = _git(root, "rev-parse", "HEAD").strip()
+    shared = _git(root, "merge-base", "HEAD", "@{upstream}", check=False).strip()
+    if shared and shared != newest:
+        return shared
+    until = int(_git(root, "log", "-1", "--format=%ct")) - _SECONDS_OF_A_CHANGE
+    return _git(root, "rev-list", "-1", f"--before={until}", "HEAD").strip() or _NOTHING
+
+
+def _git(root: Path, *arguments: str, check: bool = True) -> str:
+    ended = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False)
+    if check and ended.returncode:
+        raise RuntimeError(f"git {arguments[0]}: {ended.stderr.strip()}")
+    return ended.stdout
