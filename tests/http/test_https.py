@@ -58,6 +58,7 @@ def test_openssl_finds_the_same_fault_in_a_certificate(fault: str, nginx: Start,
 
 ODD = {
     "weak-key": "the key is too weak: RSA below 2,048 bits",
+    "sha-1": "its signature is of an algorithm that is not supported, such as SHA-1",
     "long-path": "it breaks a rule of its chain: PathLenConstraintViolated",
     "unknown-extension": "it breaks a rule of its chain: UnsupportedCriticalExtension",
 }
@@ -68,7 +69,7 @@ def test_a_certificate_that_breaks_a_rule_is_refused_with_the_reason(
     run: Run, certificates: Certificates, dest: Path, fault: str
 ) -> None:
     """And taken for the host of which the user says that."""
-    leaf = certificates.odd(fault)
+    leaf = certificates.signed_with_sha1() if fault == "sha-1" else certificates.odd(fault)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     # Else OpenSSL does not serve a weak key.
     context.set_ciphers("DEFAULT@SECLEVEL=0")

@@ -276,6 +276,13 @@ class Repository:
         self._git("add", "-A")
         self._git("commit", "-m", name, day=day)
 
+    def move(self, name: str, to: str, day: str) -> None:
+        """Moves a file, and commits that."""
+        (self.folder / to).parent.mkdir(exist_ok=True)
+        (self.folder / name).rename(self.folder / to)
+        self._git("add", "-A")
+        self._git("commit", "-m", to, day=day)
+
     def _git(self, *words: str, day: str = "2026-01-01") -> None:
         when = f"{day}T12:00:00Z"
         env = {"PATH": "/usr/bin:/bin", "HOME": "/", "GIT_COMMITTER_DATE": when, "GIT_AUTHOR_DATE": when}
@@ -287,7 +294,7 @@ class Repository:
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
     """One without commits."""
     monkeypatch.delenv("FETCHMILL_BASE", raising=False)
-    for cached in (changes.changed_files, changes.rewrites, changes._base):
+    for cached in (changes.changed_files, changes.rewrites, changes._base, changes._moves):
         cached.cache_clear()
     return Repository(tmp_path)
 
@@ -316,3 +323,17 @@ def test_mark_of_selection_rewrites_no_test(repository: Repository) -> None:
     found = [name for name in ("test_a.py", "test_b.py", "test_c.py") if changes.rewrites(name, repository.folder)]
 
     assert found == ["test_b.py", "test_c.py"]
+
+
+def test_move_rewrites_no_test(repository: Repository) -> None:
+    """A change of the same file does."""
+    text = "".join(f"def test_{number}(): pass\n" for number in range(20))
+    repository.commit("test_a.py", text, day="2026-01-01")
+    repository.commit("test_b.py", text.replace("pass", "assert 1"), day="2026-01-01")
+    repository.move("test_a.py", "http/test_a.py", day="2026-01-05")
+    repository.move("test_b.py", "http/test_b.py", day="2026-01-05")
+    repository.commit("http/test_b.py", text.replace("pass", "assert 1") + "assert 2\n", day="2026-01-05")
+
+    found = [name for name in ("http/test_a.py", "http/test_b.py") if changes.rewrites(name, repository.folder)]
+
+    assert found == ["http/test_b.py"]

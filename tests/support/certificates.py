@@ -1,5 +1,6 @@
 """Certificates made on the spot: an authority that a test trusts, and servers' certificates, good and bad."""
 
+import subprocess
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -85,6 +86,18 @@ class Certificates:
         bare, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         packed = b"".join(certificate.public_bytes(pem) for certificate in chain)
         return self._written(fault, packed, key_of_leaf.private_bytes(pem, bare, plain))
+
+    def signed_with_sha1(self) -> Leaf:
+        """One whose signature is of SHA-1, which `cryptography` does not make."""
+        leaf = Leaf(self._folder / "sha-1.pem", self._folder / "sha-1-key.pem")
+        request, extensions, key = (self._folder / name for name in ("sha-1.csr", "sha-1.ext", "ca-key.pem"))
+        extensions.write_text(f"subjectAltName=DNS:{HOSTS[0]}")
+        self._authority.private_key_pem.write_to_path(key)
+        make_key = ("req", "-new", "-newkey", "rsa:2048", "-nodes", "-keyout", leaf.key, "-subj", f"/CN={HOSTS[0]}")
+        sign = ("x509", "-req", "-in", request, "-CA", self.ca_file, "-CAkey", key, "-CAcreateserial", "-sha1")
+        for words in ((*make_key, "-out", request), (*sign, "-days", "1", "-extfile", extensions, "-out", leaf.chain)):
+            subprocess.run(["openssl", *words], check=True, capture_output=True, timeout=60)
+        return leaf
 
     def _issued(
         self,

@@ -1,0 +1,166 @@
+"""A list that fails has failed: nothing after the fault counts, nothing good is removed, and a healthy list finishes.
+
+Lists of files, inventories of buckets and iterables, as `test_failed_listings` has what servers list.
+"""
+
+import io
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import fetchmill
+from conftest import Ended
+from fetchmill.testing import Server
+from inventories import Inventory
+from lists import compress, encode
+from stored import find_wrong
+from synced import bodies
+
+Run = Callable[..., Ended]
+Serve = Callable[..., Server]
+
+COUNT = 200
+NAMES = [f"file-{number:012}" for number in range(COUNT)]
+COMPRESSED = (".gz", ".zst", ".xz", ".bz2")
+WAYS = (*(f"txt{suffix}" for suffix in COMPRESSED), "zip", "parquet", "inventory-CSV", "inventory-Parquet")
+FAULTS = ("cut", "malformed", "missing")
+
+
+class ListFile:
+    """A list of the objects of a server.
+
+    Args:
+        folder: where it is written.
+        way: how the list is written.
+        url: of the server.
+    """
+
+    def __init__(self, folder: Path, way: str, url: str) -> None:
+        self.options: tuple[str, ...] = ("--allow-private",)
+        rows = [{"url": f"{url}/get/{name}"} for name in NAMES]
+        if way.startswith("inventory"):
+            keys = [{"Bucket": "get", "Key": name} for name in NAMES]
+            parts = [keys[: COUNT // 2], keys[COUNT // 2 :]]
+            inventory = Inventory(folder, way.removeprefix("inventory-"), parts, ("Bucket", "Key"), bucket="get")
+            # The fault is in the second file: the first one is good.
+            self.source, self.file = inventory.manifest, inventory.data[1]
+            self.options = ("--endpoint-url", url, "--no-sign-request", "--allow-private")
+        else:
+            self.source = self.file = folder / f"list.{way}"
+            self.file.write_bytes(_written(way, rows))
+        self.whole = self.file.read_bytes()
+
+    def breaks(self, fault: str) -> None:
+        """The file has a fault from now on."""
+        middle = len(self.whole) // 2
+        if fault == "missing":
+            self.file.unlink()
+        elif fault == "cut":
+            self.file.write_bytes(self.whole[:middle])
+        else:
+            self.file.write_bytes(self.whole[:middle] + b"\xff\x00" * 8 + self.whole[middle + 16 :])
+
+    def heals(self) -> None:
+        """The file is what it was."""
+        self.file.write_bytes(self.whole)
+
+    def command(self, name: str, dest: Path, *more: str) -> tuple[object, ...]:
+        """Of a job or a sync."""
+        return (name, self.source, dest, *self.options, "--quiet", *more)
+
+
+def _written(way: str, rows: list[dict[str, str]]) -> bytes:
+    if way == "parquet":
+        return encode("parquet", rows)
+    text = encode("txt", rows)
+    if way != "zip":
+        return compress(way.removeprefix("txt"), text)
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as written:
+        written.writestr("list.txt", text)
+    return archive.getvalue()
+
+
+def missing_of(dest: Path) -> list[str]:
+    """Objects that are not there."""
+    found = {name.rsplit("/", 1)[-1] for name in bodies(dest)}
+    return [name for name in NAMES if name not in found]
+
+
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("way", WAYS)
+def test_job_loses_nothing_by_a_list_that_fails(
+    run: Run, server: Serve, tmp_path: Path, dest: Path, way: str, fault: str
+) -> None:
+    """It does not exit 0 before each object is there, and the whole list finishes it."""
+    listed = ListFile(tmp_path, way, server(synthetic=COUNT).url)
+    listed.breaks(fault)
+    command = listed.command("get", dest)
+
+    for ended in (run(*command), run(*command)):
+        assert ended.code not in {0, 1}, ended
+        assert listed.file.name in ended.err
+    listed.heals()
+    healed = run(*command)
+
+    assert healed.code == 0, healed.err
+    assert missing_of(dest) == []
+
+
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("way", WAYS)
+def test_sync_removes_nothing_by_a_list_that_fails(
+    run: Run, server: Serve, tmp_path: Path, dest: Path, way: str, fault: str
+) -> None:
+    """All objects stay, and the next pass over the whole list finds them."""
+    listed = ListFile(tmp_path, way, server(synthetic=COUNT).url)
+    command = listed.command("sync", dest, "--delete", "--max-delete", "100%")
+    assert run(*command).code == 0
+    listed.breaks(fault)
+
+    for ended in (run(*command), run(*command)):
+        assert ended.code not in {0, 1}, ended
+        assert missing_of(dest) == []
+    listed.heals()
+    healed = run(*command)
+
+    assert healed.code == 0, healed.err
+    assert missing_of(dest) == []
+
+
+@pytest.mark.parametrize("how", ["get", "sync"])
+def test_iterable_that_raises_loses_and_removes_nothing(server: Serve, dest: Path, how: str) -> None:
+    """Its error reaches the caller each time; the whole iterable finishes the job."""
+    url = server(synthetic=COUNT).url
+
+    def targets(count: int) -> Iterator[tuple[str, str]]:
+        for name in NAMES[:count]:
+            yield f"{url}/get/{name}", name
+        if count < COUNT:
+            raise LookupError("no more of them")
+
+    def fetch(count: int) -> None:
+        if how == "get":
+            fetchmill.get(targets(count), dest, format="jsonl")
+        else:
+            fetchmill.sync(targets(count), dest, delete=True, max_delete="100%", format="jsonl")
+
+    if how == "sync":
+        fetch(COUNT)
+    for _ in range(2):
+        with pytest.raises(LookupError, match="no more of them"):
+            fetch(COUNT // 2)
+    if how == "sync":
+        assert find_wrong(dest, "jsonl", expected()) == []
+    fetch(COUNT)
+
+    assert find_wrong(dest, "jsonl", expected()) == []
+
+
+def expected() -> dict[str, bytes]:
+    """Each object's body by its name."""
+    return {name: fetchmill.testing.synthetic_body(name, 100) for name in NAMES}
