@@ -1,23 +1,19 @@
 """`fetchmill check LIST [RESULTS]`: a row for each target, once, whatever sites answer and whatever ends the run."""
 
-import csv
-import gzip
-import io
 import json
 import os
 import signal
 import sqlite3
 import time
-from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 import fetchmill
+from check_results import count_urls, read_rows, write_urls
 from conftest import wait_for_rows
 from fetchmill._job.check import check_pattern
 from fetchmill.testing import Fault, Server
@@ -39,28 +35,6 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 2\r\n\r\nok
 def urls_of(source: Server, count: int) -> list[str]:
     """Of the first objects of a synthetic server."""
     return [f"{source.url}/get/file-{index:012}" for index in range(count)]
-
-
-def write_urls(folder: Path, urls: list[str]) -> str:
-    """A list of them, by its name."""
-    (folder / "urls.txt").write_text("".join(f"{url}\n" for url in urls))
-    return "urls.txt"
-
-
-def read_rows(path: Path) -> list[Row]:
-    """The rows of a file of results; of CSV all values are text, and none is the empty one."""
-    data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    if ".parquet" in path.suffixes:
-        table: list[Row] = pq.read_table(path).to_pylist()
-        return table
-    if ".csv" in path.suffixes:
-        return list(csv.DictReader(io.StringIO(data.decode(), newline="")))
-    return [json.loads(line) for line in data.decode().splitlines()]
-
-
-def count_urls(rows: list[Row]) -> Counter[str]:
-    """How often each URL has a row."""
-    return Counter(row["url"] for row in rows)
 
 
 @pytest.mark.sampled(2)

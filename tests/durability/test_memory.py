@@ -14,6 +14,7 @@ from broken_bodies import BrokenObject, bytes_of
 from conftest import COMMAND
 from fetchmill.testing import Fault, Server
 from independent import find_problems, find_unbalanced, find_unfinished, read_ledger, synthetic
+from process_limits import SPAWN
 from project_scripts import load_script
 from raw_server import RawServer, mirror
 from stored import find_wrong
@@ -25,14 +26,6 @@ Peak = Callable[..., float]
 
 MIB = 1 << 20
 BUDGET = 256
-# A small parent: a child's peak starts at its parent's.
-SPAWN = """
-import os, sys
-pid = os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ)
-_, status, usage = os.wait4(pid, 0)
-print(usage.ru_maxrss)
-sys.exit(os.waitstatus_to_exitcode(status))
-"""
 
 
 @pytest.fixture

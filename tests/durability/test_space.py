@@ -18,6 +18,7 @@ from conftest import COMMAND, format_options
 from fetchmill.testing import Fault, Server, serve
 from foreign import SUFFIXES
 from independent import Expected, find_problems, find_unbalanced, find_wrong, has_journal, synthetic
+from process_limits import low_descriptors
 from small_disk import run_on_disk, small_disk
 
 Run = Callable[..., Any]
@@ -239,11 +240,6 @@ def test_too_little_address_space_is_refused(run: Run, server: Serve, dest: Path
         low.err,
     )
     assert not has_journal(dest)
-
-
-def low_descriptors(count: int) -> Callable[[], None]:
-    """For the child: neither it nor the program can raise this."""
-    return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (count, count))
 
 
 @pytest.mark.sampled(3)

@@ -20,7 +20,6 @@ from typing import Any
 import brotli
 import pyarrow as pa
 import pytest
-from test_memory import SPAWN
 
 import fetchmill
 from certificates import Certificates
@@ -29,6 +28,7 @@ from fetchmill.errors import UsageError
 from foreign import read_objects
 from lists import write_list
 from nginx import Nginx, Site
+from process_limits import SPAWN
 from raw_server import Behaviour, Exchange, RawServer, bare_reply, in_turn, mirror, reply, then_close
 from s3_stores import Versitygw, client_of
 from stored import FORMATS, find_wrong

@@ -15,13 +15,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from test_space import low_descriptors
 
 import fetchmill
 from engine_functions import Target
 from engines import ENGINES, IN_PYTHON, WITH_COROUTINES, InFlight, engine_keywords, engine_options
 from fetchmill.testing import Fault, Server, synthetic_body
 from independent import find_problems, synthetic, synthetic_name
+from process_limits import low_descriptors
 from raw_server import Behaviour, RawServer
 
 Run = Callable[..., Any]

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_check import read_rows, write_urls
 
 import fetchmill
+from check_results import read_rows, write_urls
 from fetchmill._native import FAILURE_KINDS
 from fetchmill.testing import Server, world
 from fetchmill.world import BEHAVIOURS, Site, World

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_crash import KILLS_IN_A_JOB, Case, crash
 
 import fetchmill
 from certificates import Certificates
 from conftest import Ended
+from crashes import KILLS_IN_A_JOB, Case, crash
 from fetchmill import Report
 from fetchmill.testing import Fault, Server, synthetic_body
 from foreign import SUFFIXES

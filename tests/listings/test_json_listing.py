@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_check import read_rows
 
 import fetchmill
+from check_results import read_rows
 from engines import PATIENCE, engine_options
 from fetchmill import ListingError, SecurityError, UsageError
 from raw_server import Behaviour, Exchange, RawServer, reply

@@ -23,9 +23,9 @@ from urllib.parse import quote
 from xml.sax.saxutils import escape
 
 import pytest
-from test_check import read_rows
 
 import fetchmill
+from check_results import read_rows
 from engines import ENGINES, engine_options, limit_options
 from fetchmill.testing import Server
 from nginx import Nginx, Site
