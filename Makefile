@@ -263,30 +263,30 @@ contract-million: build-release servers ## The contract of the sinks with a mill
 
 check-sites: build-release ## 100,000 sites whose answers are known, twice, and the speed and memory of checks (ten minutes)
 	cargo build --release --quiet --workspace --example bare_check
-	$(BIN)/python -m benches.sites
+	$(BIN)/python -m own_bench.sites
 
 bounded: build-release ## The processor time of bounded concurrency beside a loop that polls, and asyncio's own ways (a minute)
-	$(BIN)/python -m benches.bounded
+	$(BIN)/python -m own_bench.bounded
 
 asyncio-engine: build-release ## The processor time of the engine asyncio beside programs written by hand with aiohttp (two minutes)
-	$(BIN)/python -m benches.asyncio_engine
+	$(BIN)/python -m own_bench.asyncio_engine
 
 bounded-million: build-release ## The memory of bounded concurrency over a million awaitables (two minutes)
 	FETCHMILL_BOUNDED_COUNT=1000000 $(BIN)/python -m pytest tests/bounded/test_bounded_memory.py --timeout 600
 
 ways: build-release ## Every published way to fetch, side by side, into docs/reference/ways-to-fetch.md (an hour; goes on where it was stopped)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check matplotlib==$(MATPLOTLIB)
-	$(BIN)/python -m benches.ways
+	$(BIN)/python -m own_bench.ways
 
 memory: build-release ## The growth of memory between one and ten million objects (FORMAT=parquet stores them), and bodies of each size
-	$(BIN)/python scripts/memory.py $(or $(FORMAT),null)
-	$(BIN)/python scripts/memory_sizes.py $(SIZES)
+	$(BIN)/python -m own_bench.memory_growth $(or $(FORMAT),null)
+	$(BIN)/python -m own_bench.memory_sizes $(SIZES)
 
 memory-lists: build-release ## The same for lists and generators, endless streams, and what skipping on resume costs (ten minutes)
-	$(BIN)/python -m benches.memory_lists
+	$(BIN)/python -m own_bench.memory_lists
 
 lookup: build-release ## How long one name among ten million takes; keeps the packs in build/ (11 GB)
-	$(BIN)/python scripts/lookup.py
+	$(BIN)/python -m own_bench.lookup
 
 wheel: env ## Build the abi3 wheel and that of `fetchmill bench` into dist/
 	$(BIN)/maturin build --profile $(WHEEL_PROFILE) --quiet --out $(DIST)
@@ -297,44 +297,44 @@ demo: build-release ## Fetch 100,000 objects, killed half-way, resumed, verified
 
 bench: build-release servers ## Measure beside wrk, h2load and nginx: docs/reference/performance.md; needs a quiet machine and two processors
 	cargo build --release --quiet --workspace --example bare_files
-	$(BIN)/python -m benches.run
+	$(BIN)/python -m own_bench.run
 
 bench-quick: build-release servers ## The same with short runs: whether it works, not how fast it is
 	cargo build --release --quiet --workspace --example bare_files
-	$(BIN)/python -m benches.run --rounds 1 --seconds 1 --files 20000 --replies 20000 --output build/bench-quick.json
+	$(BIN)/python -m own_bench.run --rounds 1 --seconds 1 --files 20000 --replies 20000 --output build/bench-quick.json
 
 bench-s3: build-release ## Measure clients of S3 side by side, for the README (ten minutes; ROUNDS=1 COUNT=1000 is quick)
 	@mkdir -p build
 	$(BIN)/fetchmill bench s3 --only native,s5cmd,obstore,boto3_threads --limit 50 --seconds 60 \
 		--count $(or $(COUNT),20000) --repeat $(or $(ROUNDS),5) --json > build/bench-s3.json
-	mv build/bench-s3.json benches/results/s3.json
+	mv build/bench-s3.json packages/fetchmill-bench/own_bench/results/s3.json
 
 bench-faults: build-release ## What faults of a server cost, beside the same server without (six minutes; ROUNDS=1 is quick)
-	$(BIN)/python -m benches.faults --rounds $(or $(ROUNDS),5)
+	$(BIN)/python -m own_bench.faults --rounds $(or $(ROUNDS),5)
 
 bench-unchanged: build-release ## A pass of fetchmill sync over 1,000,000 objects that have not changed (two minutes; COUNT=100000 is quick)
-	$(BIN)/python -m benches.unchanged --count $(or $(COUNT),1000000)
+	$(BIN)/python -m own_bench.unchanged --count $(or $(COUNT),1000000)
 
 bench-images: build-release servers ## 20,000 images of a list with captions for webdataset, beside img2dataset, which is installed into build/ (two minutes; COUNT=1000 is quick)
-	$(BIN)/python -m benches.images --count $(or $(COUNT),20000)
+	$(BIN)/python -m own_bench.images --count $(or $(COUNT),20000)
 
 bench-records: build-release servers examples ## 1,000,000 records out of WARC files that are 50 ms away, beside aiohttp and obstore (seven minutes; FILES=20 is quick)
 	@scripts/install-servers nginx
-	$(BIN)/python -m benches.records --files $(or $(FILES),1000)
+	$(BIN)/python -m own_bench.records --files $(or $(FILES),1000)
 
 bench-sync: build-release servers stores ## fetchmill sync beside wget, rclone and s5cmd on the same trees (some minutes; COUNT=2000 is quick)
 	@scripts/install-mirrors
-	$(BIN)/python -m benches.mirrors --count $(or $(COUNT),20000)
+	$(BIN)/python -m own_bench.mirrors --count $(or $(COUNT),20000)
 
 bench-concurrency: build-release servers ## What --concurrency auto reaches of the best fixed number, on 21 networks, with plots (40 minutes; quiet machine)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check matplotlib==$(MATPLOTLIB)
-	$(BIN)/python -m benches.concurrency
+	$(BIN)/python -m own_bench.concurrency
 
 bench-report: ## Write the tables of docs/reference/performance.md and of the README from the last `make bench` and `make bench-s3`
-	$(BIN)/python -m benches.report
+	$(BIN)/python -m own_bench.report
 
 # Client and server have a processor each; with PIN=no they share all of them.
-SCALE = $(BIN)/python -m benches.scale --format $(or $(FORMAT),null) --pipeline $(or $(PIPELINE),1) $(if $(filter no,$(PIN)),--no-pin)
+SCALE = $(BIN)/python -m own_bench.scale --format $(or $(FORMAT),null) --pipeline $(or $(PIPELINE),1) $(if $(filter no,$(PIN)),--no-pin)
 
 hundred-million: build-release ## Fetch 100,000,000 objects, killed twice on the way (about a quarter of an hour; FORMAT=parquet stores them; PIPELINE=32)
 	$(SCALE) --count 1e8

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from benches import report
-from benches.streamers import STREAMERS
 from conftest import example
 from fetchmill_bench.contender_table import CONTENDERS
+from own_bench import report
+from own_bench.streamers import STREAMERS
 
-pytestmark = pytest.mark.of_files("packages/fetchmill-bench", "benches")
+pytestmark = pytest.mark.of_files("packages/fetchmill-bench")
 
 CLIENTS = ("h2load", "fetchmill")
 
@@ -37,7 +37,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], 
     # The kernel counts processor time in steps of 10 ms: a server must have worked for some of them.
     short = ("--rounds", "1", "--seconds", "0.3", "--levels", "4", "--files", "500", "--replies", "8000", "--no-mount")
     places = ("--folder", folder / "work", "--output", folder / "latest.json")
-    command = (sys.executable, "-m", "benches.run", *short, *places)
+    command = (sys.executable, "-m", "own_bench.run", *short, *places)
     env = os.environ | {"FETCHMILL_PROFILE": "debug"}
     ended = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, timeout=280, check=False)
     assert ended.returncode == 0, ended.stderr

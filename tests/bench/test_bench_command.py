@@ -30,7 +30,7 @@ from fetchmill_bench.signals import defer_signals
 from fetchmill_bench.summary import results_of, spread
 from fetchmill_bench.tables import format_duration
 
-pytestmark = pytest.mark.of_files("packages/fetchmill-bench", "benches")
+pytestmark = pytest.mark.of_files("packages/fetchmill-bench")
 
 MIB = 1 << 20
 CONTENDER_MODULES = Path(__file__).parents[2] / "packages/fetchmill-bench/fetchmill_bench/contenders"

@@ -24,7 +24,7 @@ from fetchmill_bench.task import Task
 from raw_server import RawServer, bare_reply, page, reply
 from s3_stores import ENVIRONMENT, Versitygw, bodies, fill
 
-pytestmark = pytest.mark.of_files("packages/fetchmill-bench", "benches")
+pytestmark = pytest.mark.of_files("packages/fetchmill-bench")
 
 Serve = Callable[..., Server]
 Raw = Callable[[Mapping[str, Any]], RawServer]

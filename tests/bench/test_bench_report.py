@@ -14,7 +14,7 @@ from fetchmill_bench.report import figures
 from fetchmill_bench.report.published import entries, published_seconds
 from fetchmill_bench.report.scale import Scale
 
-pytestmark = pytest.mark.of_files("packages/fetchmill-bench", "benches")
+pytestmark = pytest.mark.of_files("packages/fetchmill-bench")
 
 HOSTILE = """</script></title></svg><img src="http://fetched.test/x" onerror=alert(1)>"'&lt;\x00\udcff"""
 WAYS = ("native", "asyncio", "semaphore_gather", "task_pool")

@@ -1,4 +1,4 @@
-"""The check of Parquet shards in benches/parquet_rows.py finds wrong bytes, and objects missing or there twice."""
+"""The check of Parquet shards in own_bench.parquet_rows finds wrong bytes, and objects missing or there twice."""
 
 import shutil
 import subprocess
@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import fetchmill
-from benches.machine import ROOT
-from benches.parquet_rows import SIZE, check_batch, check_rows
 from fetchmill.testing import serve, synthetic_body
+from own_bench.machine import ROOT
+from own_bench.parquet_rows import SIZE, check_batch, check_rows
 
-pytestmark = pytest.mark.of_files("packages/fetchmill-bench", "benches")
+pytestmark = pytest.mark.of_files("packages/fetchmill-bench")
 
 
 def rows(*indexes: int) -> list[Any]:
@@ -97,7 +97,7 @@ def test_a_body_of_another_length_ends_the_check(dest: Path, tmp_path: Path) -> 
 
 def test_rows_that_cannot_be_checked_are_refused_before_they_are_fetched() -> None:
     """Not at the end of a job of hours."""
-    command = (sys.executable, "-m", "benches.scale", "--count", "10", "--format", "parquet", "--size", "200")
+    command = (sys.executable, "-m", "own_bench.scale", "--count", "10", "--format", "parquet", "--size", "200")
 
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 

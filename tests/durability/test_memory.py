@@ -14,8 +14,8 @@ from broken_bodies import BrokenObject, bytes_of
 from conftest import COMMAND
 from fetchmill.testing import Fault, Server
 from independent import find_problems, find_unbalanced, find_unfinished, read_ledger, synthetic
+from own_bench.anonymous_peak import anonymous_peak
 from process_limits import SPAWN
-from project_scripts import load_script
 from raw_server import RawServer, mirror
 from stored import find_wrong
 
@@ -86,7 +86,7 @@ def test_lists_generators_and_streams_take_no_more(root: Path) -> None:
     sizes = ("--count", "20000", "--seconds", "15", "--settle", "4", "--growth", "48")
 
     ended = subprocess.run(
-        [sys.executable, "-m", "benches.memory_lists", *sizes],
+        [sys.executable, "-m", "own_bench.memory_lists", *sizes],
         cwd=root,
         capture_output=True,
         text=True,
@@ -143,15 +143,15 @@ def test_the_largest_bodies_stream_into_each_format(peak: Peak, server: Serve, m
 
 
 @pytest.mark.parametrize(("format", "most"), [("tar", 70), ("warc", BUDGET)], ids=["tar", "warc"])
-def test_long_heads_count_as_bodies_do(root: Path, tmp_path: Path, format: str, most: int) -> None:
+def test_long_heads_count_as_bodies_do(tmp_path: Path, format: str, most: int) -> None:
     """A thousand requests are in flight, with heads of 60 KB: WARC stores them as they came, tar does not."""
     count, dest = 8000, tmp_path / "out"
-    served = [sys.executable, str(root / "scripts" / "long_heads.py"), str(count), "60000"]
+    served = [sys.executable, "-m", "own_bench.long_heads", str(count), "60000"]
     with subprocess.Popen(served, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         url = f"http://127.0.0.1:{process.stdout.readline().strip()}"
         command = ["get", url, str(dest), "--limit", "1000", "--format", format, "--quiet"]
-        ended, used = load_script("anonymous_peak.py").anonymous_peak([*map(str, COMMAND), *command])
+        ended, used = anonymous_peak([*map(str, COMMAND), *command])
         process.terminate()
 
     assert (ended, read_ledger(dest).fetched) == (0, count)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-SCALE = (sys.executable, "-m", "benches.scale")
+SCALE = (sys.executable, "-m", "own_bench.scale")
 
 
 def started(root: Path, folder: Path, count: int) -> subprocess.Popen[str]:

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from benches.concurrency import CROWD, crowded
-from benches.processes import FETCHMILL
 from fetchmill.testing import Server
+from own_bench.concurrency import CROWD, crowded
+from own_bench.processes import FETCHMILL
 
 LOG = logging.getLogger(__name__)
 # As in /proc/net/tcp.

@@ -1,0 +1,108 @@
+"""`make asyncio-engine`: the processor time of the engine `asyncio` beside programs written by hand with aiohttp.
+
+Usage: python -m own_bench.asyncio_engine [--count N] [--rounds R] [--limit L]
+
+A synthetic server in a process of its own gives objects of 100 bytes. Programs alternate; of each the median is
+printed: microseconds of processor time an object, start included, and requests/s. What is written by hand checks
+nothing but the status, and keeps nothing that would survive a crash.
+"""
+
+import argparse
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from fetchmill.testing import serve
+
+# Usage: python -c HAND_WRITTEN URL COUNT LIMIT FOLDER, which is empty when nothing is stored.
+HAND_WRITTEN = """
+import asyncio, os, sys
+import aiohttp, uvloop
+url, count, limit, folder = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+
+async def main():
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=limit)) as session:
+        names, marker = [], None
+        while True:
+            page = url + "/list" + (f"?next-marker={marker}" if marker else "")
+            async with session.get(page) as reply:
+                found = await reply.json()
+            names += found["FileNames"]
+            marker = found.get("NextMarker")
+            if not marker:
+                break
+        waiting = iter(names[:count])
+
+        async def worker():
+            for name in waiting:
+                async with session.get(f"{url}/get/{name}") as reply:
+                    reply.raise_for_status()
+                    body = await reply.read()
+                if folder:
+                    with open(os.path.join(folder, name), "wb") as file:
+                        file.write(body)
+
+        await asyncio.gather(*(worker() for _ in range(limit)))
+
+uvloop.run(main())
+"""
+
+
+def measure(command: list[str], count: int) -> tuple[float, float]:
+    """Microseconds of processor time an object, and objects a second."""
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    seconds, after = time.monotonic() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return cpu * 1e6 / count, count / seconds
+
+
+def commands(url: str, folder: Path, count: int, limit: int) -> dict[str, list[str]]:
+    """What is compared; each has a folder of its own."""
+    found: dict[str, list[str]] = {}
+    for stored in ("null", "files"):
+        hand = folder / f"hand-{stored}"
+        hand.mkdir()
+        program = [sys.executable, "-c", HAND_WRITTEN, url, str(count), str(limit), str(hand) * (stored == "files")]
+        engine = [str(Path(sys.executable).with_name("fetchmill")), "get", url, str(folder / f"engine-{stored}")]
+        found[f"by hand, {stored}"] = program
+        found[f"engine asyncio, {stored}"] = [
+            *engine, "--format", stored, "--engine", "asyncio", "--limit", str(limit), "--quiet",
+        ]  # fmt: skip
+    return found
+
+
+def main() -> int:
+    """Runs them and prints a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=20_000, help="objects")
+    parser.add_argument("--limit", type=int, default=64, help="requests in flight")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--folder", help="where to store; the default is that of temporary files")
+    arguments = parser.parse_args()
+    found: dict[str, list[tuple[float, float]]] = {}
+    # In this process: its processor time is not that of its children.
+    with serve(synthetic=arguments.count, threads=1) as server:
+        for _round in range(arguments.rounds):
+            with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+                programs = commands(server.url, Path(folder), arguments.count, arguments.limit)
+                for name, command in programs.items():
+                    found.setdefault(name, []).append(measure(command, arguments.count))
+    for name, values in found.items():
+        cpu, rate = (statistics.median(column) for column in zip(*values, strict=True))
+        print(f"{name:24} {cpu:7.0f} us of CPU an object  {rate:7,.0f} objects/s")
+    for stored in ("null", "files"):
+        ratios = [
+            engine[0] / hand[0]
+            for engine, hand in zip(found[f"engine asyncio, {stored}"], found[f"by hand, {stored}"], strict=True)
+        ]
+        print(f"engine / by hand, {stored}: {statistics.median(ratios):.2f}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,334 @@
+"""`make bench-records`: records out of large WARC files, 50 ms away, beside aiohttp and obstore.
+
+Half of the files are wanted whole: their records follow one another. Of the others every few records one is wanted. All
+clients get the same list in Parquet, and have as many requests in flight. nginx is behind the wide-area network of the
+tests (docs/internals/testing.md). Every record that a client has stored is read again: the checksum of its gzip member,
+its WARC digest, and that it is the one of its place.
+"""
+
+import argparse
+import concurrent.futures
+import contextlib
+import gzip
+import hashlib
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from own_bench.machine import ROOT, program
+from own_bench.processes import FETCHMILL, Process, Usage, cpu_seconds, measure
+from own_bench.servers import OPEN_FILE_CACHE
+
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+from wide_area import HOSTS, SITE, WideArea, wide_area
+
+ROUND_TRIP = 0.05
+BYTES_AT_MOST, REQUESTS_AT_MOST = 1.05, 0.1
+# Bytes of what a record is about; and how many records lie between two wanted ones of the second half.
+BLOCK = (100, 1200)
+BETWEEN = (2, 6)
+READERS = Path(__file__).with_name("record_readers.py")
+COALESCE = "512"
+CONFIGURATION = """
+user root root;
+daemon off;
+master_process off;
+pid {prefix}/nginx.pid;
+error_log {prefix}/error.log;
+worker_rlimit_nofile 16384;
+events {{ worker_connections 8192; }}
+http {{
+    log_format ranges '$uri $status $body_bytes_sent';
+    access_log {prefix}/access.log ranges buffer=256k flush=1s;
+    client_body_temp_path {prefix}/body;
+    proxy_temp_path {prefix}/proxy;
+    fastcgi_temp_path {prefix}/fastcgi;
+    uwsgi_temp_path {prefix}/uwsgi;
+    scgi_temp_path {prefix}/scgi;
+    tcp_nodelay on;
+    {cache}
+    keepalive_requests 1000000000;
+    server {{ listen {address}:80; root {root}; }}
+}}
+"""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Files:
+    """What is served, and the list of what is wanted of it.
+
+    Args:
+        root: the folder.
+        listed: the list: `url`, `offset`, `length`, sorted.
+        count: how many records are wanted,
+        clustered: and of these in files that are wanted whole, whose numbers are below `clustered_files`.
+        clustered_files: how many those are.
+        size: bytes of the wanted records.
+    """
+
+    root: Path
+    listed: Path
+    count: int
+    clustered: int
+    clustered_files: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a client has done."""
+
+    name: str
+    usage: Usage
+    server: float
+    requests: int
+    clustered_requests: int
+    sent: int
+    wrong: int
+
+
+def main() -> int:
+    """Runs all clients; 1 when `fetchmill get --coalesce` has a wrong record, or asks for more than it may."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--files", type=int, default=1000)
+    parser.add_argument("--records", type=int, default=1000, help="of each file that are wanted")
+    parser.add_argument("--in-flight", type=int, default=1000)
+    parser.add_argument("--only", action="append", help="one client of the table; may be given again")
+    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "bench-records", help="on the real disk")
+    arguments = parser.parse_args()
+    folder: Path = arguments.folder
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        files = _elsewhere(write_files, folder, arguments.files, arguments.records)
+        with wide_area(folder, round_trip=ROUND_TRIP, seed=7) as area:
+            found = list(_all_clients(area, files, folder, arguments.in_flight, arguments.only))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    _show(files, found)
+    return 1 if any(_fails(files, each) for each in found if each.name.startswith("fetchmill")) else 0
+
+
+def _elsewhere(work: Callable[..., T], *arguments: object) -> T:
+    """Runs it in another process: the kernel counts the memory of this one as that of whatever it starts."""
+    with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(work, *arguments).result()
+
+
+def write_files(folder: Path, files: int, records: int) -> Files:
+    """Files of records, each a member of gzip, as crawls have them."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    numbers = random.Random(7)  # noqa: S311 - bodies of a bench
+    root, listed = folder / "served", folder / "list.parquet"
+    root.mkdir()
+    others = [_member("http://other.test/", numbers) for _ in range(64)]
+    rows: dict[str, list[object]] = {"url": [], "offset": [], "length": []}
+    size = 0
+    for number in range(files):
+        at = 0
+        with (root / name_of(number)).open("wb") as file:
+            for _ in range(records):
+                if number >= files // 2:
+                    for _ in range(numbers.randint(*BETWEEN)):
+                        at += file.write(numbers.choice(others))
+                member = _member(f"http://a.test/{number}/{at}", numbers)
+                for column, value in zip(rows, (f"http://{SITE}/{name_of(number)}", at, len(member)), strict=True):
+                    rows[column].append(value)
+                at += file.write(member)
+                size += len(member)
+    pq.write_table(pa.table(rows), listed)
+    return Files(root, listed, files * records, files // 2 * records, files // 2, size)
+
+
+def name_of(number: int) -> str:
+    """A file's."""
+    return f"crawl-{number:05}.warc.gz"
+
+
+def _member(target: str, numbers: random.Random) -> bytes:
+    block = numbers.randbytes(numbers.randint(*BLOCK) // 2).hex().encode()
+    head = (
+        f"WARC/1.0\r\nWARC-Type: resource\r\nWARC-Target-URI: {target}\r\n"
+        f"WARC-Block-Digest: sha1:{hashlib.sha1(block, usedforsecurity=False).hexdigest()}\r\n"
+        f"Content-Length: {len(block)}\r\n\r\n"
+    )
+    return gzip.compress(head.encode() + block + b"\r\n\r\n", compresslevel=1, mtime=0)
+
+
+def is_right(body: bytes, number: int, offset: int) -> bool:
+    """Whether it is the record of this place, and whole."""
+    try:
+        head, _, rest = gzip.decompress(body).partition(b"\r\n\r\n")
+    except (OSError, EOFError):
+        return False
+    fields = dict(line.split(": ", 1) for line in head.decode().split("\r\n")[1:])
+    block = rest[: int(fields["Content-Length"])]
+    digest = hashlib.sha1(block, usedforsecurity=False).hexdigest()
+    target = f"http://a.test/{number}/{offset}"
+    return (fields["WARC-Target-URI"], fields["WARC-Block-Digest"]) == (target, f"sha1:{digest}")
+
+
+# --- the clients -----------------------------------------------------------------------------------------------------
+
+
+def _all_clients(area: WideArea, files: Files, folder: Path, in_flight: int, only: list[str] | None) -> Iterator[Found]:
+    """Each once, on the same server."""
+    get: tuple[object, ...] = (*FETCHMILL, "get", files.listed, folder / "out", "--format", "parquet", "--json")
+    get = (*get, "-j", in_flight, "--allow-private", "--offset-column", "offset", "--length-column", "length")
+    commands: dict[str, tuple[object, ...]] = {
+        "fetchmill": get,
+        f"fetchmill --coalesce {COALESCE}": (*get, "--coalesce", COALESCE),
+        f"fetchmill --coalesce {COALESCE}, killed twice": (*get, "--coalesce", COALESCE),
+    }
+    for client in ("aiohttp", "obstore", "obstore, coalesce=512"):
+        commands[client] = (sys.executable, READERS, client, files.listed, folder / "out", in_flight)
+    for name, command in commands.items():
+        if only and name not in only:
+            continue
+        with _nginx(area, folder / "nginx", files.root) as (server, log):
+            (folder / "out").mkdir()
+            before = cpu_seconds(server.pid)
+            words = area.near.command(*command)
+            usage = _killed(words, folder, files.count) if name.endswith("killed twice") else measure(words, None)
+            server_cpu = cpu_seconds(server.pid) - before
+            server.stop()
+            requests, clustered, sent = _asked(log, files)
+        wrong = files.count - _elsewhere(count_right, folder / "out", files)
+        shutil.rmtree(folder / "out")
+        found = Found(name, usage, server_cpu, requests, clustered, sent, wrong)
+        print(f"{name}: {usage.seconds:.1f} s, {wrong} wrong or missing", file=sys.stderr, flush=True)
+        yield found
+
+
+def _killed(command: list[str], folder: Path, count: int) -> Usage:
+    """Runs a job that is killed twice and then ends; what all three runs took."""
+    usages = []
+    for objects in (count // 5, count * 2 // 5):
+        process = Process(command, stdout=subprocess.DEVNULL)
+        while process.runs() and _fetched(folder / "out") < objects:
+            time.sleep(0.05)
+        os.kill(process.pid, signal.SIGKILL)
+        usages.append(process.wait())
+    usages.append(measure(command, None))
+    return Usage(
+        0,
+        sum(usage.seconds for usage in usages),
+        sum(usage.user for usage in usages),
+        sum(usage.system for usage in usages),
+        max(usage.peak_mib for usage in usages),
+    )
+
+
+def _fetched(dest: Path) -> int:
+    """What a job has fetched so far."""
+    import fetchmill
+
+    with contextlib.suppress(fetchmill.FetchmillError):
+        return int(fetchmill.status(dest).fetched)
+    return 0
+
+
+@contextlib.contextmanager
+def _nginx(area: WideArea, prefix: Path, root: Path) -> Iterator[tuple[Process, Path]]:
+    """A new one in the far namespace, and its log."""
+    shutil.rmtree(prefix, ignore_errors=True)
+    prefix.mkdir()
+    text = CONFIGURATION.format(prefix=prefix, root=root, cache=OPEN_FILE_CACHE, address=HOSTS[SITE])
+    (prefix / "nginx.conf").write_text(text)
+    command = area.far.command(program("nginx"), "-e", prefix / "error.log", "-p", prefix, "-c", prefix / "nginx.conf")
+    server = Process(command)
+    try:
+        while not (prefix / "nginx.pid").exists():
+            if not server.runs():
+                raise SystemExit("nginx did not start")
+            time.sleep(0.02)
+        time.sleep(0.2)
+        yield server, prefix / "access.log"
+    finally:
+        server.stop()
+
+
+def _asked(log: Path, files: Files) -> tuple[int, int, int]:
+    """Requests, those for files that are wanted whole, and bytes of bodies."""
+    requests = clustered = sent = 0
+    with log.open() as lines:
+        for line in lines:
+            path, _, size = line.split()
+            requests += 1
+            clustered += int(path.split("-")[1][:5]) < files.clustered_files
+            sent += int(size)
+    return requests, clustered, sent
+
+
+# --- what they have stored -------------------------------------------------------------------------------------------
+
+
+def count_right(dest: Path, files: Files) -> int:
+    """Records that are there and right; one that is there twice counts once."""
+    import pyarrow.parquet as pq
+
+    right = {(number, offset) for number, offset, body in _stored(dest) if is_right(body, number, offset)}
+    wanted = pq.read_table(files.listed, columns=["url", "offset"])
+    names = zip(wanted.column("url").to_pylist(), wanted.column("offset").to_pylist(), strict=True)
+    return sum((_number(url), offset) in right for url, offset in names)
+
+
+def _stored(dest: Path) -> Iterator[tuple[int, int, bytes]]:
+    """Numbers of files, offsets and records: of the shards, or of the one file of another client."""
+    import pyarrow.parquet as pq
+
+    for path in sorted(dest.glob("*.parquet")):
+        for batch in pq.ParquetFile(path).iter_batches(columns=["name", "body"]):
+            for name, body in zip(batch.column("name").to_pylist(), batch.column("body").to_pylist(), strict=True):
+                url, _, place = name.partition("#bytes=")
+                yield _number(url), int(place.partition("-")[0]), body
+    for path in dest.glob("records"):
+        with path.open("rb") as file:
+            while line := file.readline():
+                number, offset, length = map(int, line.split())
+                yield number, offset, file.read(length)
+
+
+def _number(url: str) -> int:
+    return int(url.rpartition("-")[2][:5])
+
+
+def _fails(files: Files, found: Found) -> bool:
+    """Whether a wrong record is there; or, where it joins, whether it asks for more than it may."""
+    if found.wrong or "killed" in found.name:
+        return found.wrong > 0
+    asks_too_often = "coalesce" in found.name and found.clustered_requests > REQUESTS_AT_MOST * files.clustered
+    return asks_too_often or found.sent > BYTES_AT_MOST * files.size
+
+
+def _show(files: Files, found: list[Found]) -> None:
+    """The table, and what it is about, as JSON behind it."""
+    print(
+        "| | seconds | CPU us a record | nginx's | peak MiB | requests | of the half in a row | bytes / asked | wrong |"
+    )
+    print("|---|--:|--:|--:|--:|--:|--:|--:|--:|")
+    for each in found:
+        print(
+            f"| {each.name} | {each.usage.seconds:.1f} | {each.usage.cpu / files.count * 1e6:.1f} "
+            f"| {each.server / files.count * 1e6:.1f} | {each.usage.peak_mib:.0f} | {each.requests:,} "
+            f"| {each.clustered_requests:,} | {each.sent / files.size:.3f} | {each.wrong} |"
+        )
+    print(json.dumps({"records": files.count, "in a row": files.clustered, "bytes": files.size}))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

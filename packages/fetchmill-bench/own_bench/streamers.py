@@ -1,0 +1,195 @@
+"""Clients in Python that take replies one after the other. Each runs as a process and says what its loop took.
+
+    python -m own_bench.streamers NAME URL COUNT LIMIT
+
+Every loop asks for the same objects, as many at a time, and looks at each reply's status and bytes. What is
+imported beforehand is not in the figures of the others; `import fetchmill` is in those of ours.
+"""
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from io import BytesIO
+from typing import Any
+
+OK = 200
+# URLs and how many in flight, to replies and their bytes.
+Loop = Callable[[Iterator[str], int], tuple[int, int]]
+
+
+def main() -> int:
+    """Runs one."""
+    name, url, count, limit = sys.argv[1:]
+    loop = STREAMERS[name]()
+    before, began = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
+    replies, size = loop(object_urls(url, int(count)), int(limit))
+    seconds, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF)
+    took = {"user": after.ru_utime - before.ru_utime, "system": after.ru_stime - before.ru_stime}
+    print(json.dumps({"replies": replies, "bytes": size, "seconds": seconds, **took}))
+    return 0
+
+
+def object_urls(url: str, count: int) -> Iterator[str]:
+    """Of a server of synthetic objects."""
+    return (f"{url}/get/file-{number:012}" for number in range(count))
+
+
+def versions() -> dict[str, str]:
+    """Of the libraries that are compared."""
+    import pycurl
+
+    return {"pycurl": " ".join(pycurl.version.split()[:2])} | {
+        name: metadata.version(name) for name in ("aiohttp", "uvloop", "requests")
+    }
+
+
+def stream() -> Loop:
+    """Ours."""
+
+    def loop(urls: Iterator[str], limit: int) -> tuple[int, int]:
+        import fetchmill
+
+        replies = size = 0
+        for reply in fetchmill.stream(urls, limit=limit):
+            _require(reply.status)
+            replies += 1
+            size += len(reply.body)
+        return replies, size
+
+    return loop
+
+
+def stream_batches() -> Loop:
+    """Ours, in Arrow record batches, read by pyarrow."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    def loop(urls: Iterator[str], limit: int) -> tuple[int, int]:
+        import fetchmill
+
+        replies = size = 0
+        for each in fetchmill.stream_batches(urls, limit=limit):
+            batch = pa.record_batch(each)
+            replies += compute.sum(compute.equal(batch.column("status"), OK)).as_py()
+            size += compute.sum(compute.binary_length(batch.column("body"))).as_py()
+        return replies, size
+
+    return loop
+
+
+def pycurl_multi() -> Loop:
+    """What libcurl itself offers to do many at a time: handles and connections are used again and again."""
+    import pycurl
+
+    def loop(urls: Iterator[str], limit: int) -> tuple[int, int]:
+        multi = pycurl.CurlMulti()
+        multi.setopt(pycurl.M_MAXCONNECTS, limit)
+        idle = [_curl_handle(pycurl) for _ in range(limit)]
+        replies = size = 0
+        while True:
+            while idle and (url := next(urls, None)) is not None:
+                handle = idle.pop()
+                handle.setopt(pycurl.URL, url)
+                multi.add_handle(handle)
+            if len(idle) == limit:
+                return replies, size
+            while multi.perform()[0] == pycurl.E_CALL_MULTI_PERFORM:
+                pass
+            _, done, failed = multi.info_read(limit)
+            for handle in done:
+                multi.remove_handle(handle)
+                _require(handle.getinfo(pycurl.RESPONSE_CODE))
+                replies += 1
+                size += len(handle.body.getvalue())
+                handle.body.seek(0)
+                handle.body.truncate()
+                idle.append(handle)
+            if failed:
+                raise SystemExit(f"pycurl: {failed[0][2]}")
+            if not done:
+                multi.select(1.0)
+
+    return loop
+
+
+def _curl_handle(pycurl: Any) -> Any:  # noqa: ANN401 - it has no types
+    handle = pycurl.Curl()
+    handle.body = BytesIO()
+    handle.setopt(pycurl.WRITEDATA, handle.body)
+    handle.setopt(pycurl.NOSIGNAL, 1)
+    return handle
+
+
+def aiohttp_uvloop() -> Loop:
+    """A fixed number of tasks that share one session and one iterator."""
+    import aiohttp
+    import uvloop
+
+    async def work(session: aiohttp.ClientSession, urls: Iterator[str]) -> tuple[int, int]:
+        replies = size = 0
+        for url in urls:
+            async with session.get(url) as reply:
+                body = await reply.read()
+            _require(reply.status)
+            replies += 1
+            size += len(body)
+        return replies, size
+
+    async def all_of(urls: Iterator[str], limit: int) -> tuple[int, int]:
+        import asyncio
+
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=limit)) as session:
+            sums = await asyncio.gather(*(work(session, urls) for _ in range(limit)))
+        return sum(replies for replies, _ in sums), sum(size for _, size in sums)
+
+    return lambda urls, limit: uvloop.run(all_of(urls, limit))
+
+
+def requests_threads() -> Loop:
+    """A fixed number of threads with a session each, which share one iterator."""
+    from concurrent.futures import ThreadPoolExecutor
+    from threading import Lock
+
+    import requests
+
+    def loop(urls: Iterator[str], limit: int) -> tuple[int, int]:
+        lock = Lock()
+
+        def work(_number: int) -> tuple[int, int]:
+            replies = size = 0
+            with requests.Session() as session:
+                while True:
+                    with lock:
+                        url = next(urls, None)
+                    if url is None:
+                        return replies, size
+                    reply = session.get(url)
+                    _require(reply.status_code)
+                    replies += 1
+                    size += len(reply.content)
+
+        with ThreadPoolExecutor(limit) as pool:
+            sums = list(pool.map(work, range(limit)))
+        return sum(replies for replies, _ in sums), sum(size for _, size in sums)
+
+    return loop
+
+
+def _require(status: int | None) -> None:
+    if status != OK:
+        raise SystemExit(f"a reply has the status {status}")
+
+
+STREAMERS: dict[str, Callable[[], Loop]] = {
+    "stream": stream,
+    "stream_batches": stream_batches,
+    "pycurl": pycurl_multi,
+    "aiohttp": aiohttp_uvloop,
+    "requests": requests_threads,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())
