@@ -329,14 +329,14 @@ def test_a_signal_while_a_process_is_started_comes_when_it_can_be_ended() -> Non
 
 
 def test_a_comparison_that_is_interrupted_shows_what_it_has_measured(
-    start: Callable[..., subprocess.Popen[str]],
+    start: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
     """And exits with 130."""
-    mark = f"fetchmill-bench-part-{os.getpid()}"
-    command = python(f"import time; time.sleep(600)  # {mark}")
+    begun = tmp_path / "begun"
+    command = python("import pathlib, sys, time; pathlib.Path(sys.argv[1]).touch(); time.sleep(600)", str(begun))
     options = ("--count", "10", "--seconds", "60", "--no-warm-up", "--json")
     bench = start("bench", "--only", "native", "--contender", command, *options)
-    assert wait_until(lambda: len(commands_with(mark)) > 1 or bench.poll() is not None)
+    assert wait_until(lambda: begun.exists() or bench.poll() is not None)
     assert bench.poll() is None, bench.communicate()
     bench.send_signal(signal.SIGINT)
     out, err = bench.communicate(timeout=120)
