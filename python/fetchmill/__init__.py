@@ -18,12 +18,22 @@ if TYPE_CHECKING:
     from fetchmill._destination.export import export
     from fetchmill._destination.history import JobHistory, history
     from fetchmill._destination.objects import Object, Objects, open  # noqa: A004 - as fetchmill.open
-    from fetchmill._destination.status import failures, status
+    from fetchmill._destination.status import failures, skipped, status
     from fetchmill._destination.verify import Finding, VerifyReport, verify
     from fetchmill._job.check import CheckReport, check
     from fetchmill._job.get import get
     from fetchmill._job.list import ListedTarget, ListReport, list  # noqa: A004 - as fetchmill.list
-    from fetchmill._job.report import Failure, JobProgress, Latency, LimitedBy, OriginLatency, Report, Status, Wait
+    from fetchmill._job.report import (
+        Failure,
+        JobProgress,
+        Latency,
+        LimitedBy,
+        OriginLatency,
+        Report,
+        Skipped,
+        Status,
+        Wait,
+    )
     from fetchmill._native import __version__
     from fetchmill._options.check import CheckOptions
     from fetchmill._options.get import GetOptions
@@ -93,6 +103,7 @@ __all__ = [
     "Report",
     "Request",
     "SecurityError",
+    "Skipped",
     "Status",
     "StatusError",
     "StorageError",
@@ -119,6 +130,7 @@ __all__ = [
     "load_config",
     "open",
     "plan",
+    "skipped",
     "status",
     "stream",
     "stream_batches",
@@ -133,6 +145,7 @@ _MODULES = {
     "diff": "fetchmill._destination.diff",
     "export": "fetchmill._destination.export",
     "failures": "fetchmill._destination.status",
+    "skipped": "fetchmill._destination.status",
     "get": "fetchmill._job.get",
     "history": "fetchmill._destination.history",
     "list": "fetchmill._job.list",
@@ -150,6 +163,7 @@ _MODULES = {
     "DiffReport": "fetchmill._destination.diff",
     "Estimate": "fetchmill._plan.windows",
     "Failure": "fetchmill._job.report",
+    "Skipped": "fetchmill._job.report",
     "FetchedReply": "fetchmill._transform.reply",
     "Finding": "fetchmill._destination.verify",
     "FormatPlan": "fetchmill._plan.result",

@@ -72,6 +72,12 @@ def test_a_filter_that_takes_nothing_is_a_wish(run: Run, raw: Raw, dest: Path) -
     with pytest.raises(fetchmill.UsageError):
         fetchmill.status(dest.with_name("nowhere"))
     assert dict(fetchmill.status(dest).skipped_by) == {"filter": 2}
+    (found,) = fetchmill.skipped(dest)
+    assert (found.reason, found.count, sorted(name.rsplit("/")[-1] for name in found.names)) == (
+        "filter",
+        2,
+        ["a.txt", "b.txt"],
+    )
 
 
 def test_what_is_taken_beside_what_is_skipped_is_well(run: Run, raw: Raw, dest: Path) -> None:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 
-from fetchmill._job.report import Failure, Status
+from fetchmill._job.report import Failure, Skipped, Status
 from fetchmill._native import Failures, hide_secrets
 from fetchmill._native import skipped as listed_skips
 from fetchmill._native import status as journal_status
@@ -51,9 +51,7 @@ def failures(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | No
             yield Failure.from_native(values)
 
 
-def skipped(
-    dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None = None
-) -> list[tuple[str, int, list[str]]]:
+def skipped(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None = None) -> list[Skipped]:
     """What a job has skipped, by reason.
 
     Args:
@@ -61,8 +59,7 @@ def skipped(
         state: folder of the journal, when the job was given one.
 
     Returns:
-        For each reason its name (see `Report.skipped_by`), how many, and names of the first 100 that the listing left
-        out; bytes that are not UTF-8 are escaped with a backslash. Reasons that replies gave have no names.
+        A `Skipped` for each reason.
 
     Raises:
         UsageError: there is no job.
@@ -72,6 +69,10 @@ def skipped(
     listed = {reason: names for reason, _, names in listed_skips(*place)}
     counts = Status.from_native(journal_status(*place)).skipped_by
     return [
-        (reason, count, [name.decode(errors="backslashreplace") for name in listed.get(reason, [])])
+        Skipped(
+            reason=reason,
+            count=count,
+            names=tuple(name.decode(errors="backslashreplace") for name in listed.get(reason, [])),
+        )
         for reason, count in counts.items()
     ]

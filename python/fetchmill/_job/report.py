@@ -374,6 +374,22 @@ class Status(Report):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Skipped:
+    """Targets that a job has skipped for one reason.
+
+    Args:
+        reason: why, as in `Report.skipped_by`.
+        count: how many.
+        names: the first 100 that the listing left out; bytes that are not UTF-8 are escaped with a backslash. Empty for
+            reasons that come from replies.
+    """
+
+    reason: str
+    count: int
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Failure:
     """A target that is absent or failed.
 

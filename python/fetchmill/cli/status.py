@@ -150,11 +150,11 @@ def _write_skipped(dest: str, state: str | None, as_json: bool) -> None:
         raise click.UsageError(f"{dest} is kept by fetchmill sync, which keeps no list of what it skipped")
     from fetchmill._destination.status import skipped
 
-    for reason, count, names in skipped(dest, state=state):
-        for name in names or [""]:
+    for found in skipped(dest, state=state):
+        for name in found.names or [""]:
             shown = without_secrets(name)
-            told = {"reason": reason, "count": count, "name": shown or None}
-            line = json.dumps(told) if as_json else "\t".join((reason, str(count), escape(shown) or "-"))
+            told = {"reason": found.reason, "count": found.count, "name": shown or None}
+            line = json.dumps(told) if as_json else "\t".join((found.reason, str(found.count), escape(shown) or "-"))
             if not write_line(sys.stdout, line):
                 return
 
