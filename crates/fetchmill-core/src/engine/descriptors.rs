@@ -1,9 +1,9 @@
 //! What this machine allows a job: processors, descriptors and address space.
 
+use super::event_queues::processors;
 use super::http_options::{Concurrency, HttpOptions, Resolvers};
 use super::memory_limits::{bound_kept_memory, check_address_space};
 use super::options::{JobOptions, SourceOptions};
-use super::threads::processors;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::sink::StoredParts;

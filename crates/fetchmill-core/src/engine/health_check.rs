@@ -11,12 +11,12 @@ use std::sync::Arc;
 use crossbeam_channel::Receiver;
 
 use super::control::Control;
+use super::event_queues::network_runtime;
 use super::health_check_link::OriginQuestion;
 use super::job_origins::ListingServer;
 use super::s3::BucketResolver;
 use super::stop::Stop;
 use super::target::CurrentTarget;
-use super::threads::network_runtime;
 use crate::entry::Naming;
 use crate::error::Result;
 use crate::http1::BodySink;

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use super::options::JobOptions;
 use super::target::CurrentTarget;
 use crate::limits;
 use crate::outcome::FailureKind;
@@ -34,6 +35,18 @@ pub(super) enum GateResult {
 }
 
 impl HostGate {
+    /// For one of so many dispatchers of a job.
+    pub(super) fn of_job(options: &JobOptions, dispatchers: usize) -> Self {
+        let many = options.host_rules(dispatchers);
+        let only = HostRules {
+            connections: options.limit_per_host.unwrap_or(0),
+            rate: options.http.host_rate(),
+            places: 0,
+            ..many
+        };
+        Self::new(many, only, dispatchers)
+    }
+
     /// For one of so many dispatchers. `only` is what holds while there is one host, for all dispatchers together.
     pub(super) fn new(many: HostRules, only: HostRules, dispatchers: usize) -> Self {
         let only = HostRules {

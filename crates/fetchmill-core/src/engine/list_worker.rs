@@ -12,9 +12,9 @@ use crossbeam_channel::{SendTimeoutError, Sender};
 
 use super::control::Control;
 use super::counters::Delta;
+use super::event_queues::waiting_runtime;
 use super::stop::Stop;
 use super::target::{CurrentTarget, TargetQueue};
-use super::threads::waiting_runtime;
 use super::writer::BlockInput;
 use crate::error::Result;
 use crate::limits;

@@ -19,6 +19,7 @@ mod courtesy;
 mod custom_request;
 mod descriptors;
 mod dispatch;
+mod event_queues;
 mod export;
 mod health_check;
 mod health_check_link;
@@ -46,6 +47,7 @@ mod redirect;
 mod refusals;
 mod renewal;
 mod resting;
+mod retry_failed;
 mod run;
 mod s3;
 mod sampler;
@@ -84,8 +86,8 @@ pub use option_reader::option_tables;
 pub use options::{
     Durability, JobOptions, Listing, NameScheme, RowsOptions, SourceOptions, TransformOptions, Workers,
 };
+pub use retry_failed::RetryFailed;
 pub use s3::S3Options;
-pub use second_pass::RetryFailed;
 pub use skipped::SkippedByReason;
 pub use stop_rules::{MaxFailed, StopReason};
 pub use stream::{

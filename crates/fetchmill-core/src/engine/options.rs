@@ -8,18 +8,15 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::custom_request::JobRequests;
-use super::host_gate::HostGate;
+use super::event_queues::processors;
 use super::http_options::{Concurrency, HttpOptions};
+use super::retry_failed::RetryFailed;
 use super::s3::{Access, S3Options};
-use super::second_pass::RetryFailed;
-use super::skipped::SkippedByReason;
 use super::stop_rules::{MaxFailed, StopRules};
-use super::threads::processors;
 use crate::content_encoding::ACCEPTED_ENCODINGS;
 use crate::entry::{Naming, behind_scheme};
 use crate::error::{Error, Result};
 use crate::extra_columns::{ColumnType, ExtraColumns, TypesByName, column_types};
-use crate::hidden_text::hide_secrets;
 use crate::http1::RequestTemplate;
 use crate::journal::{
     FOLDERS, INDEX_PAGES, JobLocation, JobRules, SITEMAPS, folder_listing, has_text_columns,
@@ -27,7 +24,6 @@ use crate::journal::{
 use crate::limits;
 use crate::options::{Bounds, options, seconds, some_seconds, words};
 use crate::origin::{OriginFields, OriginKey, is_open};
-use crate::outcome::Tally;
 use crate::pack::{SampleKeys, Sidecars, WarcOrigin};
 use crate::planner::concurrency::ConcurrencyBounds;
 use crate::planner::hosts::HostRules;
@@ -191,23 +187,6 @@ impl RowsOptions {
 }
 
 impl SourceOptions {
-    /// What is said when there was nothing to do: an empty result may be a slip of the pen.
-    pub(super) fn notice_of_nothing(&self, tally: Tally, skipped: &SkippedByReason) -> Option<String> {
-        if tally.listed > tally.skipped {
-            return None;
-        }
-        if tally.listed > 0 {
-            return skipped.notice(tally.listed);
-        }
-        Some(match self {
-            SourceOptions::S3 { bucket, prefix } if !prefix.is_empty() => {
-                format!("nothing is listed: no key of {} begins with {prefix:?}", bucket.text())
-            }
-            SourceOptions::S3 { bucket, .. } => format!("nothing is listed: {} is empty", bucket.text()),
-            _ => format!("nothing is listed: {} has no target", hide_secrets(&self.text())),
-        })
-    }
-
     /// As it stands in reports and in the journal.
     pub fn text(&self) -> String {
         match self {
@@ -676,18 +655,6 @@ impl JobOptions {
             held_max: limits::HOSTS_HELD_MAX / workers,
             places: self.concurrency_of_hosts() / workers,
         }
-    }
-
-    /// For one of so many dispatchers.
-    pub(super) fn host_gate(&self, dispatchers: usize) -> HostGate {
-        let many = self.host_rules(dispatchers);
-        let only = HostRules {
-            connections: self.limit_per_host.unwrap_or(0),
-            rate: self.http.host_rate(),
-            places: 0,
-            ..many
-        };
-        HostGate::new(many, only, dispatchers)
     }
 
     /// What all connections have in common.

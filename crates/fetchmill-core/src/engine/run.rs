@@ -11,7 +11,9 @@ use crossbeam_channel::Sender;
 use super::control::Control;
 use super::courtesy::courtesy;
 use super::dispatch::{DispatchRules, Dispatcher, PoisonCandidates, Supervisor};
+use super::event_queues::network_runtime;
 use super::health_check::HealthChecker;
+use super::host_gate::HostGate;
 use super::job_origins::ListingServer;
 use super::job_state::{Interruption, JobReport, JobState};
 use super::journal_link::JournalRequest;
@@ -25,7 +27,7 @@ use super::sampler::{SampledJob, Sampler};
 use super::skipped::SkippedByReason;
 use super::stop::Stop;
 use super::stop_watch::StopWatch;
-use super::threads::{join, network_runtime, spawn};
+use super::threads::{join, spawn};
 use super::upload::Uploader;
 use super::worker_registry::WorkerRegistry;
 use super::{cdxj, list_worker, listing, recovery, worker, writer};
@@ -540,7 +542,7 @@ impl Run {
         control.stop.close_at_abort(block_sender.shared_sender());
         let rules = DispatchRules::new(&self.options, 1)?;
         let dispatcher =
-            Dispatcher::own(0, Arc::clone(control), rules, self.options.host_gate(1), block_sender)?;
+            Dispatcher::own(0, Arc::clone(control), rules, HostGate::of_job(&self.options, 1), block_sender)?;
         self.worker_registry.open(dispatcher);
         Ok(vec![spawn("fetchmill-sink", &control.stop, move || writer.run())?])
     }
@@ -699,7 +701,7 @@ impl FinishedJob {
             }
             self.conclude(&mut journal, control)?;
             let skipped = SkippedByReason::read(&journal)?;
-            self.notices.extend(self.options.source.notice_of_nothing(tally, &skipped));
+            self.notices.extend(skipped.notice_of_nothing(&self.options.source, tally));
         }
         // After an error a journaled window may still be there: the next run puts it in its place.
         if control.stop.get() != Stop::Abort && journal.staged()?.is_empty() {

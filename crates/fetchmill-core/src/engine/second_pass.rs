@@ -1,75 +1,14 @@
 //! A second pass over what failed or was absent: `--retry-failed`.
 
-use serde::Deserialize;
-use serde_json::Value;
-
 use super::recovery;
-use crate::answer_pattern::AnswerPattern;
+use super::retry_failed::RetryFailed;
 use crate::entry::{ListEntry, Naming};
 use crate::error::{Error, Result};
 use crate::journal::{JobLocation, Journal, KeptFailures};
-use crate::options::OptionValue;
 use crate::outcome::FailureKind;
 use crate::sink::failures::{FailureRow, FailureRows, FailuresShard, cut_back};
 use crate::source_metadata::{ListedKey, SizedName};
 use crate::target::WaitingTarget;
-
-/// What is tried again: `--retry-failed`.
-#[derive(Debug, Default, Clone, Deserialize)]
-#[serde(try_from = "RetryRequest")]
-pub enum RetryFailed {
-    /// Nothing.
-    #[default]
-    Nothing,
-    /// All that failed or was absent.
-    All,
-    /// What gave one of these answers.
-    Only(Vec<AnswerPattern>),
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum RetryRequest {
-    All(bool),
-    Only(Vec<String>),
-}
-
-impl TryFrom<RetryRequest> for RetryFailed {
-    type Error = Error;
-
-    fn try_from(asked: RetryRequest) -> Result<Self> {
-        match asked {
-            RetryRequest::All(true) => Ok(RetryFailed::All),
-            RetryRequest::All(false) => Ok(RetryFailed::Nothing),
-            RetryRequest::Only(texts) => texts
-                .iter()
-                .map(|text| AnswerPattern::parse(text))
-                .collect::<Result<_>>()
-                .map(RetryFailed::Only),
-        }
-    }
-}
-
-impl OptionValue for RetryFailed {
-    fn json(&self) -> Value {
-        self.is_some().into()
-    }
-}
-
-impl RetryFailed {
-    /// Whether anything is.
-    pub(super) fn is_some(&self) -> bool {
-        !matches!(self, RetryFailed::Nothing)
-    }
-
-    fn means(&self, kind: Option<&str>, status: Option<u16>) -> bool {
-        match self {
-            RetryFailed::Nothing => false,
-            RetryFailed::All => true,
-            RetryFailed::Only(patterns) => patterns.iter().any(|pattern| pattern.matches(kind, status)),
-        }
-    }
-}
 
 /// What is meant of all that failed or was absent waits for another attempt. What a transform has dropped stays skipped.
 pub(super) fn start(

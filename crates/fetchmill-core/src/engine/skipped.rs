@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::options::SourceOptions;
 use crate::error::Result;
+use crate::hidden_text::hide_secrets;
 use crate::journal::{DROPPED, Journal, UNCHANGED};
 use crate::outcome::{FailureKind, KindCounts, Tally};
 use crate::source::SkipReason;
@@ -35,8 +37,25 @@ impl SkippedByReason {
             && !asked.iter().any(|reason| self.0.contains_key(*reason))
     }
 
+    /// What is said when there was nothing to do: an empty result may be a slip of the pen.
+    pub(super) fn notice_of_nothing(&self, source: &SourceOptions, tally: Tally) -> Option<String> {
+        if tally.listed > tally.skipped {
+            return None;
+        }
+        if tally.listed > 0 {
+            return self.notice(tally.listed);
+        }
+        Some(match source {
+            SourceOptions::S3 { bucket, prefix } if !prefix.is_empty() => {
+                format!("nothing is listed: no key of {} begins with {prefix:?}", bucket.text())
+            }
+            SourceOptions::S3 { bucket, .. } => format!("nothing is listed: {} is empty", bucket.text()),
+            _ => format!("nothing is listed: {} has no target", hide_secrets(&source.text())),
+        })
+    }
+
     /// What is said of a job that has skipped all that it listed; nothing of one with nothing to do.
-    pub(super) fn notice(&self, listed: u64) -> Option<String> {
+    fn notice(&self, listed: u64) -> Option<String> {
         if self.0.keys().all(|reason| [UNCHANGED, DROPPED].contains(&reason.as_str())) {
             return None;
         }

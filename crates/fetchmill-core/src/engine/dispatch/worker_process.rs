@@ -12,6 +12,7 @@ use super::messages::{Assignment, JobMessage, JoinReply, WorkerMessage, receive,
 use super::rules::DispatchRules;
 use super::worker_threads::WorkerThreads;
 use crate::engine::control::Control;
+use crate::engine::host_gate::HostGate;
 use crate::engine::journal_link::JournalRequest;
 use crate::engine::options::{JobOptions, SourceOptions};
 use crate::engine::stop::Stop;
@@ -60,7 +61,7 @@ pub fn join_job(mut options: JobOptions, joining: WorkerProcessOptions) -> Resul
     let setup = options.sink_setup(&place, workers)?;
     let (writer, block_sender) = writer::open(&place, &options, &control, &setup, worker, Vec::new())?;
     let rules = DispatchRules::new(&options, workers)?;
-    let hosts = options.host_gate(workers);
+    let hosts = HostGate::of_job(&options, workers);
     let link = {
         let control = Arc::clone(&control);
         spawn("fetchmill-link", &Arc::clone(&control.stop), move || {

@@ -17,10 +17,10 @@ use tokio::sync::Notify;
 
 use super::hand_over::hand_over;
 use crate::engine::control::Control;
+use crate::engine::event_queues::network_runtime;
 use crate::engine::journal_link::JournalRequest;
 use crate::engine::s3::{BucketReply, BucketRequest, Client, complaint};
 use crate::engine::stop::Stop;
-use crate::engine::threads::network_runtime;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::outcome::FailureKind;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use url::Url;
 
+use crate::engine::event_queues::network_runtime;
 use crate::engine::renewal::stopped;
-use crate::engine::threads::network_runtime;
 use crate::error::{Error, Result};
 use crate::header_field::check_field;
 use crate::http1::{BodySink, Head, RequestParts};

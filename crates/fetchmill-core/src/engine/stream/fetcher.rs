@@ -13,10 +13,10 @@ use tokio::sync::Notify;
 
 use super::super::clock::Clock;
 use super::super::descriptors::fit_stream;
+use super::super::event_queues::network_runtime;
 use super::super::idle_connections::IdleConnections;
 use super::super::resting::RestingConnections;
 use super::super::s3::{Access, BucketResolver};
-use super::super::threads::network_runtime;
 use super::StreamOptions;
 use super::channel::{Channel, FetcherState};
 use super::concurrency::StreamConcurrency;

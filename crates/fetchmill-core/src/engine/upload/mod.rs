@@ -20,10 +20,11 @@ use std::time::Duration;
 
 use crate::durable;
 use crate::engine::control::Control;
+use crate::engine::event_queues::network_runtime;
 use crate::engine::journal_link::JournalRequest;
 use crate::engine::s3::Access;
 use crate::engine::stop::Stop;
-use crate::engine::threads::{network_runtime, spawn};
+use crate::engine::threads::spawn;
 use crate::error::{Error, Result};
 use crate::journal;
 use crate::outcome::{ShardEnd, ShardNumber};

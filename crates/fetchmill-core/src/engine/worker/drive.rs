@@ -4,9 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use super::state::{Worker, WorkerSetup};
+use crate::engine::event_queues::network_runtime;
 use crate::engine::stop::Stop;
 use crate::engine::telemetry::CapacityUse;
-use crate::engine::threads::network_runtime;
 use crate::error::Result;
 use crate::limits;
 use crate::outcome::FailureKind;
