@@ -57,7 +57,11 @@ def test_the_layers_are_kept(root: Path) -> None:
         ("outcome", "use tokio::net::TcpStream;", "`outcome` is without I/O, this is tokio"),
         ("name", "use std::net::TcpStream;", "`name` is without I/O, this is a socket"),
         ("origin", "fn f() { std::fs::remove_file(p); }", "only `durable` syncs, renames, truncates, removes"),
-        ("engine/control", "use super::worker::run;", "`control` must not use `worker` (run): imports point down"),
+        (
+            "engine/control/clock",
+            "use crate::engine::fetch::worker::run;",
+            "`control` must not use `fetch` (run): imports point down",
+        ),
     ],
 )
 def test_a_planted_import_is_found(root: Path, copy: Path, module: str, code: str, found: str) -> None:

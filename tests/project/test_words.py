@@ -35,7 +35,7 @@ def test_the_words_are_kept(root: Path) -> None:
             ":2: a retired word in `fast_lanes`",
         ),
         ("crates/fetchmill-core/src/tests/a.rs", "const PARCEL_BYTES: u8 = 1;", ":1: a retired word in `PARCEL_BYTES`"),
-        ("crates/fetchmill-core/src/engine/target/a.rs", "struct Desk;", ":1: a retired word in `Desk`"),
+        ("crates/fetchmill-core/src/engine/fetch/target/a.rs", "struct Desk;", ":1: a retired word in `Desk`"),
         ("crates/fetchmill-core/src/shelf.rs", "", ": a retired word in the file's name: `shelf` is shard folder"),
         ("crates/fetchmill-core/src/told.rs", "", ": `told` does not say what is in it"),
         ("crates/fetchmill-core/src/a.rs", "pub(crate) enum Asked {}", ":1: `Asked` does not say what it is"),

@@ -4,7 +4,7 @@
 //! JSON or as an index page. The page that has told it is the first one of the listing, and is not asked for again.
 
 use super::server::{FetchedPage, ServerLister, ServerListerSetup};
-use crate::engine::options::Listing;
+use crate::engine::request::options::Listing;
 use crate::error::{Error, Result};
 use crate::source::folder::folder_path;
 use crate::source::{ApiNames, html};

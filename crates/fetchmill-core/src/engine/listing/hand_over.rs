@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::engine::control::Control;
-use crate::engine::journal_link::JournalRequest;
+use crate::engine::control::journal_link::JournalRequest;
 use crate::error::Result;
 use crate::source::ListedPage;
 use crate::target::{Page, Sequence};

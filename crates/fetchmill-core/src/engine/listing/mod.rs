@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use self::hand_over::hand_over_live_pages;
 use super::control::Control;
-use super::stop::Stop;
+use super::control::stop::Stop;
 use crate::error::Error;
 use crate::source::ApiNames;
 use crate::source::json::JsonPages;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::engine::control::Control;
-use crate::engine::journal_link::JournalRequest;
+use crate::engine::control::journal_link::JournalRequest;
 use crate::entry::Naming;
 use crate::error::Result;
 use crate::journal::JobLocation;

@@ -16,11 +16,11 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::hand_over::hand_over;
+use crate::engine::access::s3::{BucketReply, BucketRequest, Client, complaint};
 use crate::engine::control::Control;
+use crate::engine::control::journal_link::JournalRequest;
+use crate::engine::control::stop::Stop;
 use crate::engine::event_queues::network_runtime;
-use crate::engine::journal_link::JournalRequest;
-use crate::engine::s3::{BucketReply, BucketRequest, Client, complaint};
-use crate::engine::stop::Stop;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::outcome::FailureKind;

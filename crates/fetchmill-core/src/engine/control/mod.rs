@@ -1,0 +1,358 @@
+//! What the threads of a job share, each part by what it serves.
+
+pub(super) mod block_sender;
+pub(super) mod body_memory;
+pub(super) mod body_meter;
+pub(super) mod clock;
+mod coalescing;
+pub(super) mod counters;
+pub(super) mod health_check_link;
+pub(super) mod journal_link;
+mod pipeline;
+mod refusals;
+mod shared_plan;
+pub(super) mod stop;
+mod stray_replies;
+pub(super) mod telemetry;
+pub(super) mod threads;
+mod waits;
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use self::body_meter::BodyMeter;
+use self::clock::Clock;
+use self::coalescing::Coalescing;
+use self::counters::{Counters, Sum};
+use self::health_check_link::{HealthCheckLink, OriginQuestion};
+use self::journal_link::{JournalLink, JournalRequest};
+use self::pipeline::Pipeline;
+use self::refusals::{AccessRefusals, Refusal};
+use self::shared_plan::SharedPlan;
+use self::stop::{StopSignal, Wakers};
+use self::stray_replies::StrayReplies;
+use self::telemetry::{Search, Telemetry};
+use self::waits::Waits;
+use super::access::bearer::BearerTokens;
+use super::access::s3::Access;
+use super::plan::courtesy::Courtesy;
+use super::plan::job_origins::JobOrigins;
+use super::plan::preflight::Preflight;
+use super::request::options::JobOptions;
+use crate::error::Error;
+use crate::hidden_text::hide_secrets;
+use crate::limits;
+use crate::origin::OriginKey;
+use crate::outcome::Outcome;
+use crate::planner::origin::{Millis, Observations};
+use crate::planner::pace::Pace;
+use crate::planner::probing::{HealthCheck, HealthStatus};
+use crate::planner::{NextWork, Planner, PlannerOptions, WorkerReport};
+use crate::sync::lock;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Control {
+    pub(super) clock: Clock,
+    pub(super) stop: Arc<StopSignal>,
+    pub(super) plan: SharedPlan,
+    pub(super) origins: JobOrigins,
+    pub(super) journal: JournalLink,
+    pub(super) health_checks: HealthCheckLink,
+    /// Whether the only origin refuses everything.
+    pub(super) refusals: AccessRefusals,
+    pub(super) waits: Waits,
+    /// What is known of stores of S3, if the job has anything to do with them.
+    pub(super) store: Arc<Access>,
+    /// What requests to the source's origin show of who asks, if a command prints it.
+    pub(super) tokens: Option<Arc<BearerTokens>>,
+    /// The rate of the whole job, if it is limited.
+    pub(super) pace: Option<Pace>,
+    /// What has come of bodies, if anybody wants to know.
+    pub(super) body_meter: Option<Arc<BodyMeter>>,
+    /// None: nothing is checked.
+    pub(super) preflight: Option<Preflight>,
+    pub(super) is_listing_done: AtomicBool,
+    /// Pages of the listing in this run.
+    pub(super) listed_pages: AtomicU64,
+    /// How many objects the listing says that it has; 0: it does not.
+    pub(super) told_total: AtomicU64,
+    finds_concurrency: bool,
+    /// Set once, before there are workers.
+    courtesy: OnceLock<Courtesy>,
+    pub(super) counters: Vec<Counters>,
+    pub(super) telemetry: Telemetry,
+    /// What a user should know at the end.
+    pub(super) stray: StrayReplies,
+    pub(super) pipeline: Pipeline,
+    pub(super) coalescing: Coalescing,
+    notices: Mutex<Vec<String>>,
+    /// Hosts whose certificates are not to be trusted, as far as a user was told of them.
+    distrusted: Mutex<BTreeSet<String>>,
+}
+
+impl Control {
+    pub(super) fn new(
+        options: &JobOptions,
+        workers: usize,
+        preflight: Option<Preflight>,
+        to_journal: crossbeam_channel::Sender<JournalRequest>,
+    ) -> Arc<Self> {
+        let clock = Clock::start();
+        let planner = PlannerOptions {
+            workers,
+            // Each worker has hosts of its own: it needs a place for them.
+            limit: options.concurrency_of_hosts().max(workers),
+            auto: options.concurrency_bounds(workers),
+            commit_window: options.commit_window.as_millis() as Millis,
+            give_up_after: options.give_up_after.as_millis() as Millis,
+            seed: options.seed.unwrap_or_else(|| clock.now() ^ (u64::from(std::process::id()) << 32)),
+        };
+        let mut planner = Planner::new(planner);
+        if options.rows.is_some() && !options.lists_only() {
+            // What a host says in a check says nothing of the job, be it the only one.
+            planner.route_by_host();
+        }
+        let wakers = Wakers::new(workers);
+        Arc::new(Control {
+            clock,
+            stop: StopSignal::new(clock, Arc::clone(&wakers)),
+            plan: SharedPlan::new(planner, wakers),
+            // Of targets that are only listed it does not matter.
+            origins: JobOrigins::new(options.rows.is_some()),
+            journal: JournalLink::new(to_journal),
+            health_checks: HealthCheckLink::default(),
+            refusals: AccessRefusals::new(options.max_failed.is_some() || options.rows.is_some()),
+            waits: Waits::default(),
+            store: Access::new(options.s3.clone()),
+            tokens: options.token_origin().map(BearerTokens::new),
+            pace: options.http.rate.map(Pace::new),
+            body_meter: options.meters_bodies().then(|| BodyMeter::new(clock, options.bwlimit)),
+            preflight,
+            is_listing_done: AtomicBool::new(false),
+            listed_pages: AtomicU64::new(0),
+            told_total: AtomicU64::new(0),
+            finds_concurrency: options.concurrency_bounds(workers).is_some(),
+            courtesy: OnceLock::new(),
+            // The workers' and the listing's.
+            counters: (0..=workers).map(|_| Counters::default()).collect(),
+            telemetry: Telemetry::new(workers),
+            stray: StrayReplies::default(),
+            pipeline: Pipeline::new(options.pipeline),
+            coalescing: Coalescing::new(options.coalesce),
+            notices: Mutex::default(),
+            distrusted: Mutex::default(),
+        })
+    }
+
+    pub(super) fn listing_counters(&self) -> &Counters {
+        &self.counters[self.counters.len() - 1]
+    }
+
+    pub(super) fn sum(&self) -> Sum {
+        counters::sum(self.counters.iter())
+    }
+
+    /// A worker's turn: it says what it has done and gets something to do.
+    pub(super) fn turn(&self, worker: usize, report: WorkerReport, max: usize) -> NextWork {
+        let turn = self.plan.turn(worker, report, max, self.clock.now(), &self.journal);
+        if let Some(asked) = turn.health_check
+            && !self.health_checks.ask(OriginQuestion::Health(asked.clone()))
+        {
+            self.health_checked(&asked, HealthStatus::Unknown);
+        }
+        if self.waits.set_origin(turn.trouble) {
+            self.note_waits();
+        }
+        if turn.is_given_up {
+            self.stop.fail(Error::Temporary(
+                "the server gave no good reply for too long (--give-up-after); run the same command again to resume"
+                    .into(),
+            ));
+        }
+        if turn.is_freed || matches!(turn.next, NextWork::Done) {
+            self.plan.wake_all();
+        }
+        turn.next
+    }
+
+    /// Whether a target gets this outcome. If the server refuses everything, the job ends and the target stays pending.
+    pub(super) fn may_settle(&self, outcome: Outcome, status: u16) -> bool {
+        match (outcome, status) {
+            (Outcome::Failed(_), 401 | 403) => self.is_refused_alone(status),
+            (Outcome::Skipped, _) => {
+                self.refusals.note_success();
+                true
+            }
+            _ => true,
+        }
+    }
+
+    fn is_refused_alone(&self, status: u16) -> bool {
+        if self.origins.are_many() {
+            return true;
+        }
+        match self.refusals.note(status) {
+            Refusal::OfTarget => true,
+            Refusal::OfAll => {
+                self.stop.fail(Error::Refused(refusals::describe(status)));
+                false
+            }
+            Refusal::InDoubt => {
+                let now = self.clock.now();
+                match self.plan.last_fetched() {
+                    Some(entry) if self.health_checks.ask(OriginQuestion::Access(entry.clone(), status)) => {
+                        self.plan.pause(now + limits::ACCESS_CHECK.as_millis() as Millis, now);
+                    }
+                    // Nobody can tell.
+                    _ => self.refusals.go_on(),
+                }
+                true
+            }
+        }
+    }
+
+    /// An object that was fetched was asked for again after many refusals with `refused`.
+    pub(super) fn access_checked(&self, refused: u16, answered: Option<u16>) {
+        if answered == Some(refused) {
+            self.stop.fail(Error::Refused(refusals::describe(refused)));
+        } else {
+            if answered.is_some_and(|status| (200..300).contains(&status)) {
+                self.notice(&format!(
+                    "many targets in a row were refused ({refused}), and what was fetched before was still given: the \
+                     job went on"
+                ));
+            }
+            self.refusals.go_on();
+        }
+        self.plan.pause(0, self.clock.now());
+        self.plan.wake_all();
+    }
+
+    /// A health check has come back.
+    pub(super) fn health_checked(&self, asked: &HealthCheck, status: HealthStatus) {
+        self.plan.health_checked(asked, status, self.clock.now(), &self.journal);
+        self.plan.wake_all();
+    }
+
+    /// A page of the listing fails since then, for a reason, and is waited for until then; none: it has come.
+    pub(super) fn note_page(&self, failing: Option<(&str, &str, Millis, Millis)>) {
+        if self.waits.set_page(failing) {
+            self.note_waits();
+        }
+    }
+
+    /// For who reads the journal.
+    fn note_waits(&self) {
+        self.journal
+            .send(JournalRequest::Waits(serde_json::to_string(&self.waits.all()).unwrap_or_default()));
+    }
+
+    /// What the listing has seen of the origin.
+    pub(super) fn observe_listing(&self, observed: Observations) {
+        self.plan.observe_listing(observed, self.clock.now());
+        if observed.successes == 0 {
+            // Somebody has to ask whether the origin is well.
+            self.plan.wake_all();
+        }
+    }
+
+    /// Whether it is found out how many requests are useful.
+    pub(super) fn finds_concurrency(&self) -> bool {
+        self.finds_concurrency && !self.origins.are_many()
+    }
+
+    /// Whether this origin is all that the job has.
+    pub(super) fn is_only_origin(&self, key: &OriginKey) -> bool {
+        let is_long = || self.listing_counters().listed() >= limits::LIST_OF_ONE_ORIGIN;
+        self.origins.is_only(key, || self.is_listing_done.load(Ordering::Relaxed) || is_long())
+    }
+
+    /// Takes note of whether a list leads to more than one origin.
+    pub(super) fn note_origins<'e>(&self, entries: impl Iterator<Item = &'e [u8]>) {
+        if self.origins.note(entries) {
+            self.plan.route_by_host(self.clock.now());
+        }
+    }
+
+    /// Something that a user should know at the end.
+    pub(super) fn notice(&self, text: &str) {
+        lock(&self.notices).push(hide_secrets(text).into_owned());
+    }
+
+    /// A host of many cannot show that it is the one that was asked for: told once for each, of a few of them.
+    pub(super) fn notice_distrust(&self, key: &OriginKey, error: &Error) {
+        let mut told = lock(&self.distrusted);
+        if told.len() < limits::DISTRUSTED_TOLD_MAX && told.insert(key.text().to_owned()) {
+            self.notice(&format!("{error}; the targets of this host fail"));
+        }
+    }
+
+    /// All of these.
+    pub(super) fn take_notices(&self) -> Vec<String> {
+        let mut notices = std::mem::take(&mut *lock(&self.notices));
+        notices.extend(self.stray.notice());
+        notices.extend(self.pipeline.notice());
+        notices.extend(self.coalescing.notice());
+        notices.extend(self.concurrency_notice());
+        notices
+    }
+
+    /// That the number in flight would have been higher, but for a bound, and for whose sake.
+    fn concurrency_notice(&self) -> Option<String> {
+        let most = self.plan.lock().concurrency_reached()?;
+        let ended = format!("--concurrency auto ended at {most} in flight, the most that");
+        Some(match self.courtesy.get().filter(|courtesy| courtesy.most as usize == most) {
+            Some(courtesy) => format!(
+                "{ended} {} gets unasked: if its owner agrees to more, say --concurrency-max",
+                courtesy.whom
+            ),
+            None => format!("{ended} it takes here: a higher number may be faster"),
+        })
+    }
+
+    /// How the number of requests in flight came about.
+    pub(super) fn concurrency_search(&self) -> Search {
+        let planner = self.plan.lock();
+        match planner.concurrency_reached() {
+            _ if !planner.finds_concurrency() => Search::Given,
+            None if planner.tries_concurrency() => Search::Trying,
+            None => Search::Found,
+            Some(most) => {
+                let courtesy = self.courtesy.get().filter(|courtesy| courtesy.most as usize == most);
+                Search::AtMost(courtesy.map(|courtesy| courtesy.whom))
+            }
+        }
+    }
+
+    /// What the job's origin is spared.
+    pub(super) fn heed_courtesy(&self, courtesy: Option<Courtesy>) {
+        let Some(courtesy) = courtesy.filter(|_| self.finds_concurrency) else { return };
+        self.plan.lower_concurrency(courtesy.most as usize, self.clock.now());
+        let _ = self.courtesy.set(courtesy);
+    }
+
+    /// A page is in the journal, which knows this total.
+    pub(super) fn note_listed_page(&self, total: Option<u64>) {
+        self.listed_pages.fetch_add(1, Ordering::Relaxed);
+        self.told_total.store(total.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// Waits until the planner wants another page; `false` when the job is to end.
+    pub(super) fn wait_for_room(&self) -> bool {
+        self.plan.wait_for_room(&self.stop)
+    }
+
+    pub(super) fn end_listing(&self) {
+        self.is_listing_done.store(true, Ordering::Relaxed);
+        self.plan.lock().end_listing();
+        self.plan.wake_all();
+    }
+
+    /// Keeps the first error; what is listed already is fetched all the same.
+    pub(super) fn fail_listing(&self, error: Error) {
+        self.stop.keep_failure(error);
+        self.end_listing();
+    }
+}

@@ -1,0 +1,182 @@
+//! The thread that asks an origin whether it is well: again for an object that was fetched, or for the first page of
+//! the listing. The planner says when (`planner/probing.rs`); what comes is thrown away.
+//!
+//! It makes its requests itself, whatever the engine, as the listing does: on a fresh connection each time, one at a
+//! time.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crossbeam_channel::Receiver;
+
+use crate::engine::access::s3::BucketResolver;
+use crate::engine::control::Control;
+use crate::engine::control::health_check_link::OriginQuestion;
+use crate::engine::control::stop::Stop;
+use crate::engine::event_queues::network_runtime;
+use crate::engine::fetch::target::CurrentTarget;
+use crate::engine::plan::job_origins::ListingServer;
+use crate::entry::Naming;
+use crate::error::Result;
+use crate::http1::BodySink;
+use crate::limits;
+use crate::origin::OriginKey;
+use crate::outcome::FailureKind;
+use crate::planner::probing::{HealthCheck, HealthStatus};
+use crate::transport::{
+    AddressPolicy, ConnectFailure, Connection, Deadlines, IoBuffers, Pool, PoolSettings, RequestTarget,
+};
+
+/// What the thread is made of.
+pub(in crate::engine) struct HealthChecker {
+    pub(in crate::engine) control: Arc<Control>,
+    /// The only origin, when a server lists its objects itself.
+    pub(in crate::engine) server: Option<ListingServer>,
+    pub(in crate::engine) pool: PoolSettings,
+    pub(in crate::engine) naming: Naming,
+    /// The URL of the listing's first page, if there is one.
+    pub(in crate::engine) first_page: Option<String>,
+}
+
+/// What comes is not kept.
+struct Discarded;
+
+impl BodySink for Discarded {
+    fn piece(&mut self, _bytes: &[u8]) {}
+}
+
+impl HealthChecker {
+    /// Answers until nobody asks any more.
+    pub(in crate::engine) fn run(&self, questions: &Receiver<OriginQuestion>) -> Result<()> {
+        while let Ok(question) = questions.recv() {
+            match question {
+                OriginQuestion::Health(asked) => {
+                    let status = self.ask(&asked)?.health();
+                    if self.control.stop.get() == Stop::No {
+                        self.control.health_checked(&asked, status);
+                    }
+                }
+                OriginQuestion::Access(entry, refused) => {
+                    let answer = self.ask(&HealthCheck::Object(entry))?;
+                    let answered = if let Answer::Status(status) = answer { Some(status) } else { None };
+                    if self.control.stop.get() == Stop::No {
+                        self.control.access_checked(refused, answered);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn ask(&self, asked: &HealthCheck) -> Result<Answer> {
+        Ok(match self.find(asked) {
+            Some((key, path)) => network_runtime()?.block_on(self.check(&key, &path)),
+            None => Answer::Unknown,
+        })
+    }
+
+    /// Where what is asked for is.
+    fn find(&self, asked: &HealthCheck) -> Option<(OriginKey, String)> {
+        let url = match asked {
+            HealthCheck::FirstPage => self.first_page.clone()?,
+            HealthCheck::Object(entry) => {
+                let mut target = CurrentTarget::default();
+                let places = BucketResolver::new(Arc::clone(&self.control.store));
+                target.start(entry);
+                target.read_entry(self.naming, None, &mut Vec::new(), Some(&places)).ok()?;
+                if target.url.is_empty() {
+                    let server = self.server.as_ref()?;
+                    let mut path = Vec::new();
+                    server.template.write_target(target.name(self.naming), &mut path);
+                    return Some((server.key.clone(), String::from_utf8_lossy(&path).into_owned()));
+                }
+                target.url
+            }
+        };
+        let (key, path) = OriginKey::of_url(&url)?;
+        Some((key, path.to_owned()))
+    }
+
+    async fn check(&self, key: &OriginKey, path: &str) -> Answer {
+        let control = &self.control;
+        let clock = Rc::new(Cell::new(control.clock.now()));
+        let settings = PoolSettings { connections: 1, times_phases: false, ..self.pool.clone() };
+        let watch = Deadlines::new(Rc::clone(&clock), settings.timeouts);
+        let max_body = settings.max_body;
+        let pool = Pool::new(settings, Rc::clone(&clock));
+        let origin = match &self.server {
+            Some(server) if server.key == *key => {
+                let ListingServer { key, template, addresses } = server.clone();
+                pool.add(key, template, addresses)
+            }
+            _ => match pool.origin(key) {
+                Ok(origin) => origin,
+                Err(_) => return Answer::Unknown,
+            },
+        };
+        let mut connection = Connection::default();
+        pool.switch(&mut connection, &origin);
+        let buffers = IoBuffers::default();
+        let exchange = async {
+            match pool.open(&mut connection, &watch, AddressPolicy::Anywhere).await {
+                Ok(()) => {}
+                Err(ConnectFailure::Failed(_)) => return Answer::Down,
+                // This machine is to blame.
+                Err(ConnectFailure::Exhausted(_)) => return Answer::Unknown,
+            }
+            let replied = connection
+                .exchange(RequestTarget::Path(path), &buffers, &mut Discarded, &watch, max_body)
+                .await;
+            match replied {
+                Ok(replied) => Answer::Status(replied.head.status),
+                Err(broken) if !broken.kind.is_retryable() => Answer::Unusable,
+                Err(_) => Answer::Down,
+            }
+        };
+        let tick = async {
+            let mut tick = tokio::time::interval(limits::TICK);
+            loop {
+                tick.tick().await;
+                pool.tick(control.clock.now());
+                if control.stop.get() == Stop::No {
+                    watch.check();
+                } else {
+                    watch.expire(FailureKind::TotalTimeout);
+                }
+            }
+        };
+        tokio::select! {
+            status = exchange => status,
+            never = tick => never,
+        }
+    }
+}
+
+/// What came of asking.
+#[derive(Debug, Clone, Copy)]
+enum Answer {
+    /// A complete reply.
+    Status(u16),
+    /// A reply that cannot be used, of a server that is not in trouble.
+    Unusable,
+    Down,
+    /// It cannot be asked for by us: nothing is known.
+    Unknown,
+}
+
+impl Answer {
+    fn health(self) -> HealthStatus {
+        match self {
+            Answer::Status(status) if !is_good(status) => HealthStatus::Down,
+            Answer::Status(_) | Answer::Unusable => HealthStatus::Healthy,
+            Answer::Down => HealthStatus::Down,
+            Answer::Unknown => HealthStatus::Unknown,
+        }
+    }
+}
+
+/// Whether a complete reply of this status is none of a server in trouble.
+fn is_good(status: u16) -> bool {
+    FailureKind::of_status(status).err().is_none_or(|kind| !kind.is_retryable())
+}

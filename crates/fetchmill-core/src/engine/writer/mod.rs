@@ -1,0 +1,339 @@
+//! The thread beside a worker that has its sink: takes blocks, and at the end of each commit window makes them
+//! durable, sends the receipt and waits until that is in the journal. All syncs happen here, or, where the sink lets them,
+//! on a thread of its own while this one writes the next window ([`SyncThread`]).
+
+pub(super) mod recorder;
+pub(super) mod recovery;
+mod sync_thread;
+mod transform;
+pub(super) mod upload;
+pub(super) mod window_outcomes;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc::{Receiver, Sender};
+
+use self::sync_thread::SyncThread;
+use self::transform::{Transform, TransformProgress};
+use self::window_outcomes::WindowOutcomes;
+use super::control::Control;
+use super::control::block_sender::BlockSender;
+use super::control::body_memory::BodyMemory;
+use super::control::journal_link::JournalRequest;
+use super::control::stop::Stop;
+use super::control::telemetry::WriterActivity;
+use super::event_queues::waiting_runtime;
+use super::request::options::JobOptions;
+use crate::error::Result;
+use crate::journal::JobLocation;
+use crate::limits::{self, COMMIT_WINDOW_BYTES, COMMIT_WINDOW_OUTCOMES_MAX};
+use crate::outcome::{Outcome, Runs, ShardNumber};
+use crate::sink::failures::FailuresShard;
+use crate::sink::{Block, BlockEntry, Properties, ShardSize, Sink, SinkSetup, Stage, StoredParts};
+
+pub(super) struct SinkWriter {
+    worker: u32,
+    control: Arc<Control>,
+    sink: Box<dyn Sink>,
+    failures: FailuresShard,
+    /// Whether every outcome is a row, and the sink gets none.
+    has_rows: bool,
+    /// Whether rows are kept, in the failures shard.
+    keeps_rows: bool,
+    commit_window: Duration,
+    /// Only to wait for a block or the end of a window.
+    runtime: Runtime,
+    blocks: Receiver<Block>,
+    /// Blocks go back to the worker, which uses their memory again.
+    empty: Sender<Block>,
+    body_memory: Arc<BodyMemory>,
+    gathered: WindowOutcomes,
+    /// Ends windows whose sink lets it; started with the first of them.
+    sync_thread: Option<SyncThread>,
+    /// What fetched replies become before they are stored.
+    transform: Option<Transform>,
+}
+
+/// A worker's end of the way to its writer.
+pub(super) struct BlockInput {
+    pub(super) properties: Properties,
+    pub(super) body_memory: Arc<BodyMemory>,
+    /// Where bodies go that are too large for memory; none when bodies are not kept.
+    pub(super) stage: Option<Arc<Stage>>,
+    pub(super) blocks: Sender<Block>,
+    pub(super) empty: Receiver<Block>,
+}
+
+impl BlockInput {
+    /// For a worker whose transport is not ours.
+    pub(super) fn into_block_sender(self) -> BlockSender {
+        BlockSender::new(self.properties, self.body_memory, self.stage, self.blocks, self.empty)
+    }
+}
+
+/// The writer of a worker, with its sink, and the way to it. `small`: shards of earlier runs that it may merge.
+pub(super) fn open(
+    place: &JobLocation,
+    options: &JobOptions,
+    control: &Arc<Control>,
+    setup: &SinkSetup,
+    worker: usize,
+    small: Vec<ShardSize>,
+) -> Result<(SinkWriter, BlockInput)> {
+    let (blocks, to_write) =
+        tokio::sync::mpsc::channel((limits::BLOCKS_QUEUED_MAX / control.plan.workers()).max(1));
+    let (empty, to_fill) = tokio::sync::mpsc::channel(limits::BLOCKS_KEPT);
+    let properties = options.properties();
+    let body_memory = BodyMemory::of_workers(control.plan.workers());
+    let stage = Arc::new(Stage::open(&place.stage_path().join(worker.to_string()))?);
+    let writer = SinkWriter {
+        worker: worker as u32,
+        control: Arc::clone(control),
+        sink: setup.open(worker as u32, &stage, small)?,
+        failures: FailuresShard::new(
+            &place.failures_path(),
+            recovery::shard_name("worker", worker as u32),
+            options.is_durable(),
+        ),
+        has_rows: options.rows.is_some(),
+        keeps_rows: options.rows.as_ref().is_some_and(|rows| !rows.is_given),
+        commit_window: options.commit_window,
+        runtime: waiting_runtime()?,
+        blocks: to_write,
+        empty,
+        body_memory: Arc::clone(&body_memory),
+        gathered: WindowOutcomes::default(),
+        sync_thread: None,
+        transform: transform::of_worker(options, control, worker, &stage)?,
+    };
+    let stage = (properties.keeps >= StoredParts::Bodies).then_some(stage);
+    Ok((writer, BlockInput { properties, body_memory, stage, blocks, empty: to_fill }))
+}
+
+/// What has gathered in a window.
+#[derive(Default)]
+struct WriterWindow {
+    outcomes: usize,
+    bytes: u64,
+    since: Option<Instant>,
+}
+
+impl WriterWindow {
+    /// Outcomes of a block from one on are in it: it has begun.
+    fn add(&mut self, block: &Block, from: usize) {
+        self.since.get_or_insert_with(Instant::now);
+        self.outcomes += block.entries().len() - from;
+        // What an object was asked with is kept in memory, too, until its file is in its place.
+        let of_entry = |entry: &BlockEntry| entry.body.len() + block.rest_bytes(entry);
+        self.bytes += block.entries()[from..].iter().map(of_entry).sum::<u64>();
+    }
+}
+
+impl SinkWriter {
+    /// Works until the worker has gone.
+    pub(super) fn run(mut self) -> Result<()> {
+        let mut window = WriterWindow::default();
+        if let Some(transform) = &mut self.transform {
+            // What is wrong with the function is told before it is needed.
+            transform.start()?;
+        }
+        while let Some(mut block) = self.next_block(&mut window)? {
+            self.transform_and_take(&block, &mut window)?;
+            if self.body_memory.release(block.memory()) {
+                self.control.plan.wake(self.worker as usize).notify_one();
+            }
+            block.clear();
+            // There may be enough of them, or the worker has ended: then nobody needs the memory.
+            let _ = self.empty.try_send(block);
+        }
+        if self.control.stop.get() == Stop::Abort {
+            return Ok(());
+        }
+        self.wait_for_sync(&mut window)?;
+        while self.sink.is_open() || !self.gathered.is_empty() {
+            self.commit(&mut window, true)?;
+        }
+        Ok(())
+    }
+
+    /// A block on its way from the worker. What a transform did not come to at the end of a job is left out: it has no
+    /// outcome, and is fetched again by the next run.
+    fn transform_and_take(&mut self, block: &Block, window: &mut WriterWindow) -> Result<()> {
+        let Some(mut transform) = self.transform.take() else { return self.take(block, window) };
+        self.does(WriterActivity::Transforming);
+        let progress = transform.run(block, &mut |made| {
+            self.take(made, window)?;
+            self.does(WriterActivity::Transforming);
+            // The function may take longer for a block than a window is.
+            let is_over = window.since.is_some_and(|since| since.elapsed() >= self.commit_window);
+            if is_over && !self.is_syncing(window)? { self.commit(window, false) } else { Ok(()) }
+        })?;
+        self.transform = Some(transform);
+        if progress == TransformProgress::Stopped {
+            let mut left: Vec<_> = block.fetched(0).map(|(_, entry)| entry.sequence).collect();
+            self.control.journal.send(JournalRequest::Leave(Runs::from_unsorted(&mut left)));
+        }
+        Ok(())
+    }
+
+    /// For who samples the job.
+    fn does(&self, activity: WriterActivity) {
+        self.control.telemetry.workers[self.worker as usize].set_writer(activity);
+    }
+
+    fn take(&mut self, block: &Block, window: &mut WriterWindow) -> Result<()> {
+        self.does(WriterActivity::Storing);
+        window.add(block, 0);
+        self.write(block, window)?;
+        if let Some(preflight) = &self.control.preflight
+            && let Err(error) = preflight.note(block)
+        {
+            // What was fetched is made durable all the same.
+            self.control.stop.fail(error);
+        }
+        let is_full = window.outcomes >= COMMIT_WINDOW_OUTCOMES_MAX || window.bytes >= COMMIT_WINDOW_BYTES;
+        if is_full || self.sink.is_full() { self.commit(window, false) } else { Ok(()) }
+    }
+
+    /// The next block; commits when a window ends before it comes. `None`: there will be none.
+    fn next_block(&mut self, window: &mut WriterWindow) -> Result<Option<Block>> {
+        loop {
+            let is_syncing = self.is_syncing(window)?;
+            let left = window.since.map(|since| self.commit_window.saturating_sub(since.elapsed()));
+            // It goes on while the one before is synced, until it is full.
+            let left = left.filter(|left| !(is_syncing && left.is_zero()));
+            if left.is_some_and(|left| left.is_zero()) {
+                self.commit(window, false)?;
+                continue;
+            }
+            self.does(WriterActivity::Idle);
+            match self.wait(left) {
+                Waited::Block(block) if self.control.stop.get() != Stop::Abort => return Ok(block),
+                Waited::Block(_) => return Ok(None),
+                Waited::Synced(number) => self.committed(window, number?)?,
+                Waited::Long => {}
+            }
+        }
+    }
+
+    /// Waits for a block, for so long at most, or until a sync has ended.
+    fn wait(&mut self, left: Option<Duration>) -> Waited {
+        let SinkWriter { runtime, blocks, sync_thread, .. } = self;
+        runtime.block_on(async {
+            tokio::select! {
+                block = blocks.recv() => Waited::Block(block),
+                number = end_of(sync_thread.as_mut()) => Waited::Synced(number),
+                () = sleep(left) => Waited::Long,
+            }
+        })
+    }
+
+    fn write(&mut self, block: &Block, window: &mut WriterWindow) -> Result<()> {
+        if self.has_rows {
+            return self.write_rows(block);
+        }
+        for entry in block.entries() {
+            if entry.outcome == Outcome::Fetched {
+                continue;
+            }
+            self.failures.add(block, entry)?;
+            self.gathered.add(entry.sequence, entry.outcome);
+        }
+        let mut written = self.sink.write(block, 0)?;
+        while written < block.entries().len() {
+            self.commit(window, false)?;
+            window.add(block, written);
+            written = self.sink.write(block, written)?;
+        }
+        Ok(())
+    }
+
+    fn write_rows(&mut self, block: &Block) -> Result<()> {
+        for entry in block.entries() {
+            if self.keeps_rows {
+                self.failures.add_line(block.line(entry))?;
+            }
+            self.gathered.add_row(entry.sequence, entry.outcome, entry.body.len());
+        }
+        Ok(())
+    }
+
+    /// Whether the window before is still on its way to the disk and the journal; if it has arrived, it ends.
+    fn is_syncing(&mut self, window: &mut WriterWindow) -> Result<bool> {
+        let Some(thread) = self.sync_thread.as_mut().filter(|thread| thread.is_busy()) else {
+            return Ok(false);
+        };
+        let Some(number) = thread.poll() else { return Ok(true) };
+        self.committed(window, number?)?;
+        Ok(false)
+    }
+
+    /// Waits for the end of the window before, if it has not come.
+    fn wait_for_sync(&mut self, window: &mut WriterWindow) -> Result<()> {
+        self.does(WriterActivity::Storing);
+        let Some(thread) = self.sync_thread.as_mut().filter(|thread| thread.is_busy()) else { return Ok(()) };
+        let number = thread.wait()?;
+        self.committed(window, number)
+    }
+
+    /// Ends a window: bytes durable, receipt, journal, and then what the sink does behind that. All but the first may come
+    /// later, while the next window is written.
+    fn commit(&mut self, window: &mut WriterWindow, is_last: bool) -> Result<()> {
+        self.wait_for_sync(window)?;
+        *window = WriterWindow::default();
+        let failures = if self.gathered.is_empty() { None } else { self.failures.checkpoint()? };
+        let mut durable = self.sink.checkpoint(is_last)?;
+        let sync = durable.sync.take();
+        let receipt = self.gathered.receipt(self.worker, durable, failures);
+        if let Some(sync) = sync {
+            let thread = match self.sync_thread.take() {
+                Some(thread) => thread,
+                None => SyncThread::start(&self.control)?,
+            };
+            self.sync_thread.insert(thread).begin(sync, receipt)?;
+        } else {
+            let number = receipt.map_or(Ok(None), |receipt| self.control.journal.commit_receipt(receipt))?;
+            self.committed(window, number)?;
+        }
+        if is_last { self.wait_for_sync(window) } else { Ok(()) }
+    }
+
+    /// The receipt of the last checkpoint is in the journal.
+    fn committed(&mut self, window: &mut WriterWindow, number: Option<ShardNumber>) -> Result<()> {
+        for refused in self.sink.committed(number)? {
+            self.failures.add_refused(&refused)?;
+            self.gathered.add(refused.sequence, Outcome::Failed(refused.kind));
+            self.control.counters[self.worker as usize].refuse(refused.kind);
+        }
+        if !self.gathered.is_empty() || self.sink.has_unsettled() {
+            window.since.get_or_insert_with(Instant::now);
+        }
+        Ok(())
+    }
+}
+
+/// What a writer was woken by.
+enum Waited {
+    /// A block, or the worker's end.
+    Block(Option<Block>),
+    /// The end of the window before: what the journal says.
+    Synced(Result<Option<ShardNumber>>),
+    /// As long as it may wait.
+    Long,
+}
+
+async fn end_of(thread: Option<&mut SyncThread>) -> Result<Option<ShardNumber>> {
+    match thread.filter(|thread| thread.is_busy()) {
+        Some(thread) => thread.end().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn sleep(left: Option<Duration>) {
+    match left {
+        Some(left) => tokio::time::sleep(left).await,
+        None => std::future::pending().await,
+    }
+}
