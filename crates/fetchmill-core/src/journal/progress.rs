@@ -2,9 +2,10 @@
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::fence::{self, Fence};
-use super::sqlite_error::error_of;
-use super::{JobLocation, schema, version};
+use super::JobLocation;
+use super::database::fence::{self, Fence};
+use super::database::sqlite_error::error_of;
+use super::database::{schema, version};
 use crate::error::{Error, Result};
 use crate::outcome::Runs;
 

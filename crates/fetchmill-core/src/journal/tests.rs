@@ -400,7 +400,7 @@ fn traits_are_those_of_all_pages_of_a_list() {
         journal.add_page(&ListedPage { cursor, ..page(&[url], None, None) }).unwrap();
     }
 
-    let traits = schema::read_traits(&journal.db).unwrap();
+    let traits = database::schema::read_traits(&journal.db).unwrap();
 
     assert!(traits.http && traits.https, "{traits:?}");
 }

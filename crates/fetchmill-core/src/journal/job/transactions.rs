@@ -1,0 +1,214 @@
+//! The journal's database: opening it, facts of the job, and transactions.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use rusqlite::{Connection, OptionalExtension as _};
+
+use super::identity::Identity;
+use super::live::{self, LivePage};
+use super::rules::{JobRules, RULES};
+use crate::error::Result;
+use crate::journal::database::fence::Fence;
+use crate::journal::database::schema;
+use crate::journal::database::sqlite_error::error_of;
+use crate::journal::location::JobLocation;
+use crate::outcome::{KindCounts, Tally};
+use crate::target::Sequence;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Journal {
+    pub(in crate::journal) db: Connection,
+    pub(in crate::journal) path: PathBuf,
+    /// Pages with targets that are not settled: the window of targets not yet fetched, two commit windows a worker,
+    /// a bit a target. 1 million targets are 125 kB.
+    pub(in crate::journal) live: BTreeMap<Sequence, LivePage>,
+    /// Targets whose request may have been made and must not be made twice: some batches of each worker, and what came
+    /// of them and is not yet settled.
+    pub(in crate::journal) begun: BTreeSet<Sequence>,
+    /// Those of them that are without an outcome at the end of a run: of a run before, or left by this one.
+    pub(in crate::journal) interrupted: BTreeSet<Sequence>,
+    pub(in crate::journal) tally: Tally,
+    pub(in crate::journal) total: Option<u64>,
+    pub(in crate::journal) next_sequence: Sequence,
+    pub(in crate::journal) in_transaction: bool,
+    pub(in crate::journal) fence: Fence,
+}
+
+impl Journal {
+    /// Opens the journal at a place, or makes one. The place's lock is held by the caller.
+    pub fn open(place: &JobLocation, identity: &Identity, is_durable: bool) -> Result<Self> {
+        let journal = Self::open_any(place, is_durable)?;
+        match journal.get("identity")? {
+            None => {
+                // First: a kill before the identity is there leaves no job, and one without rules is of 0.1.0.
+                journal.set(RULES, &JobRules::CURRENT.to_text())?;
+                journal.found(identity)?;
+            }
+            Some(stored) if identity.equals(&stored) => {}
+            Some(_) if !journal.is_begun()? => journal.found_anew(identity)?,
+            Some(stored) => identity.must_equal(&stored, &place.dest)?,
+        }
+        Ok(journal)
+    }
+
+    /// Opens the journal at a place, whichever job's it is.
+    pub fn open_any(place: &JobLocation, is_durable: bool) -> Result<Self> {
+        let path = place.journal_path();
+        let check = |error: rusqlite::Error| error_of(&path, &error);
+        let db = schema::open(&path, is_durable)?;
+        schema::make_tables(&db, &path)?;
+        // Of two that began at one moment the one that has marked the lock last goes on.
+        place.must_be_ours()?;
+        let fence = Fence::take(&db).map_err(check)?;
+        let (tally, next_sequence) = schema::read_tally(&db).map_err(check)?;
+        let live = live::load(&db).map_err(check)?;
+        let begun = schema::read_begun(&db).map_err(check)?;
+        let interrupted = begun.clone();
+        let mut journal = Journal {
+            db,
+            path,
+            live,
+            begun,
+            interrupted,
+            tally,
+            total: None,
+            next_sequence,
+            in_transaction: false,
+            fence,
+        };
+        journal.total = journal.get("total")?.and_then(|total| total.parse().ok());
+        Ok(journal)
+    }
+
+    /// Whether anything was listed: the destination belongs to this job from then on.
+    pub fn is_begun(&self) -> Result<bool> {
+        let is_begun =
+            self.tally.listed > 0 || self.get("marker")?.is_some() || self.get("listed_at")?.is_some();
+        Ok(is_begun || self.next_sequence > 0)
+    }
+
+    /// How the server lists was found out: that identifies the job from now on.
+    pub fn change_identity(&self, identity: &Identity) -> Result<()> {
+        self.set("identity", &identity.to_json())
+    }
+
+    /// Makes another job of one that was stopped before anything was listed.
+    fn found_anew(&self, identity: &Identity) -> Result<()> {
+        self.fence.begin(&self.db, &self.path)?;
+        let forget = "DELETE FROM folders; DELETE FROM samples; DELETE FROM job WHERE key != 'rules'; COMMIT";
+        self.check(self.db.execute_batch(forget))?;
+        self.found(identity)
+    }
+
+    fn found(&self, identity: &Identity) -> Result<()> {
+        self.set("started_at", &now_text())?;
+        self.set("identity", &identity.to_json())
+    }
+
+    pub(in crate::journal) fn check<T>(&self, result: rusqlite::Result<T>) -> Result<T> {
+        result.map_err(|error| error_of(&self.path, &error))
+    }
+
+    /// A fact of the job.
+    pub fn get(&self, key: &str) -> Result<Option<String>> {
+        let row = self.db.query_row("SELECT value FROM job WHERE key = ?", [key], |row| row.get(0));
+        self.check(row.optional())
+    }
+
+    /// Sets a fact of the job.
+    pub fn set(&self, key: &str, value: &str) -> Result<()> {
+        self.change_facts("REPLACE INTO job (key, value) VALUES (?, ?)", &[key, value])
+    }
+
+    /// Forgets a fact of the job.
+    pub(in crate::journal) fn forget(&self, key: &str) -> Result<()> {
+        self.change_facts("DELETE FROM job WHERE key = ?", &[key])
+    }
+
+    /// Changes facts in the open transaction, or in one of their own.
+    fn change_facts(&self, statement: &str, values: &[&str]) -> Result<()> {
+        if !self.in_transaction {
+            self.fence.begin(&self.db, &self.path)?;
+        }
+        let done = self.db.execute(statement, rusqlite::params_from_iter(values));
+        if !self.in_transaction {
+            if done.is_ok() {
+                self.check(self.db.execute_batch("COMMIT"))?;
+            } else {
+                // After a full disk SQLite has rolled back itself; the first error is the one that counts.
+                let _ = self.db.execute_batch("ROLLBACK");
+            }
+        }
+        self.check(done).map(drop)
+    }
+
+    /// Sequence numbers below this are given.
+    pub fn next_sequence(&self) -> Sequence {
+        self.next_sequence
+    }
+
+    /// Gives the numbers from this one on, in a journal that has given none.
+    pub fn begin_at(&mut self, first: Sequence) -> Result<()> {
+        if !self.is_begun()? {
+            self.begin()?;
+            self.next_sequence = first;
+            self.commit()?;
+        }
+        Ok(())
+    }
+
+    /// The counters as they are durable, and what is in the open transaction.
+    pub fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// How many objects the listing said that it has.
+    pub fn total(&self) -> Option<u64> {
+        self.total
+    }
+
+    /// Failed targets by kind.
+    pub fn kinds(&self) -> Result<KindCounts> {
+        self.check(schema::read_kinds(&self.db))
+    }
+
+    /// Starts a transaction unless one is open.
+    pub fn begin(&mut self) -> Result<()> {
+        if !self.in_transaction {
+            self.fence.begin(&self.db, &self.path)?;
+            self.in_transaction = true;
+        }
+        Ok(())
+    }
+
+    /// Makes everything since [`Journal::begin`] durable.
+    pub fn commit(&mut self) -> Result<()> {
+        if self.in_transaction {
+            self.check(schema::write_tally(&self.db, self.tally, self.next_sequence))?;
+            self.check(self.db.execute_batch("COMMIT"))?;
+            self.in_transaction = false;
+        }
+        Ok(())
+    }
+
+    /// Takes back everything since [`Journal::begin`].
+    pub fn roll_back(&mut self) -> Result<()> {
+        if self.in_transaction {
+            self.check(self.db.execute_batch("ROLLBACK"))?;
+            self.in_transaction = false;
+            (self.tally, self.next_sequence) = self.check(schema::read_tally(&self.db))?;
+            self.live = self.check(live::load(&self.db))?;
+            self.begun = self.check(schema::read_begun(&self.db))?;
+        }
+        Ok(())
+    }
+}
+
+/// Now, as ISO 8601 in UTC.
+pub(in crate::journal) fn now_text() -> String {
+    let seconds =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    crate::time_text::utc(seconds)
+}

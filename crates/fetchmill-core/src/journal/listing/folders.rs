@@ -1,0 +1,144 @@
+//! The table of folders not yet listed: the cursor of a walk. Deepest first, so that it stays small: it holds the
+//! siblings along one way down, not a whole level.
+
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use crate::error::Result;
+use crate::journal::job::identity::Identity;
+use crate::journal::job::transactions::Journal;
+use crate::journal::location::JobLocation;
+use crate::outcome::{FailureKind, KindCounts};
+use crate::source::PendingFolder;
+use crate::target::Names;
+
+/// How a job lists folders, as its identity says; none when it has not listed any, not even to a part.
+pub fn folder_listing(place: &JobLocation) -> Result<Option<String>> {
+    if !place.journal_path().exists() {
+        return Ok(None);
+    }
+    let journal = Journal::open_any(place, false)?;
+    let is_untouched = journal.next_folder()?.is_none_or(|folder| folder == PendingFolder::default());
+    if journal.get("walk")?.is_none() || is_untouched && !journal.is_begun()? {
+        return Ok(None);
+    }
+    let identity = journal.get("identity")?;
+    Ok(identity.and_then(|stored| Identity::from_json(&stored).remove("listing")))
+}
+
+impl Journal {
+    /// Starts the walk at the top.
+    pub fn start_walk(&mut self) -> Result<()> {
+        self.begin()?;
+        let mut top = Names::default();
+        top.push(b"");
+        self.check(insert(&self.db, &top))?;
+        self.set("walk", "started")?;
+        self.commit()
+    }
+
+    /// The folder to list next; none when the walk is over.
+    pub fn next_folder(&self) -> Result<Option<PendingFolder>> {
+        let statement = "SELECT path, read, digest FROM folders ORDER BY depth DESC, path LIMIT 1";
+        let row = self.db.query_row(statement, [], |row| {
+            Ok(PendingFolder {
+                path: row.get(0)?,
+                read: row.get::<_, i64>(1)? as u64,
+                digest: row.get::<_, i64>(2)? as u64,
+            })
+        });
+        self.check(row.optional())
+    }
+
+    /// A folder that gives no listing: it counts as a target that failed, and the walk goes on.
+    pub fn fail_folder(
+        &mut self,
+        path: &[u8],
+        status: Option<u16>,
+        attempts: u32,
+        detail: &str,
+    ) -> Result<()> {
+        self.begin()?;
+        // How far it was read stays with it: a second pass must not list the beginning again.
+        let statement = "REPLACE INTO failed_folders (path, depth, read, digest, status, attempts, detail)
+                         SELECT path, depth, read, digest, ?, ?, ? FROM folders WHERE path = ?";
+        self.check(self.db.execute(statement, params![status, attempts, detail, path]))?;
+        self.check(self.db.execute("DELETE FROM folders WHERE path = ?", [path]))?;
+        self.tally.listed += 1;
+        self.tally.failed += 1;
+        let mut kinds = KindCounts::default();
+        kinds.add(FailureKind::Listing, 1);
+        self.check(crate::journal::database::schema::add_kinds(&self.db, &kinds))
+    }
+
+    /// Folders that are not even asked for.
+    pub(in crate::journal) fn refuse_folders(&mut self, refused: &Names) -> Result<()> {
+        for path in refused.iter() {
+            self.check(insert_one(&self.db, path))?;
+            self.fail_folder(path, None, 0, "deeper than 64 folders, or no name of a folder")?;
+        }
+        Ok(())
+    }
+
+    /// Puts those failed folders back into the walk that are meant, by their last status; returns how many they are, and
+    /// how many stay as they are.
+    pub(in crate::journal) fn retry_folders(
+        &mut self,
+        is_meant: impl Fn(Option<u16>) -> bool,
+    ) -> Result<(u64, u64)> {
+        let statuses: Vec<Option<u16>> = self.check(statuses_of_failed(&self.db))?;
+        let (mut again, mut kept) = (0, 0);
+        for status in statuses {
+            if !is_meant(status) {
+                let count = "SELECT count(*) FROM failed_folders WHERE status IS ?";
+                kept += self.check(self.db.query_row(count, [status], |row| row.get::<_, i64>(0)))? as u64;
+                continue;
+            }
+            let statement = "INSERT OR IGNORE INTO folders (path, depth, read, digest)
+                             SELECT path, depth, read, digest FROM failed_folders WHERE status IS ?";
+            self.check(self.db.execute(statement, [status]))?;
+            let statement = "DELETE FROM failed_folders WHERE status IS ?";
+            again += self.check(self.db.execute(statement, [status]))? as u64;
+        }
+        self.tally.listed -= again;
+        self.tally.failed -= again;
+        Ok((again, kept))
+    }
+}
+
+/// The last statuses of folders that gave no listing, each once.
+fn statuses_of_failed(db: &Connection) -> rusqlite::Result<Vec<Option<u16>>> {
+    let mut query = db.prepare("SELECT DISTINCT status FROM failed_folders")?;
+    query.query_map([], |row| row.get(0))?.collect()
+}
+
+/// Stores how far a folder was read and the folders found in it.
+pub(in crate::journal) fn keep(
+    db: &Connection,
+    path: &[u8],
+    found: &Names,
+    (read, digest): (u64, u64),
+    is_last: bool,
+) -> rusqlite::Result<()> {
+    insert(db, found)?;
+    if is_last {
+        db.prepare_cached("DELETE FROM folders WHERE path = ?")?.execute([path])?;
+    } else {
+        let mut update = db.prepare_cached("UPDATE folders SET read = ?, digest = ? WHERE path = ?")?;
+        update.execute(params![read as i64, digest as i64, path])?;
+    }
+    Ok(())
+}
+
+fn insert(db: &Connection, folders: &Names) -> rusqlite::Result<()> {
+    folders.iter().try_for_each(|path| insert_one(db, path))
+}
+
+fn insert_one(db: &Connection, path: &[u8]) -> rusqlite::Result<()> {
+    let mut insert =
+        db.prepare_cached("INSERT OR IGNORE INTO folders (path, depth, read, digest) VALUES (?, ?, 0, 0)")?;
+    insert.execute(params![path, depth(path)]).map(drop)
+}
+
+fn depth(path: &[u8]) -> i64 {
+    if path.is_empty() { 0 } else { 1 + memchr::memchr_iter(b'/', path).count() as i64 }
+}

@@ -1,0 +1,7 @@
+//! How far a listing is: its pages, and where it goes on (tables `pages`, `markers`, `folders`, `failed_folders`,
+//! `key_ranges`, `skipped`, `skipped_names`).
+
+pub(super) mod folders;
+mod pages;
+mod ranges;
+pub(super) mod skips;

@@ -1,0 +1,189 @@
+//! Pages as they are listed: their names, and where the listing goes on.
+
+use rusqlite::{OptionalExtension as _, params};
+
+use super::{folders, ranges};
+use crate::entry::EntryTraits;
+use crate::error::{Error, Result};
+use crate::journal::database::schema;
+use crate::journal::job::live::LivePage;
+use crate::journal::job::transactions::{Journal, now_text};
+use crate::name::for_display;
+use crate::source::{ListPosition, ListedPage, PageCursor};
+use crate::target::{Names, Sequence};
+
+/// Where the position of a list stands.
+const LIST_POSITION: &str = "list_position";
+
+/// A fact of a job whose listing has begun again.
+const RELISTING: &str = "relisting";
+
+impl Journal {
+    /// Adds a page and returns its first sequence number.
+    pub fn add_page(&mut self, page: &ListedPage) -> Result<Sequence> {
+        self.begin()?;
+        self.keep_cursor(&page.cursor)?;
+        self.keep_total(page.total)?;
+        // A folder's entries have none of it; those of a sitemap have.
+        if matches!(
+            page.cursor,
+            PageCursor::List { .. } | PageCursor::Folder { .. } | PageCursor::Json { .. }
+        ) {
+            self.keep_traits(&page.names)?;
+        }
+        let first = self.next_sequence;
+        let count = page.names.len();
+        if count > 0 {
+            let blob = schema::pack(&page.names.to_blob());
+            let blob = blob.map_err(|error| Error::Internal(format!("zstd: {error}")))?;
+            let mut insert = self
+                .check(self.db.prepare_cached("INSERT INTO pages (first, count, names) VALUES (?, ?, ?)"))?;
+            self.check(insert.execute(params![first as i64, count as i64, blob]))?;
+            drop(insert);
+            self.live.insert(first, LivePage::new(count));
+        }
+        self.next_sequence += count as u64;
+        self.note_skips(&page.skipped)?;
+        let skipped = page.skipped.total();
+        self.tally.listed += count as u64 + skipped;
+        self.tally.skipped += skipped;
+        Ok(first)
+    }
+
+    fn keep_total(&mut self, total: Option<u64>) -> Result<()> {
+        if let Some(number) = total.filter(|_| total != self.total) {
+            self.set("total", &number.to_string())?;
+            self.total = total;
+        }
+        Ok(())
+    }
+
+    fn keep_cursor(&mut self, cursor: &PageCursor) -> Result<()> {
+        match cursor {
+            PageCursor::Marker { from, next } => {
+                if let Some(next) = next
+                    && (from.as_ref() == Some(next) || self.has_marker(marker_digest(next))?)
+                {
+                    return Err(Error::Listing(format!(
+                        "the listing never ends: the marker {} came before; the server must give each page's marker once",
+                        for_display(next.as_bytes())
+                    )));
+                }
+                // Noted only now: a page that is refused must be able to come again.
+                if let Some(from) = from {
+                    self.note_marker(marker_digest(from))?;
+                }
+                self.keep_next(next.as_deref())
+            }
+            PageCursor::Json { url, items_digest, next, next_url } => {
+                self.keep_page_once(url, *items_digest, next_url.as_deref())?;
+                self.keep_next(next.as_deref())
+            }
+            PageCursor::Folder { path, found, refused, read, digest, is_last } => {
+                self.check(folders::keep(&self.db, path, found, (*read, *digest), *is_last))?;
+                self.refuse_folders(refused)
+            }
+            PageCursor::Keys { range, after, is_last } => {
+                let is_complete = self.check(ranges::keep(&self.db, *range, after, *is_last))?;
+                if is_complete { self.end_listing() } else { Ok(()) }
+            }
+            PageCursor::List { position, is_last } => {
+                self.set(LIST_POSITION, &position.to_text())?;
+                if *is_last { self.end_listing() } else { Ok(()) }
+            }
+        }
+    }
+
+    /// A page of JSON comes once, brings what no page before it has brought, and leads to a page that has not come.
+    fn keep_page_once(&self, url: &str, items_digest: Option<u128>, next_url: Option<&str>) -> Result<()> {
+        let endless = |why: &str| {
+            let shown = for_display(url.as_bytes());
+            Err(Error::Listing(format!("the listing never ends: the page {shown} {why}")))
+        };
+        if self.has_marker(marker_digest(url))? {
+            return endless("came before; the server must lead to each page once");
+        }
+        let digest = items_digest.map(u128::to_le_bytes);
+        if let Some(digest) = digest
+            && self.has_marker(digest)?
+        {
+            return endless(
+                "has the items of one before it; does the server know the parameter that leads to the next page?",
+            );
+        }
+        // One that leads to itself counts: some servers repeat their last marker on the last page.
+        if let Some(next_url) = next_url.filter(|next_url| *next_url != url)
+            && self.has_marker(marker_digest(next_url))?
+        {
+            return endless(&format!(
+                "leads to {}, which came before; the server must lead to each page once",
+                for_display(next_url.as_bytes())
+            ));
+        }
+        // Noted only now: a page that is refused must be able to come again.
+        for digest in [Some(marker_digest(url)), digest].into_iter().flatten() {
+            self.note_marker(digest)?;
+        }
+        Ok(())
+    }
+
+    /// Where the listing goes on.
+    fn keep_next(&self, next: Option<&str>) -> Result<()> {
+        next.map_or_else(|| self.end_listing(), |next| self.set("marker", next))
+    }
+
+    fn has_marker(&self, digest: [u8; 16]) -> Result<bool> {
+        let known = self.db.query_row("SELECT 1 FROM markers WHERE digest = ?", [digest], |_| Ok(()));
+        Ok(self.check(known.optional())?.is_some())
+    }
+
+    fn note_marker(&self, digest: [u8; 16]) -> Result<()> {
+        self.check(self.db.execute("REPLACE INTO markers (digest) VALUES (?)", [digest])).map(drop)
+    }
+
+    fn keep_traits(&self, entries: &Names) -> Result<()> {
+        let known = self.check(schema::read_traits(&self.db))?;
+        let traits = entries.iter().fold(known, EntryTraits::and);
+        if traits == known { Ok(()) } else { self.set(schema::TRAITS, &traits.to_text()) }
+    }
+
+    /// How far a list was read; none before its first page.
+    pub fn list_position(&self) -> Result<Option<ListPosition>> {
+        let Some(text) = self.get(LIST_POSITION)? else { return Ok(None) };
+        let position = ListPosition::from_text(&text);
+        position
+            .map(Some)
+            .ok_or_else(|| Error::Journal(format!("the journal has no position of a list but {text}")))
+    }
+
+    /// The listing begins again at its start. What it brings then is without the targets that the job knows.
+    pub fn restart_listing(&mut self) -> Result<()> {
+        self.begin()?;
+        self.check(self.db.execute("DELETE FROM markers", []))?;
+        self.forget("marker")?;
+        self.set(RELISTING, "")?;
+        // What is left out will be counted once more.
+        // A journal of 0.1.0 has no reasons.
+        let skipped = if self.knows_skips()? { self.forget_skips()? } else { self.tally.skipped };
+        self.tally.listed -= skipped;
+        self.tally.skipped -= skipped;
+        Ok(())
+    }
+
+    /// Whether the listing has begun again since its first page.
+    pub fn is_relisting(&self) -> Result<bool> {
+        Ok(self.get(RELISTING)?.is_some())
+    }
+
+    /// The listing is complete.
+    pub fn end_listing(&self) -> Result<()> {
+        if self.get("listed_at")?.is_none() {
+            self.set("listed_at", &now_text())?;
+        }
+        Ok(())
+    }
+}
+
+fn marker_digest(marker: &str) -> [u8; 16] {
+    xxhash_rust::xxh3::xxh3_128(marker.as_bytes()).to_le_bytes()
+}

@@ -1,0 +1,123 @@
+//! What the listing has left out, by reason.
+
+use std::collections::BTreeMap;
+
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use crate::error::Result;
+use crate::journal::database::schema;
+use crate::journal::database::sqlite_error::error_of;
+use crate::journal::job::identity::{Identity, TRANSFORM};
+use crate::journal::job::rules::RULES;
+use crate::journal::job::transactions::Journal;
+use crate::journal::location::JobLocation;
+use crate::limits::SKIPPED_NAMES_MAX;
+use crate::source::Skips;
+
+/// Targets that a condition has left as they are: the server answered 304.
+pub const UNCHANGED: &str = "unchanged";
+/// Targets that a transform has dropped; of a job with conditions as well, those that are unchanged, too.
+pub const DROPPED: &str = "dropped";
+
+/// How many were left out for a reason, and names of some of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SkippedOf {
+    /// All of them.
+    pub count: u64,
+    /// The first ones, at most [`SKIPPED_NAMES_MAX`].
+    pub names: Vec<Vec<u8>>,
+}
+
+impl Journal {
+    /// Takes note of what a page has left out. Part of the page's transaction.
+    pub(in crate::journal) fn note_skips(&self, skips: &Skips) -> Result<()> {
+        for (reason, count) in skips.counts() {
+            let add = "INSERT INTO skipped VALUES (?1, ?2)
+                       ON CONFLICT (reason) DO UPDATE SET count = count + ?2";
+            let mut add = self.check(self.db.prepare_cached(add))?;
+            self.check(add.execute(params![reason.name(), count as i64]))?;
+        }
+        for (reason, name) in skips.names() {
+            let insert = "INSERT INTO skipped_names (reason, name) SELECT ?1, ?2
+                          WHERE (SELECT count(*) FROM skipped_names WHERE reason = ?1) < ?3";
+            let mut insert = self.check(self.db.prepare_cached(insert))?;
+            self.check(insert.execute(params![reason.name(), name, SKIPPED_NAMES_MAX as i64]))?;
+        }
+        Ok(())
+    }
+
+    /// How many were skipped, by reason. A job of 0.1.0 has no reasons.
+    pub fn skipped(&self) -> Result<BTreeMap<String, u64>> {
+        let identity = self.get("identity")?.map(|stored| Identity::from_json(&stored)).unwrap_or_default();
+        self.check(by_reason(&self.db, &identity))
+    }
+
+    /// Whether it has reasons: one of 0.1.0 has none.
+    pub fn knows_skips(&self) -> Result<bool> {
+        Ok(self.get(RULES)?.is_some())
+    }
+
+    /// The listing begins again, and counts them again; how many there were.
+    pub(in crate::journal) fn forget_skips(&self) -> Result<u64> {
+        let known = self.check(counts(&self.db))?.values().sum();
+        self.check(self.db.execute_batch("DELETE FROM skipped; DELETE FROM skipped_names"))?;
+        Ok(known)
+    }
+}
+
+/// What the listing of a job has left out, by reason.
+pub fn read_skipped(place: &JobLocation) -> Result<BTreeMap<String, SkippedOf>> {
+    let path = place.journal_path();
+    let db = schema::open_to_read(&path)?;
+    read(&db).map_err(|error| error_of(&path, &error))
+}
+
+fn read(db: &Connection) -> rusqlite::Result<BTreeMap<String, SkippedOf>> {
+    let mut found: BTreeMap<String, SkippedOf> = counts(db)?
+        .into_iter()
+        .map(|(reason, count)| (reason, SkippedOf { count, names: Vec::new() }))
+        .collect();
+    if found.is_empty() {
+        return Ok(found);
+    }
+    let mut query = db.prepare("SELECT reason, name FROM skipped_names ORDER BY id")?;
+    let mut rows = query.query([])?;
+    while let Some(row) = rows.next()? {
+        if let Some(of_reason) = found.get_mut(&row.get::<_, String>(0)?) {
+            of_reason.names.push(row.get(1)?);
+        }
+    }
+    Ok(found)
+}
+
+/// How many were skipped: by the listing, and as replies came.
+pub(in crate::journal) fn by_reason(
+    db: &Connection,
+    identity: &BTreeMap<String, String>,
+) -> rusqlite::Result<BTreeMap<String, u64>> {
+    let rules = "SELECT 1 FROM job WHERE key = ?";
+    if db.query_row(rules, [RULES], |_| Ok(())).optional()?.is_none() {
+        return Ok(BTreeMap::new());
+    }
+    let mut counts = counts(db)?;
+    let skipped = schema::read_tally(db)?.0.skipped;
+    let by_replies = skipped.saturating_sub(counts.values().sum());
+    if by_replies > 0 {
+        let transforms = identity.contains_key(TRANSFORM);
+        counts.insert(if transforms { DROPPED } else { UNCHANGED }.to_owned(), by_replies);
+    }
+    Ok(counts)
+}
+
+fn counts(db: &Connection) -> rusqlite::Result<BTreeMap<String, u64>> {
+    let has_table = db
+        .query_row("SELECT 1 FROM sqlite_schema WHERE name = 'skipped'", [], |_| Ok(()))
+        .optional()?
+        .is_some();
+    if !has_table {
+        return Ok(BTreeMap::new());
+    }
+    let mut query = db.prepare("SELECT reason, count FROM skipped")?;
+    let rows = query.query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)? as u64)))?;
+    rows.collect()
+}

@@ -1,0 +1,321 @@
+//! Where a job lives: its destination, its state folder, and the lock against a second run.
+
+pub(super) mod lock;
+mod state_folder;
+
+use std::fs::DirBuilder;
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use self::lock::JobLock;
+use self::state_folder::{beside, refuse_links, refuse_links_below, refuse_others};
+use crate::durable;
+use crate::error::{Error, Result};
+use crate::name::STATE_FOLDER;
+use crate::s3::UploadDestination;
+
+/// File systems whose locks or shared memory do not hold between machines (statfs magic numbers of Linux).
+const NETWORK_FILE_SYSTEMS: &[(i64, &str)] = &[
+    (0x6969, "NFS"),
+    (0x517b, "SMB"),
+    (0xff53_4d42, "CIFS"),
+    (0xfe53_4d42, "SMB2"),
+    (0x0bd0_0bd0, "Lustre"),
+    (0x4750_4653, "GPFS"),
+    (0x0102_1997, "9p"),
+];
+
+/// See the module.
+#[derive(Debug)]
+pub struct JobLocation {
+    /// Where objects go.
+    pub dest: PathBuf,
+    /// What the job knows.
+    pub state: PathBuf,
+    /// Whether what the job writes is one file: then all that it needs besides is in its state.
+    is_one_file: bool,
+    lock: Option<JobLock>,
+    /// The folder that the job began with, as the file system knows it.
+    folder: Option<FolderId>,
+}
+
+/// A folder, whatever it is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FolderId {
+    device: u64,
+    inode: u64,
+}
+
+impl FolderId {
+    fn of(path: &Path) -> Option<Self> {
+        let found = std::fs::metadata(path).ok()?;
+        Some(FolderId { device: found.dev(), inode: found.ino() })
+    }
+}
+
+impl JobLocation {
+    /// Makes what is missing, refuses what is not a job's, and takes the lock.
+    pub fn prepare(dest: &Path, state: Option<&Path>) -> Result<Self> {
+        let is_named = state.is_some();
+        let state = state_folder::find(dest, state)?;
+        refuse_synced(dest, "only that changes what it holds")?;
+        if is_named {
+            refuse_others(&state)?;
+        }
+        if !state.join("job.sqlite").exists() {
+            refuse_foreign(dest)?;
+        }
+        make_folder(dest, 0o777)?;
+        let hidden = dest.join(STATE_FOLDER);
+        make_folder(&hidden, 0o700)?;
+        make_folder(&state, 0o700)?;
+        refuse_network(&state)?;
+        if state != hidden {
+            state_folder::claim(&hidden, &state)?;
+        }
+        let mut place =
+            JobLocation { dest: dest.to_owned(), state, is_one_file: false, lock: None, folder: None };
+        place.lock = Some(JobLock::take(&place.state, &place.dest)?);
+        place.folder = FolderId::of(place.kept_folder());
+        Ok(place)
+    }
+
+    /// The same for a job that writes one file: what it knows is in a folder beside that, or in `state`.
+    pub fn prepare_file(file: &Path, state: Option<&Path>) -> Result<Self> {
+        let state = state.map_or_else(|| beside(file), Path::to_owned);
+        refuse_links_below(&state)?;
+        refuse_others(&state)?;
+        make_folder(&state, 0o700)?;
+        refuse_network(&state)?;
+        let mut place =
+            JobLocation { dest: file.to_owned(), state, is_one_file: true, lock: None, folder: None };
+        place.lock = Some(JobLock::take(&place.state, &place.dest)?);
+        place.folder = FolderId::of(place.kept_folder());
+        Ok(place)
+    }
+
+    /// The same for a job whose shards go to a bucket: they wait in a folder of what it knows, which is in the working
+    /// folder, or in `state`.
+    pub fn prepare_bucket(upload: &UploadDestination, state: Option<&Path>) -> Result<Self> {
+        let state = state.map_or_else(|| upload.state_folder(), Path::to_owned);
+        let dest = UploadDestination::shards_folder(&state);
+        refuse_links_below(&state)?;
+        refuse_others(&state)?;
+        if !state.join("job.sqlite").exists() {
+            refuse_foreign(&dest)?;
+        }
+        make_folder(&state, 0o700)?;
+        refuse_network(&state)?;
+        make_folder(&dest.join(STATE_FOLDER), 0o700)?;
+        let mut place = JobLocation { dest, state, is_one_file: false, lock: None, folder: None };
+        place.lock = Some(JobLock::take(&place.state, &place.dest)?);
+        place.folder = FolderId::of(place.kept_folder());
+        Ok(place)
+    }
+
+    /// The same for a folder that a sync keeps, with the folder of what that knows; gives the lock.
+    pub fn prepare_synced(dest: &Path, state: &Path) -> Result<JobLock> {
+        // The first pass has no base before its end.
+        refuse_links(&dest.join(STATE_FOLDER))?;
+        let is_ours = ["base.sqlite", "pass.json"].iter().any(|name| state.join(name).exists());
+        if !is_ours && !dest.join(STATE_FOLDER).join("job.sqlite").exists() {
+            refuse_foreign(dest)?;
+        }
+        make_folder(dest, 0o777)?;
+        make_folder(&dest.join(STATE_FOLDER), 0o700)?;
+        make_folder(state, 0o700)?;
+        refuse_network(state)?;
+        durable::sync_folders_up(state).map_err(|error| Error::storage("sync", state, error))?;
+        JobLock::take(state, dest)
+    }
+
+    /// Whether a job that writes this file has a journal already.
+    pub fn has_journal(file: &Path, state: Option<&Path>) -> bool {
+        state.map_or_else(|| beside(file), Path::to_owned).join("job.sqlite").exists()
+    }
+
+    /// Makes its folders durable: otherwise a power cut could take the journal with all that it says.
+    pub fn sync(&self) -> Result<()> {
+        let hidden = self.dest.join(STATE_FOLDER);
+        let hidden = (!self.is_one_file).then_some(&hidden);
+        for folder in hidden.into_iter().chain([&self.state]) {
+            durable::sync_folders_up(folder).map_err(|error| Error::storage("sync", folder, error))?;
+        }
+        Ok(())
+    }
+
+    /// A job that is there, to look at.
+    pub fn find(dest: &Path, state: Option<&Path>) -> Result<Self> {
+        if let Some(upload) = UploadDestination::of(dest)? {
+            return Self::find_bucket(&upload, state);
+        }
+        let state = state_folder::find(dest, state)?;
+        if state.join("job.sqlite").exists() {
+            let is_one_file = !dest.is_dir();
+            Ok(JobLocation { dest: dest.to_owned(), state, is_one_file, lock: None, folder: None })
+        } else {
+            refuse_synced(dest, "its objects are plain files, if it holds any")?;
+            let dest = dest.display();
+            Err(Error::Usage(format!(
+                "{dest} holds no fetchmill job; name a folder that `fetchmill get` has written"
+            )))
+        }
+    }
+
+    fn find_bucket(upload: &UploadDestination, state: Option<&Path>) -> Result<Self> {
+        let state = state.map_or_else(|| upload.state_folder(), Path::to_owned);
+        if state.join("job.sqlite").exists() {
+            refuse_links_below(&state)?;
+            return Ok(JobLocation {
+                dest: UploadDestination::shards_folder(&state),
+                state,
+                is_one_file: false,
+                lock: None,
+                folder: None,
+            });
+        }
+        Err(Error::Usage(format!(
+            "there is no job in {} that writes to {}; run this in the folder where the job was started, or name the \
+             folder of its journal with --state DIR",
+            state.display(),
+            upload.text()
+        )))
+    }
+
+    /// A job that is there and that no process works on: none can start while this lives.
+    pub fn look(dest: &Path, state: Option<&Path>) -> Result<Self> {
+        let mut place = Self::find(dest, state)?;
+        // Without the file no process has ever worked on it, or the folder cannot be written: then none can now.
+        place.lock = JobLock::share(&place.state, &place.dest)?;
+        Ok(place)
+    }
+
+    /// A job that is there, to change it.
+    pub fn take(dest: &Path, state: Option<&Path>) -> Result<Self> {
+        refuse_synced(dest, "only that changes what it holds")?;
+        let mut place = Self::find(dest, state)?;
+        place.lock = Some(JobLock::take(&place.state, &place.dest)?);
+        Ok(place)
+    }
+
+    /// The journal of a folder that a sync keeps, or takes over from a job.
+    pub fn take_for_sync(dest: &Path) -> Result<Self> {
+        let state = dest.join(STATE_FOLDER);
+        refuse_links(&state)?;
+        let mut place =
+            JobLocation { dest: dest.to_owned(), state, is_one_file: false, lock: None, folder: None };
+        place.lock = Some(JobLock::take(&place.state, &place.dest)?);
+        Ok(place)
+    }
+
+    /// The folder that must stay where it is while a job runs.
+    fn kept_folder(&self) -> &Path {
+        if self.is_one_file { &self.state } else { &self.dest }
+    }
+
+    /// Fails when the folder of the job is not where it was: what is open goes on in the moved folder, and everything
+    /// else would go into another one.
+    pub fn must_be_in_place(&self) -> Result<()> {
+        let path = self.kept_folder();
+        if self.folder.is_none() || FolderId::of(path) == self.folder {
+            return Ok(());
+        }
+        Err(Error::Moved(format!(
+            "{} was moved or replaced while the job ran; what was committed is in the moved folder: run the same command \
+             with its new place, or move it back, to resume",
+            path.display()
+        )))
+    }
+
+    /// The journal's file.
+    pub fn journal_path(&self) -> PathBuf {
+        self.state.join("job.sqlite")
+    }
+
+    /// Where objects lie until their window is journaled: on the destination's file system, whatever the state's.
+    pub fn stage_path(&self) -> PathBuf {
+        if self.is_one_file { self.state.join("stage") } else { self.dest.join(STATE_FOLDER).join("stage") }
+    }
+
+    /// Where the manifests of `files` are.
+    pub fn manifests_path(&self) -> PathBuf {
+        self.state.join("manifests")
+    }
+
+    /// Where failures shards are.
+    pub fn failures_path(&self) -> PathBuf {
+        self.state.join("failures")
+    }
+
+    /// Whether a run of another machine may be alive and write its files.
+    pub fn is_contested(&self) -> bool {
+        self.lock.as_ref().is_some_and(JobLock::is_contested)
+    }
+
+    /// Fails with exit code 9 if another run has taken the job over.
+    pub fn must_be_ours(&self) -> Result<()> {
+        self.lock.as_ref().map_or(Ok(()), JobLock::must_be_ours)
+    }
+
+    /// Whether another process holds the lock.
+    pub fn is_running(&self) -> bool {
+        self.lock.is_none() && JobLock::is_taken(&self.state)
+    }
+}
+
+/// A folder that a sync keeps has no job: what it holds changes from pass to pass.
+fn refuse_synced(dest: &Path, why: &str) -> Result<()> {
+    let folder = dest.join(STATE_FOLDER).join("sync");
+    if !["base.sqlite", "pass.json"].iter().any(|name| folder.join(name).exists()) {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "{} is kept like its source by `fetchmill sync`: {why}; `fetchmill status` shows its last pass",
+        dest.display()
+    )))
+}
+
+fn refuse_foreign(dest: &Path) -> Result<()> {
+    let shown = dest.display();
+    match std::fs::read_dir(dest) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotADirectory => {
+            Err(Error::Usage(format!("{shown} is not a folder; choose a new or empty one as destination")))
+        }
+        Err(error) => Err(Error::storage("read", dest, error)),
+        Ok(mut entries) => {
+            let foreign =
+                entries.find_map(|entry| entry.ok().filter(|entry| entry.file_name() != STATE_FOLDER));
+            match foreign {
+                None => Ok(()),
+                Some(entry) => Err(Error::Usage(format!(
+                    "{shown} is not empty and holds no fetchmill job (there is {}); choose a new or empty destination",
+                    entry.file_name().display()
+                ))),
+            }
+        }
+    }
+}
+
+fn make_folder(path: &Path, mode: u32) -> Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(mode)
+        .create(path)
+        .map_err(|error| Error::storage("make the folder", path, error))
+}
+
+fn refuse_network(state: &Path) -> Result<()> {
+    let Ok(found) = rustix::fs::statfs(state) else {
+        return Ok(());
+    };
+    match NETWORK_FILE_SYSTEMS.iter().find(|(magic, _)| *magic == found.f_type) {
+        None => Ok(()),
+        Some((_, name)) => Err(Error::Usage(format!(
+            "{} is on a network file system ({name}), where locks do not hold; keep the job's state on a local disk \
+             with --state DIR",
+            state.display()
+        ))),
+    }
+}

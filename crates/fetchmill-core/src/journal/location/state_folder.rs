@@ -1,0 +1,200 @@
+//! Which folder has a job's state, and what may be in it.
+//!
+//! It is below the destination, beside a file, or where `--state` says. A destination may come from somebody else: the file
+//! in it that names a state folder counts only if that folder has the same token, and nothing in the state is reached
+//! through a link.
+
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use crate::durable;
+use crate::error::{Error, Result};
+use crate::name::STATE_FOLDER;
+
+/// The file below the destination that names a state folder, and the one with its token.
+const POINTER: (&str, &str) = ("state", "state-token");
+/// The file of a state folder with the token of its destination.
+const TOKEN: &str = "token";
+/// What a state folder may have, besides databases.
+const ENTRIES: [&str; 13] = [
+    "lock",
+    "token",
+    "state",
+    "state-token",
+    "open",
+    "index",
+    "failures",
+    "manifests",
+    "stage",
+    "shards",
+    "fetched",
+    "sync",
+    STATE_FOLDER,
+];
+/// Folders with objects in them, which may be many: whoever opens one follows no link.
+const STAGES: [&str; 2] = ["stage", "fetched"];
+
+/// The state folder of a destination, which may not be there yet; `state` is the one that the user names.
+pub(in crate::journal) fn find(dest: &Path, state: Option<&Path>) -> Result<PathBuf> {
+    let hidden = dest.join(STATE_FOLDER);
+    refuse_links(&hidden)?;
+    refuse_closed(dest, state.unwrap_or(&hidden))?;
+    let state = match state {
+        Some(state) => state.to_owned(),
+        None => match named_by(&hidden)? {
+            Some(state) => state,
+            None if !hidden.exists() && beside(dest).join("job.sqlite").exists() => beside(dest),
+            None => return Ok(hidden),
+        },
+    };
+    refuse_links_below(&state)?;
+    Ok(state)
+}
+
+/// Refuses a state folder that this user may not enter: it would look as if there was no job.
+fn refuse_closed(dest: &Path, state: &Path) -> Result<()> {
+    match std::fs::metadata(state.join("job.sqlite")) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Error::Usage(format!(
+            "{} holds a job of another user: {} may not be entered; run this as that user, or choose another \
+             destination",
+            dest.display(),
+            state.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Where a job that writes one file keeps what it knows.
+pub(in crate::journal) fn beside(file: &Path) -> PathBuf {
+    let mut name = file.file_name().unwrap_or_default().to_owned();
+    name.push(STATE_FOLDER);
+    file.with_file_name(name)
+}
+
+/// The state folder that a destination names, if that folder says the same.
+fn named_by(hidden: &Path) -> Result<Option<PathBuf>> {
+    let pointer = hidden.join(POINTER.0);
+    let state = match std::fs::read(&pointer) {
+        Ok(path) if !path.is_empty() => PathBuf::from(std::ffi::OsString::from_vec(path)),
+        _ => return Ok(None),
+    };
+    let token = |path: PathBuf| std::fs::read(path).ok().filter(|token| !token.is_empty());
+    let expected = token(hidden.join(POINTER.1));
+    if state.is_absolute() && expected.is_some() && expected == token(state.join(TOKEN)) {
+        return Ok(Some(state));
+    }
+    Err(Error::Security(format!(
+        "{} names the state folder {}, which does not say that it belongs to this destination; if it does, add --state {}",
+        pointer.display(),
+        state.display(),
+        state.display()
+    )))
+}
+
+/// Has a destination name its state folder, and both say that they belong together.
+pub(in crate::journal) fn claim(hidden: &Path, state: &Path) -> Result<()> {
+    let absolute = std::path::absolute(state).map_err(|error| Error::storage("find", state, error))?;
+    let path = state.join(TOKEN);
+    let token = match std::fs::read(&path) {
+        Ok(token) if !token.is_empty() => token,
+        _ => new_token()?,
+    };
+    for (path, bytes) in [
+        (path, &*token),
+        (hidden.join(POINTER.1), &*token),
+        (hidden.join(POINTER.0), absolute.as_os_str().as_encoded_bytes()),
+    ] {
+        let write = || {
+            durable::keep_private(&path)?;
+            std::fs::write(&path, bytes)
+        };
+        write().map_err(|error| Error::storage("write", &path, error))?;
+    }
+    Ok(())
+}
+
+fn new_token() -> Result<Vec<u8>> {
+    let mut bytes = [0; 16];
+    match getrandom(&mut bytes, GetRandomFlags::empty()) {
+        Ok(16) => Ok(format!("{:032x}", u128::from_ne_bytes(bytes)).into_bytes()),
+        _ => Err(Error::Internal("the kernel gives no random numbers".into())),
+    }
+}
+
+/// Refuses a folder with something else in it than a job's state: a job removes what it does not know.
+pub(in crate::journal) fn refuse_others(state: &Path) -> Result<()> {
+    let Ok(entries) = std::fs::read_dir(state) else { return Ok(()) };
+    if state.join("job.sqlite").exists() {
+        return Ok(());
+    }
+    match entries.flatten().find(|entry| !is_known(&entry.file_name())) {
+        None => Ok(()),
+        Some(other) => Err(Error::Usage(format!(
+            "{} is not empty and has no job's state ({} is in it); choose a new folder for --state",
+            state.display(),
+            other.file_name().display()
+        ))),
+    }
+}
+
+fn is_known(name: &std::ffi::OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    ENTRIES.iter().any(|entry| entry.as_bytes() == name)
+        || ["job.sqlite", "stream.sqlite"].iter().any(|database| name.starts_with(database.as_bytes()))
+}
+
+/// Refuses a job's folder that is a link, or has something else in it than files and folders: a link would have files
+/// outside of it cut and removed, and a pipe would never open.
+pub(in crate::journal) fn refuse_links(folder: &Path) -> Result<()> {
+    if std::fs::symlink_metadata(folder).is_ok_and(|found| found.is_symlink()) {
+        return Err(Error::Security(format!(
+            "{} is a link, which a job's folder must not be; if it is yours, move the folder there, and use --state for another \
+             disk",
+            folder.display()
+        )));
+    }
+    refuse_links_below(folder)
+}
+
+/// The same for what a job has in a folder that the user named, which may be reached through a link.
+pub(in crate::journal) fn refuse_links_below(folder: &Path) -> Result<()> {
+    walk(folder, &is_known)
+}
+
+fn walk(folder: &Path, is_meant: &dyn Fn(&std::ffi::OsStr) -> bool) -> Result<()> {
+    let entries = match std::fs::read_dir(folder) {
+        Err(error)
+            if matches!(
+                error.kind(),
+                // Who may not look into it opens nothing below it.
+                ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::PermissionDenied
+            ) =>
+        {
+            return Ok(());
+        }
+        entries => entries.map_err(|error| Error::storage("read", folder, error))?,
+    };
+    for entry in entries {
+        let entry = entry.map_err(|error| Error::storage("read", folder, error))?;
+        let name = entry.file_name();
+        // A run may remove it meanwhile.
+        let Some(kind) = entry.file_type().ok().filter(|_| is_meant(&name)) else { continue };
+        if !kind.is_dir() && !kind.is_file() {
+            return Err(is_a_link(&entry.path()));
+        }
+        if kind.is_dir() && !STAGES.iter().any(|stage| name == *stage) {
+            walk(&entry.path(), &|_| true)?;
+        }
+    }
+    Ok(())
+}
+
+fn is_a_link(path: &Path) -> Error {
+    Error::Security(format!(
+        "{} is a link or a special file, which fetchmill never makes there; remove it, or use another destination",
+        path.display()
+    ))
+}

@@ -1,0 +1,169 @@
+//! Shards: open ones and how far they are durable, sealed ones and their numbers; and what `files` writes down of its
+//! objects.
+
+pub(super) mod cdxj;
+pub(super) mod unfetched;
+pub(super) mod uploads;
+
+use rusqlite::{Connection, Row, params};
+
+use super::database::schema;
+use super::database::sqlite_error::error_of;
+use super::job::transactions::Journal;
+use super::location::JobLocation;
+use crate::error::Result;
+use crate::outcome::{OpenShard, Receipt, SealedShard, ShardEnd, ShardNumber};
+
+/// A sealed shard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shard {
+    /// Its number.
+    pub number: ShardNumber,
+    /// What it was when it was sealed.
+    pub sealed: SealedShard,
+    /// Another shard holds its objects: it is to be removed.
+    pub is_replaced: bool,
+}
+
+const SEALED: &str =
+    "number, path, end, crc32c, manifest, manifest_end, manifest_crc32c, objects, bytes, replaced_by";
+
+/// Stores what a receipt says of shards; the number of the one that it seals.
+pub(super) fn apply(db: &Connection, receipt: &Receipt) -> rusqlite::Result<Option<ShardNumber>> {
+    if let Some(open) = &receipt.open {
+        let OpenShard { data, manifest } = open;
+        db.prepare_cached("REPLACE INTO open_shards VALUES (?, ?, ?, ?, ?, ?)")?.execute(params![
+            data.path,
+            data.end as i64,
+            data.crc32c,
+            manifest.path,
+            manifest.end as i64,
+            manifest.crc32c
+        ])?;
+    }
+    if let Some(manifest) = &receipt.manifest {
+        db.prepare_cached("REPLACE INTO manifests VALUES (?, ?, ?)")?.execute(params![
+            manifest.path,
+            manifest.end as i64,
+            manifest.crc32c
+        ])?;
+    }
+    for removed in &receipt.removed {
+        db.execute("DELETE FROM shards WHERE number = ?", [*removed as i64 + 1])?;
+    }
+    receipt.sealed.as_ref().map(|sealed| seal(db, sealed)).transpose()
+}
+
+pub(super) fn seal(db: &Connection, sealed: &SealedShard) -> rusqlite::Result<ShardNumber> {
+    let SealedShard { data, manifest, objects, bytes, replaces } = sealed;
+    db.execute("DELETE FROM open_shards WHERE path = ?", [&data.path])?;
+    db.execute(
+        "INSERT INTO shards (path, end, crc32c, manifest, manifest_end, manifest_crc32c, objects, bytes)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        params![
+            data.path,
+            data.end as i64,
+            data.crc32c,
+            manifest.path,
+            manifest.end as i64,
+            manifest.crc32c,
+            *objects as i64,
+            *bytes as i64
+        ],
+    )?;
+    // Numbers start at 0, those of the table at 1.
+    let number = db.last_insert_rowid() - 1;
+    for replaced in replaces {
+        db.execute("UPDATE shards SET replaced_by = ? WHERE number = ?", [number + 1, *replaced as i64 + 1])?;
+    }
+    Ok(number as ShardNumber)
+}
+
+fn end(row: &Row<'_>, path: usize) -> rusqlite::Result<ShardEnd> {
+    Ok(ShardEnd {
+        path: row.get(path)?,
+        end: row.get::<_, i64>(path + 1)? as u64,
+        crc32c: row.get::<_, i64>(path + 2)? as u32,
+    })
+}
+
+pub(super) fn sealed(db: &Connection) -> rusqlite::Result<Vec<Shard>> {
+    let mut query = db.prepare(&format!("SELECT {SEALED} FROM shards ORDER BY number"))?;
+    let rows = query.query_map([], |row| {
+        let sealed = SealedShard {
+            data: end(row, 1)?,
+            manifest: end(row, 4)?,
+            objects: row.get::<_, i64>(7)? as u64,
+            bytes: row.get::<_, i64>(8)? as u64,
+            replaces: Vec::new(),
+        };
+        let number = row.get::<_, i64>(0)? as ShardNumber - 1;
+        Ok(Shard { number, sealed, is_replaced: row.get::<_, Option<i64>>(9)?.is_some() })
+    })?;
+    rows.collect()
+}
+
+pub(super) fn open(db: &Connection) -> rusqlite::Result<Vec<OpenShard>> {
+    let columns = "path, end, crc32c, manifest, manifest_end, manifest_crc32c";
+    db.prepare(&format!("SELECT {columns} FROM open_shards ORDER BY path"))?
+        .query_map([], |row| Ok(OpenShard { data: end(row, 0)?, manifest: end(row, 3)? }))?
+        .collect()
+}
+
+pub(super) fn manifests(db: &Connection) -> rusqlite::Result<Vec<ShardEnd>> {
+    db.prepare("SELECT path, end, crc32c FROM manifests ORDER BY path")?
+        .query_map([], |row| end(row, 0))?
+        .collect()
+}
+
+/// Sealed shards by number, those that are replaced left out.
+pub fn read_shards(place: &JobLocation) -> Result<Vec<Shard>> {
+    let path = place.journal_path();
+    let db = schema::open_to_read(&path)?;
+    let mut shards = sealed(&db).map_err(|error| error_of(&path, &error))?;
+    shards.retain(|shard| !shard.is_replaced);
+    Ok(shards)
+}
+
+/// What `files` has written down of its objects, and how far it counts.
+pub fn read_manifests(place: &JobLocation) -> Result<Vec<ShardEnd>> {
+    let path = place.journal_path();
+    let db = schema::open_to_read(&path)?;
+    manifests(&db).map_err(|error| error_of(&path, &error))
+}
+
+pub(super) fn failures(db: &Connection) -> rusqlite::Result<Vec<ShardEnd>> {
+    let mut query = db.prepare("SELECT path, end, crc32c FROM failures ORDER BY path")?;
+    let rows = query.query_map([], |row| {
+        Ok(ShardEnd {
+            path: row.get(0)?,
+            end: row.get::<_, i64>(1)? as u64,
+            crc32c: row.get::<_, i64>(2)? as u32,
+        })
+    })?;
+    rows.collect()
+}
+
+impl Journal {
+    /// Sealed shards by number, those to be removed included.
+    pub fn shards(&self) -> Result<Vec<Shard>> {
+        self.check(sealed(&self.db))
+    }
+
+    /// Shards that an earlier run left open.
+    pub fn open_shards(&self) -> Result<Vec<OpenShard>> {
+        self.check(open(&self.db))
+    }
+
+    /// What `files` has written down of its objects.
+    pub fn manifests(&self) -> Result<Vec<ShardEnd>> {
+        self.check(manifests(&self.db))
+    }
+
+    /// Forgets shards that were replaced and are removed.
+    pub fn forget_replaced(&mut self) -> Result<()> {
+        self.begin()?;
+        let done = self.db.execute("DELETE FROM shards WHERE replaced_by IS NOT NULL", []);
+        self.check(done).map(drop)
+    }
+}

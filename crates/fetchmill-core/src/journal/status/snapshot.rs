@@ -1,0 +1,133 @@
+//! All that a journal says of its objects, read at once: for whoever compares it with what is stored.
+
+use rusqlite::Connection;
+
+use super::synced;
+use crate::entry::EntryTraits;
+use crate::error::{Error, Result};
+use crate::journal::database::schema;
+use crate::journal::database::sqlite_error::error_of;
+use crate::journal::job::live;
+use crate::journal::shards::{cdxj, unfetched};
+use crate::journal::{CdxjFile, JobLocation, Shard, shards, status};
+use crate::outcome::{OpenShard, ShardEnd, Tally, UnfetchedFile};
+use crate::target::{Names, Sequence};
+
+/// A journal, read while nobody writes it: see [`JobLocation::look`].
+#[derive(Debug, Clone)]
+pub struct JournalSnapshot {
+    /// The parts of its identity.
+    pub identity: std::collections::BTreeMap<String, String>,
+    /// What the entries of its list were like.
+    pub traits: EntryTraits,
+    /// The counters.
+    pub tally: Tally,
+    /// Sequence numbers below this are given.
+    pub next_sequence: Sequence,
+    /// Folders that gave no listing: they are listed and failed, and have no sequence number.
+    pub failed_folders: u64,
+    /// Sealed shards by number, those to be removed left out.
+    pub shards: Vec<Shard>,
+    /// Shards that the last run left open.
+    pub open_shards: Vec<OpenShard>,
+    /// What `files` has written down of its objects.
+    pub manifests: Vec<ShardEnd>,
+    /// Failures shards.
+    pub failures: Vec<ShardEnd>,
+    /// Files with the rows of targets without an object.
+    pub unfetched: Vec<UnfetchedFile>,
+    /// Indexes of shards, by the numbers of those.
+    pub cdxj_files: Vec<CdxjFile>,
+    /// Whether the job is finished: these files are in their place then.
+    pub is_finished: bool,
+    /// Whether a sync keeps the shards: then not all numbers that were given have an outcome.
+    pub is_synced: bool,
+}
+
+impl JournalSnapshot {
+    /// Reads them.
+    pub fn read(place: &JobLocation) -> Result<Self> {
+        let path = place.journal_path();
+        let db = schema::open_to_read(&path)?;
+        let read = || -> rusqlite::Result<JournalSnapshot> {
+            let (tally, next_sequence) = schema::read_tally(&db)?;
+            let mut shards = shards::sealed(&db)?;
+            shards.retain(|shard| !shard.is_replaced);
+            Ok(JournalSnapshot {
+                identity: status::identity(&db)?,
+                traits: schema::read_traits(&db)?,
+                tally,
+                next_sequence,
+                failed_folders: count(&db, "SELECT count(*) FROM failed_folders")?,
+                shards,
+                open_shards: shards::open(&db)?,
+                manifests: shards::manifests(&db)?,
+                failures: shards::failures(&db)?,
+                unfetched: unfetched::read(&db)?.unwrap_or_default(),
+                cdxj_files: cdxj::read(&db)?,
+                is_synced: synced::is_synced(&db)?,
+                is_finished: count(&db, "SELECT count(*) FROM job WHERE key = 'finished_at'")? > 0,
+            })
+        };
+        read().map_err(|error| error_of(&path, &error))
+    }
+
+    /// A part of the identity; empty when there is none.
+    pub fn part(&self, name: &str) -> &str {
+        self.identity.get(name).map_or("", String::as_str)
+    }
+}
+
+fn count(db: &Connection, query: &str) -> rusqlite::Result<u64> {
+    db.query_row(query, [], |row| row.get::<_, i64>(0)).map(|count| count as u64)
+}
+
+/// Calls `each` with every target that has no outcome: those in pages, then those that wait.
+pub fn for_each_pending(place: &JobLocation, mut each: impl FnMut(Sequence) -> Result<()>) -> Result<()> {
+    let path = place.journal_path();
+    let check = |error: rusqlite::Error| error_of(&path, &error);
+    let db = schema::open_to_read(&path)?;
+    for (first, page) in live::load(&db).map_err(check)? {
+        for position in page.pending().into_iter().flatten() {
+            each(first.saturating_add(position as u64))?;
+        }
+    }
+    let mut query = db.prepare("SELECT sequence FROM waiting").map_err(check)?;
+    let mut rows = query.query([]).map_err(check)?;
+    while let Some(row) = rows.next().map_err(check)? {
+        each(row.get::<_, i64>(0).map_err(check)? as Sequence)?;
+    }
+    Ok(())
+}
+
+/// The same with their entries, all as they are at one moment: a target moves from a page to those that wait.
+pub fn for_each_pending_entry(
+    place: &JobLocation,
+    mut each: impl FnMut(Sequence, &[u8]) -> Result<()>,
+) -> Result<()> {
+    let path = place.journal_path();
+    let check = |error: rusqlite::Error| error_of(&path, &error);
+    let db = schema::open_to_read(&path)?;
+    db.execute_batch("BEGIN").map_err(check)?;
+    for (first, page) in live::load(&db).map_err(check)? {
+        let names = db.query_row("SELECT names FROM pages WHERE first = ?", [first as i64], |row| row.get(0));
+        let blob: Vec<u8> = names.map_err(check)?;
+        let names = schema::unpack(&blob).ok().and_then(|unpacked| Names::from_blob(&unpacked));
+        let Some(names) = names.filter(|names| names.len() == page.count()) else {
+            let shown = path.display();
+            return Err(Error::Journal(format!(
+                "the journal {shown} is damaged: page {first} has lost its names"
+            )));
+        };
+        for position in page.pending().into_iter().flatten() {
+            each(first.saturating_add(position as u64), names.get(position))?;
+        }
+    }
+    let mut query = db.prepare("SELECT sequence, name FROM waiting").map_err(check)?;
+    let mut rows = query.query([]).map_err(check)?;
+    while let Some(row) = rows.next().map_err(check)? {
+        let entry: Vec<u8> = row.get(1).map_err(check)?;
+        each(row.get::<_, i64>(0).map_err(check)? as Sequence, &entry)?;
+    }
+    Ok(())
+}

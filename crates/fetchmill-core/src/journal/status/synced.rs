@@ -1,0 +1,100 @@
+//! The journal of a destination of shards that a sync keeps: it has the shards, and no targets of its own.
+//!
+//! What a pass changes is one transaction: shards that come, and shards that they replace. Sequence numbers of objects that
+//! were removed are not given again.
+
+use rusqlite::Connection;
+
+use crate::error::Result;
+use crate::journal::database::schema;
+use crate::journal::job::identity::Identity;
+use crate::journal::job::transactions::Journal;
+use crate::journal::location::JobLocation;
+use crate::journal::shards;
+use crate::outcome::{SealedShard, ShardNumber, Tally, UnfetchedFile};
+use crate::target::Sequence;
+
+/// The fact that says which pass was the last.
+const PASS: &str = "pass";
+/// What a job knows of targets without an object, and of how it listed.
+const FORGET: &str = "
+DELETE FROM pages; DELETE FROM markers; DELETE FROM folders; DELETE FROM failed_folders; DELETE FROM doubtful;
+DELETE FROM key_ranges; DELETE FROM waiting; DELETE FROM failed_kinds; DELETE FROM staged; DELETE FROM failures;
+DELETE FROM begun";
+
+/// What a pass brings and what it takes.
+#[derive(Debug, Default)]
+pub struct ShardExchange {
+    /// Which pass.
+    pub pass: u64,
+    /// Shards that come, some of them in the place of others.
+    pub sealed: Vec<SealedShard>,
+    /// Shards that go.
+    pub emptied: Vec<ShardNumber>,
+    /// Files of what came in place of objects; those of the pass before have gone.
+    pub unfetched: Vec<UnfetchedFile>,
+    /// Sequence numbers below this are given then.
+    pub next_sequence: Sequence,
+}
+
+/// Whether a sync keeps the shards of a journal.
+pub(in crate::journal) fn is_synced(db: &Connection) -> rusqlite::Result<bool> {
+    let count = "SELECT count(*) FROM job WHERE key = ?";
+    db.query_row(count, [PASS], |row| row.get::<_, i64>(0)).map(|count| count > 0)
+}
+
+/// Whether a sync keeps the shards of a destination.
+pub fn has_synced_shards(place: &JobLocation) -> Result<bool> {
+    let db = schema::open_to_read(&place.journal_path())?;
+    is_synced(&db)
+        .map_err(|error| crate::journal::database::sqlite_error::error_of(&place.journal_path(), &error))
+}
+
+impl Journal {
+    /// The last pass that is in it; none when no sync keeps it.
+    pub fn last_pass(&self) -> Result<Option<u64>> {
+        Ok(self.get(PASS)?.and_then(|pass| pass.parse().ok()))
+    }
+
+    /// From now on a sync keeps it: targets without an object are forgotten.
+    pub fn keep_for_passes(&mut self, identity: &Identity) -> Result<()> {
+        self.begin()?;
+        self.check(self.db.execute_batch(FORGET))?;
+        self.change_identity(identity)?;
+        self.set(PASS, "0")?;
+        self.count_shards()?;
+        self.finish()?;
+        self.commit()
+    }
+
+    /// Exchanges shards.
+    pub fn exchange_shards(&mut self, exchange: &ShardExchange) -> Result<()> {
+        self.begin()?;
+        for sealed in &exchange.sealed {
+            self.check(shards::seal(&self.db, sealed))?;
+        }
+        for number in &exchange.emptied {
+            self.replace_shard(*number, None)?;
+        }
+        self.next_sequence = self.next_sequence.max(exchange.next_sequence);
+        self.set(PASS, &exchange.pass.to_string())?;
+        self.set_unfetched(&exchange.unfetched)?;
+        self.count_shards()?;
+        self.commit()
+    }
+
+    /// The tally is what is in the shards.
+    fn count_shards(&mut self) -> Result<()> {
+        let query =
+            "SELECT coalesce(sum(objects), 0), coalesce(sum(bytes), 0) FROM shards WHERE replaced_by IS NULL";
+        let counted = self.db.query_row(query, [], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)));
+        let (objects, bytes) = self.check(counted)?;
+        self.tally = Tally {
+            listed: objects as u64,
+            fetched: objects as u64,
+            bytes: bytes as u64,
+            ..Tally::default()
+        };
+        Ok(())
+    }
+}

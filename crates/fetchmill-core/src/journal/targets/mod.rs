@@ -1,0 +1,8 @@
+//! What has become of targets: settled, waiting, begun, in doubt, or lost and waiting again (tables `staged`, `failures`,
+//! `waiting`, `begun`, `doubtful`).
+
+mod begun;
+pub(super) mod doubtful;
+pub(super) mod receipts;
+mod repair;
+mod waiting;

@@ -1,0 +1,97 @@
+//! The table of targets that wait for another attempt longer than a commit window.
+
+use rusqlite::{OptionalExtension as _, Row, params};
+
+use crate::error::Result;
+use crate::journal::job::transactions::Journal;
+use crate::outcome::{FailureKind, Runs};
+use crate::planner::origin::Millis;
+use crate::planner::waiting::DueKey;
+use crate::target::{Sequence, WaitingTarget};
+
+impl Journal {
+    /// Moves targets out of their pages into the table, or renews their rows.
+    pub fn add_waiting(&mut self, targets: &[WaitingTarget]) -> Result<()> {
+        self.begin()?;
+        for target in targets {
+            self.insert_waiting(target)?;
+        }
+        let mut sequences: Vec<Sequence> = targets.iter().map(|target| target.sequence).collect();
+        self.leave_pages(&Runs::from_unsorted(&mut sequences))
+    }
+
+    /// Clears bits only: the rows have just been written.
+    fn leave_pages(&mut self, sequences: &Runs) -> Result<()> {
+        for sequence in sequences.numbers() {
+            let Some((&first, page)) = self.live.range_mut(..=sequence).next_back() else { continue };
+            if page.holds(first, sequence) && page.clear((sequence - first) as usize) {
+                self.store_page(first)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(in crate::journal) fn insert_waiting(&self, target: &WaitingTarget) -> Result<()> {
+        let statement = "REPLACE INTO waiting (sequence, name, attempts, kind, not_before, throttled_since)
+                         VALUES (?, ?, ?, ?, ?, ?)";
+        let mut insert = self.check(self.db.prepare_cached(statement))?;
+        self.check(insert.execute(params![
+            target.sequence as i64,
+            &*target.name,
+            target.attempts,
+            target.kind.name(),
+            target.not_before as i64,
+            target.throttled_since as i64
+        ]))
+        .map(drop)
+    }
+
+    /// At most `max` rows from a key on, in their order, and whether there are no more.
+    pub fn load_waiting(&self, from: DueKey, max: usize) -> Result<(Vec<WaitingTarget>, bool)> {
+        let statement = "SELECT sequence, name, attempts, kind, not_before, throttled_since FROM waiting
+                         WHERE (not_before, sequence) >= (?, ?) ORDER BY not_before, sequence LIMIT ?";
+        let mut query = self.check(self.db.prepare_cached(statement))?;
+        let rows = query.query_map(params![from.0 as i64, from.1 as i64, max as i64 + 1], read_row);
+        let rows: rusqlite::Result<Vec<WaitingTarget>> = self.check(rows)?.collect();
+        let mut rows = self.check(rows)?;
+        let complete = rows.len() <= max;
+        rows.truncate(max);
+        Ok((rows, complete))
+    }
+
+    /// Makes no target wait longer than the longest wait from now on, both in milliseconds: a clock that was set back since
+    /// would make it wait for as long as it was set back.
+    pub fn clamp_waiting(&mut self, now: Millis, longest: Millis) -> Result<()> {
+        let latest = now.saturating_add(longest) as i64;
+        let mut query =
+            self.check(self.db.prepare_cached("SELECT 1 FROM waiting WHERE not_before > ? LIMIT 1"))?;
+        // Nearly always there is none: then nothing is written, and nothing synced.
+        if !self.check(query.exists([latest]))? {
+            return Ok(());
+        }
+        drop(query);
+        self.begin()?;
+        let clamp = "UPDATE waiting SET not_before = ?1, throttled_since = min(throttled_since, ?2) WHERE not_before > ?1";
+        self.check(self.db.execute(clamp, [latest, now as i64]))?;
+        self.commit()
+    }
+
+    /// Whether any target waits in the table.
+    pub fn has_waiting(&self) -> Result<bool> {
+        let row = self.db.query_row("SELECT 1 FROM waiting LIMIT 1", [], |_| Ok(()));
+        Ok(self.check(row.optional())?.is_some())
+    }
+}
+
+fn read_row(row: &Row<'_>) -> rusqlite::Result<WaitingTarget> {
+    let kind: String = row.get(3)?;
+    Ok(WaitingTarget {
+        sequence: row.get::<_, i64>(0)? as Sequence,
+        name: row.get::<_, Vec<u8>>(1)?.into_boxed_slice(),
+        attempts: row.get(2)?,
+        // A kind of a newer version: what matters is that it waits.
+        kind: FailureKind::from_name(&kind).unwrap_or(FailureKind::ServerError),
+        not_before: row.get::<_, i64>(4)? as u64,
+        throttled_since: row.get::<_, i64>(5)? as u64,
+    })
+}
