@@ -182,7 +182,7 @@ class Crate:
         """What a module names."""
         for match in USE.finditer(module.code):
             for path, called in leaves(match[2]):
-                is_used = called not in module.handed_on or re.search(rf"\b{called}\b", module.body)
+                is_used = called not in module.handed_on or (called != "*" and re.search(rf"\b{called}\b", module.body))
                 if is_used:
                     yield from self.use(module, line_of(module.code, match.start()), path)
         for match in PATH.finditer(module.body):

@@ -1,4 +1,4 @@
-"""Memory stays below 256 MiB whatever the number and size of the objects, up to the bounds of limits.rs.
+"""Memory stays below 256 MiB whatever the number and size of the objects, up to the bounds of `limits`.
 
 `make memory` and `make memory-lists` do the same with one and ten million objects.
 """

@@ -300,7 +300,7 @@ def test_bombs_end_at_the_bound_in_bounded_memory(
     }
     assert "window is larger than 8 MiB" in (found["zstd window"][1] or "")
     assert read_objects_of(dest) == []
-    # What limits.rs reckons for two threads, and what replies have on their way.
+    # What limits/replies.rs reckons for two threads, and what replies have on their way.
     assert peaks[1] - peaks[0] < 60, peaks
 
 

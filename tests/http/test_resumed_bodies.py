@@ -31,7 +31,7 @@ Run = Callable[..., Any]
 Raw = Callable[[Mapping[str, Behaviour]], RawServer]
 
 FINISHED_WITH_FAILURES = 3
-# limits.rs: attempts one after the other that may bring less, and one more.
+# limits/replies.rs: attempts one after the other that may bring less, and one more.
 IN_VAIN = 3
 BODY = bytes_of(1, 3 * MIB)
 OTHER = bytes_of(2, 3 * MIB)

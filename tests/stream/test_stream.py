@@ -24,7 +24,7 @@ from raw_server import Behaviour, Exchange, RawServer, reply
 
 Serve = Callable[..., Server]
 Raw = Callable[[Mapping[str, Behaviour]], RawServer]
-# What may be taken from the input beyond those in flight: limits.rs.
+# What may be taken from the input beyond those in flight: limits/jobs.rs.
 WINDOW = 256
 LARGE = 64 * 1024
 

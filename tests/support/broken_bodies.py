@@ -12,7 +12,7 @@ from typing import Self
 from raw_server import Behaviour, Exchange, bare_reply
 
 MIB = 1 << 20
-# From so many bytes on the rest is asked for (limits.rs).
+# From so many bytes on the rest is asked for (limits/replies.rs).
 RESUMED_BYTES_MIN = MIB
 PIECE = 1 << 16
 
