@@ -3,7 +3,6 @@
 use std::ops::Deref;
 use std::path::Path;
 
-use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use serde::{Deserialize, Serialize};
 
 /// The name of one file in a folder: it leads to no other folder.
@@ -59,25 +58,6 @@ impl AsRef<Path> for FileName {
 impl std::fmt::Display for FileName {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.fmt(formatter)
-    }
-}
-
-impl FromSql for FileName {
-    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        FileName::try_from(String::column_result(value)?).map_err(FromSqlError::other)
-    }
-}
-
-impl ToSql for FileName {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        self.0.to_sql()
-    }
-}
-
-#[cfg(test)]
-impl From<&str> for FileName {
-    fn from(text: &str) -> Self {
-        FileName::of_own(text)
     }
 }
 

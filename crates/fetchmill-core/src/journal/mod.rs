@@ -16,6 +16,7 @@ mod targets;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use database::file_name::read_file_name;
 pub(crate) use database::sqlite_error::error_of as sqlite_error_of;
 pub use job::identity::{
     ALL_REPLIES, CDXJ, CHECK, COMPRESSED, DESTINATION, FOLDERS, HASH, INDEX_PAGES, INDEX_PART, Identity,

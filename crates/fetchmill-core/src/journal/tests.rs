@@ -299,7 +299,7 @@ fn a_lost_object_waits_again_and_its_shard_is_forgotten_with_it() {
     let folder = tempfile::tempdir().unwrap();
     let mut journal = open(folder.path());
     journal.add_page(&page(&["a", "b"], None, None)).unwrap();
-    let end = |path: &str| ShardEnd { path: path.into(), end: 9, crc32c: 7 };
+    let end = |path: &str| ShardEnd { path: FileName::of_own(path), end: 9, crc32c: 7 };
     let sealed = |name: &str, objects| crate::outcome::SealedShard {
         data: end(name),
         manifest: end("m"),
@@ -338,7 +338,7 @@ fn a_shard_with_nothing_left_is_replaced_by_none() {
     let folder = tempfile::tempdir().unwrap();
     let mut journal = open(folder.path());
     journal.add_page(&page(&["a"], None, None)).unwrap();
-    let end = ShardEnd { path: "p".into(), end: 1, crc32c: 1 };
+    let end = ShardEnd { path: FileName::of_own("p"), end: 1, crc32c: 1 };
     let sealed = crate::outcome::SealedShard {
         data: end.clone(),
         manifest: end,

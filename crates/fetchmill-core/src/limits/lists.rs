@@ -60,7 +60,7 @@ pub const LIST_COLUMNS_MAX: usize = 16 * 1024;
 /// What is read of a list without an answer to the caller, that looks at its stop signal then.
 pub const LIST_STRETCH_BYTES: usize = 16 * MIB;
 /// Window of a .zst: 128 MiB, what `zstd --long` (27) needs; `zstd -19` and all below it need 8 MiB at most. The decoder
-/// takes what the list's own header names, beside the budget of 192 MiB: docs/lists.md says what such a list costs.
+/// takes what the list's own header names, beside the budget of 192 MiB: docs/guide/lists.md says what such a list costs.
 pub const LIST_ZSTD_WINDOW_LOG_MAX: u32 = 27;
 /// What the decoder of a .xz may take, in KiB: `xz -9` has a dictionary of 64 MiB. A larger one is refused.
 pub const LIST_XZ_KIB_MAX: u32 = 72 * 1024;

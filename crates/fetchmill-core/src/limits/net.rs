@@ -16,7 +16,7 @@ pub const HTTP2_STREAMS_FIRST: usize = 100;
 /// What one HTTP/2 stream may send ahead. Bodies are taken as they come, so this much is only on its way.
 pub const HTTP2_STREAM_WINDOW: u32 = MIB as u32;
 /// The same for all streams of a connection. It is large, for it also bounds how many small frames may be unread
-/// (docs/decisions/0010).
+/// (docs/internals/decisions/0010).
 pub const HTTP2_CONNECTION_WINDOW: u32 = 5 * MIB as u32;
 /// Names that are looked up at the same time, one thread each: a thread that hangs counts too.
 pub const DNS_THREADS_MAX: usize = 64;

@@ -25,7 +25,7 @@ pub const RETRY_COST_TRANSIENT: u32 = 14;
 /// What a throttling status takes out of them while nothing succeeds.
 pub const RETRY_COST_THROTTLE: u32 = 5;
 /// What a success puts back: with the costs above, an origin of which up to half the replies fail keeps its tokens
-/// (docs/decisions/0002, 0025).
+/// (docs/internals/decisions/0002, 0025).
 pub const RETRY_REFUND: u32 = 14;
 /// A target that fails again is a reason to ask whether its origin is well, unless that was seen to be in this time.
 pub const HEALTHY_FOR: Duration = Duration::from_millis(100);

@@ -8,6 +8,7 @@ use tempfile::TempDir;
 use super::index::ManifestIndex;
 use super::*;
 use crate::durable;
+use crate::file_name::FileName;
 use crate::outcome::ShardEnd;
 
 /// A row that owns its name.
@@ -77,12 +78,12 @@ impl Fixture {
     }
 
     fn writer(&self, name: &str) -> ManifestWriter {
-        ManifestWriter::new(self.folder.path(), name.into(), false)
+        ManifestWriter::new(self.folder.path(), FileName::of_own(name), false)
     }
 
     fn hashed_writer(&self, hash: fn(&[u8]) -> u64) -> ManifestWriter {
         let index = Some(ManifestIndex::new(hash));
-        ManifestWriter::with_index(self.folder.path(), "m".into(), false, index)
+        ManifestWriter::with_index(self.folder.path(), FileName::of_own("m"), false, index)
     }
 
     /// A sealed manifest whose frames have so many rows.
@@ -175,7 +176,7 @@ proptest! {
         let Some(receipt) = receipt else { return Ok(()) };
         let sealed = seal_open(fixture.folder.path(), &receipt, false).unwrap();
 
-        prop_assert_eq!(&ShardEnd { path: "left".into(), ..end }, &sealed);
+        prop_assert_eq!(&ShardEnd { path: FileName::of_own("left"), ..end }, &sealed);
         let bytes = std::fs::read(fixture.path("left")).unwrap();
         prop_assert_eq!(&bytes, &std::fs::read(fixture.path("whole")).unwrap());
         prop_assert_eq!((bytes.len() as u64, crc32c::crc32c(&bytes)), (sealed.end, sealed.crc32c));
@@ -305,7 +306,7 @@ fn a_file_cut_off_anywhere_is_no_sealed_manifest_and_gives_the_first_rows_only()
 #[test]
 fn rows_before_a_receipt_survive_and_those_after_it_are_cut_off() {
     let fixture = Fixture::new();
-    let mut writer = ManifestWriter::new(&fixture.path("new"), "m".into(), true);
+    let mut writer = ManifestWriter::new(&fixture.path("new"), FileName::of_own("m"), true);
     assert_eq!(writer.checkpoint().unwrap(), None);
     let rows = numbered(5);
     add_all(&mut writer, &rows[..3]);
@@ -426,7 +427,7 @@ fn a_name_as_large_as_a_page_fits_and_a_larger_one_does_not() {
 fn a_manifest_to_be_sealed_takes_rows_max_and_an_unsealed_one_more() {
     let fixture = Fixture::new();
     let mut sealed = fixture.writer("sealed");
-    let mut unsealed = ManifestWriter::new_unsealed(fixture.folder.path(), "unsealed".into());
+    let mut unsealed = ManifestWriter::new_unsealed(fixture.folder.path(), FileName::of_own("unsealed"));
     let row = Owned::numbered(0, "");
     for _ in 0..ROWS_MAX {
         sealed.add(&row.row()).unwrap();
@@ -453,7 +454,7 @@ fn a_manifest_that_is_not_what_the_journal_says_is_not_sealed() {
     let wrong = [
         ShardEnd { crc32c: end.crc32c ^ 1, ..end.clone() },
         ShardEnd { end: end.end + 1, ..end.clone() },
-        ShardEnd { path: "none".into(), ..end.clone() },
+        ShardEnd { path: FileName::of_own("none"), ..end.clone() },
     ];
 
     let codes = wrong.map(|end| seal_open(fixture.folder.path(), &end, false).unwrap_err().exit_code());

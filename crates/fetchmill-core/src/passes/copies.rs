@@ -6,7 +6,7 @@ use rusqlite::{Connection, Row, params};
 
 use super::database;
 use crate::error::Result;
-use crate::journal::sqlite_error_of;
+use crate::journal::{read_file_name, sqlite_error_of};
 use crate::outcome::{SealedShard, ShardEnd, ShardNumber};
 
 /// `replaced.copy` is the row of the copy that has what is left; none: nothing is.
@@ -35,10 +35,10 @@ impl CopiesWriter {
     pub(super) fn note_copy(&self, copy: &SealedShard) -> Result<i64> {
         let SealedShard { data, manifest, objects, bytes, replaces: _ } = copy;
         let row = params![
-            data.path,
+            &*data.path,
             data.end as i64,
             data.crc32c,
-            manifest.path,
+            &*manifest.path,
             manifest.end as i64,
             manifest.crc32c,
             *objects as i64,
@@ -109,7 +109,7 @@ fn numbers(
 
 fn shard_end(row: &Row<'_>, at: usize) -> rusqlite::Result<ShardEnd> {
     Ok(ShardEnd {
-        path: row.get(at)?,
+        path: read_file_name(row, at)?,
         end: row.get::<_, i64>(at + 1)? as u64,
         crc32c: row.get::<_, i64>(at + 2)? as u32,
     })

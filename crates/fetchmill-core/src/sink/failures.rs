@@ -352,7 +352,7 @@ mod tests {
     #[test]
     fn rows_come_back_and_what_has_no_receipt_is_cut_off() {
         let folder = tempfile::tempdir().unwrap();
-        let mut shard = FailuresShard::new(folder.path(), "0.jsonl.zst".into(), true);
+        let mut shard = FailuresShard::new(folder.path(), FileName::of_own("0.jsonl.zst"), true);
         assert_eq!(shard.checkpoint().unwrap(), None);
         let block = block();
         for entry in block.entries() {
@@ -381,7 +381,7 @@ mod tests {
     #[test]
     fn a_target_of_a_list_comes_back_as_it_was() {
         let folder = tempfile::tempdir().unwrap();
-        let mut shard = FailuresShard::new(folder.path(), "0.jsonl.zst".into(), false);
+        let mut shard = FailuresShard::new(folder.path(), FileName::of_own("0.jsonl.zst"), false);
         let (mut texts, mut bytes) = (Vec::new(), Vec::new());
         write_extra([Some(&b"1"[..]), None, Some(b"")].into_iter(), &mut texts);
         write_extra([Some(&b"\xff"[..])].into_iter(), &mut bytes);
@@ -433,7 +433,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("s"), "x").unwrap();
 
-        let error = cut_back(folder.path(), &[ShardEnd { path: "s".into(), end: 2, crc32c: 0 }]).unwrap_err();
+        let error = cut_back(folder.path(), &[ShardEnd { path: FileName::of_own("s"), end: 2, crc32c: 0 }])
+            .unwrap_err();
 
         assert_eq!(error.exit_code(), 10);
     }

@@ -325,6 +325,7 @@ impl DestinationFolder {
 mod tests {
     use super::super::block::FetchedBody;
     use super::*;
+    use crate::file_name::FileName;
     use crate::object::Facts;
 
     struct World {
@@ -339,7 +340,8 @@ mod tests {
         let dest = folder.path().join("dest");
         let stage = dest.join(".fetchmill/stage/0");
         std::fs::create_dir(&dest).unwrap();
-        let manifest = ManifestWriter::new_unsealed(&dest.join(".fetchmill/manifests"), "0".into());
+        let manifest =
+            ManifestWriter::new_unsealed(&dest.join(".fetchmill/manifests"), FileName::of_own("0"));
         let sink = FilesSink::open(&dest, Arc::new(Stage::open(&stage).unwrap()), manifest, true).unwrap();
         World { _folder: folder, dest, stage, sink }
     }

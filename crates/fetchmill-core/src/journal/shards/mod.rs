@@ -7,6 +7,7 @@ pub(super) mod uploads;
 
 use rusqlite::{Connection, Row, params};
 
+use super::database::file_name::read_file_name;
 use super::database::schema;
 use super::database::sqlite_error::error_of;
 use super::job::transactions::Journal;
@@ -33,17 +34,17 @@ pub(super) fn apply(db: &Connection, receipt: &Receipt) -> rusqlite::Result<Opti
     if let Some(open) = &receipt.open {
         let OpenShard { data, manifest } = open;
         db.prepare_cached("REPLACE INTO open_shards VALUES (?, ?, ?, ?, ?, ?)")?.execute(params![
-            data.path,
+            &*data.path,
             data.end as i64,
             data.crc32c,
-            manifest.path,
+            &*manifest.path,
             manifest.end as i64,
             manifest.crc32c
         ])?;
     }
     if let Some(manifest) = &receipt.manifest {
         db.prepare_cached("REPLACE INTO manifests VALUES (?, ?, ?)")?.execute(params![
-            manifest.path,
+            &*manifest.path,
             manifest.end as i64,
             manifest.crc32c
         ])?;
@@ -56,15 +57,15 @@ pub(super) fn apply(db: &Connection, receipt: &Receipt) -> rusqlite::Result<Opti
 
 pub(super) fn seal(db: &Connection, sealed: &SealedShard) -> rusqlite::Result<ShardNumber> {
     let SealedShard { data, manifest, objects, bytes, replaces } = sealed;
-    db.execute("DELETE FROM open_shards WHERE path = ?", [&data.path])?;
+    db.execute("DELETE FROM open_shards WHERE path = ?", [&*data.path])?;
     db.execute(
         "INSERT INTO shards (path, end, crc32c, manifest, manifest_end, manifest_crc32c, objects, bytes)
          VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         params![
-            data.path,
+            &*data.path,
             data.end as i64,
             data.crc32c,
-            manifest.path,
+            &*manifest.path,
             manifest.end as i64,
             manifest.crc32c,
             *objects as i64,
@@ -81,7 +82,7 @@ pub(super) fn seal(db: &Connection, sealed: &SealedShard) -> rusqlite::Result<Sh
 
 fn end(row: &Row<'_>, path: usize) -> rusqlite::Result<ShardEnd> {
     Ok(ShardEnd {
-        path: row.get(path)?,
+        path: read_file_name(row, path)?,
         end: row.get::<_, i64>(path + 1)? as u64,
         crc32c: row.get::<_, i64>(path + 2)? as u32,
     })
@@ -134,14 +135,7 @@ pub fn read_manifests(place: &JobLocation) -> Result<Vec<ShardEnd>> {
 
 pub(super) fn failures(db: &Connection) -> rusqlite::Result<Vec<ShardEnd>> {
     let mut query = db.prepare("SELECT path, end, crc32c FROM failures ORDER BY path")?;
-    let rows = query.query_map([], |row| {
-        Ok(ShardEnd {
-            path: row.get(0)?,
-            end: row.get::<_, i64>(1)? as u64,
-            crc32c: row.get::<_, i64>(2)? as u32,
-        })
-    })?;
-    rows.collect()
+    query.query_map([], |row| end(row, 0))?.collect()
 }
 
 impl Journal {

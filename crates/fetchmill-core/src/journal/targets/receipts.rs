@@ -44,7 +44,7 @@ impl Journal {
     }
 
     pub(in crate::journal) fn keep_failures(&self, shard: &ShardEnd) -> Result<()> {
-        let values = params![shard.path, shard.end as i64, i64::from(shard.crc32c)];
+        let values = params![&*shard.path, shard.end as i64, i64::from(shard.crc32c)];
         let done = self.db.execute("REPLACE INTO failures (path, end, crc32c) VALUES (?, ?, ?)", values);
         self.check(done).map(drop)
     }

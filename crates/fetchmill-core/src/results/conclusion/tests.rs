@@ -1,6 +1,7 @@
 //! Tests of the end of a check, at the moments where a run may be killed.
 
 use super::*;
+use crate::file_name::FileName;
 use crate::journal::Identity;
 use crate::outcome::{Receipt, Runs, Tally};
 use crate::sink::failures::FailuresShard;
@@ -23,7 +24,7 @@ impl Settled {
         let identity = Identity::new([("format", "check".to_owned())]);
         let mut journal = Journal::open(&place, &identity, false).unwrap();
         let mut names = Names::default();
-        let mut shard = FailuresShard::new(&place.failures_path(), "0.jsonl.zst".into(), false);
+        let mut shard = FailuresShard::new(&place.failures_path(), FileName::of_own("0.jsonl.zst"), false);
         for number in 0..ROWS {
             names.push(b"https://a.test/");
             let url = format!("https://a.test/{number}");

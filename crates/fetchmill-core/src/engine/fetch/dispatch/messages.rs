@@ -115,12 +115,13 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
+    use crate::file_name::FileName;
     use crate::outcome::{FailureKind, Outcome, Receipt, Runs, SealedShard, ShardEnd};
 
     #[test]
     fn what_is_sent_arrives_and_an_end_is_told() {
         let (one, other) = UnixStream::pair().unwrap();
-        let end = ShardEnd { path: "0-1-2.shard".into(), end: 7, crc32c: 9 };
+        let end = ShardEnd { path: FileName::of_own("0-1-2.shard"), end: 7, crc32c: 9 };
         let receipt = Receipt {
             worker: 3,
             settled: Runs::from_unsorted(&mut [1, 2, 9]),
