@@ -46,6 +46,8 @@ pub struct PlannerOptions {
     pub commit_window: Millis,
     /// See [`limits::GIVE_UP_AFTER`].
     pub give_up_after: Millis,
+    /// Waiting targets that are held in memory; the rest stay in the journal.
+    pub held_max: usize,
     /// Of the jitter.
     pub seed: u64,
 }
@@ -107,6 +109,7 @@ impl Planner {
     pub fn new(options: PlannerOptions) -> Self {
         let origin = OriginState::new(options.limit, options.give_up_after);
         let jitter = Jitter::new(options.seed);
+        let waiting = WaitingTargets::with_room(options.held_max);
         let concurrency = options.auto.map(|bounds| ConcurrencyLimit::new(bounds, options.workers));
         Planner {
             paused_until: 0,
@@ -115,7 +118,7 @@ impl Planner {
             ready_targets: 0,
             announced: 0,
             outstanding: 0,
-            waiting: WaitingTargets::default(),
+            waiting,
             listing_done: false,
             read_ahead: ReadAhead::default(),
             origin,
@@ -154,12 +157,6 @@ impl Planner {
             self.ready_targets += range.len();
             self.ready.push_back((Arc::clone(page), range));
         }
-    }
-
-    /// Of those that wait, only so many are held in memory.
-    #[cfg(test)]
-    pub(crate) fn hold_waiting_at_most(&mut self, held_max: usize) {
-        self.waiting = WaitingTargets::with_room(held_max);
     }
 
     /// Announced targets that will not come: their outcome was known at once.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::probing::HealthStatus;
 use super::*;
+use crate::limits::WAITING_HELD_MAX;
 use crate::outcome::FailureKind;
 use crate::target::Names;
 
@@ -52,6 +53,7 @@ impl Play {
             auto: None,
             commit_window: 1000,
             give_up_after: 900_000,
+            held_max: WAITING_HELD_MAX,
             seed: self.seed,
         });
         for first in (0..self.targets).step_by(500) {

@@ -1,6 +1,7 @@
 //! The plan: what is handed out, what waits, and when it ends.
 
 use super::*;
+use crate::limits::WAITING_HELD_MAX;
 use crate::outcome::FailureKind;
 use crate::target::Names;
 
@@ -11,6 +12,7 @@ fn planner(workers: usize) -> Planner {
         auto: None,
         commit_window: 1000,
         give_up_after: 900_000,
+        held_max: WAITING_HELD_MAX,
         seed: 1,
     };
     Planner::new(options)

@@ -8,7 +8,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::limits::WAITING_HELD_MAX;
 use crate::planner::origin::Millis;
 use crate::target::{Sequence, WaitingTarget};
 
@@ -26,12 +25,6 @@ pub struct WaitingTargets {
     taken: Millis,
     /// While a load is on its way: what came meanwhile.
     during_load: Option<Vec<WaitingTarget>>,
-}
-
-impl Default for WaitingTargets {
-    fn default() -> Self {
-        Self::with_room(WAITING_HELD_MAX)
-    }
 }
 
 fn key(target: &WaitingTarget) -> DueKey {
@@ -137,6 +130,7 @@ mod tests {
     use std::collections::VecDeque;
 
     use super::*;
+    use crate::limits::WAITING_HELD_MAX;
     use crate::outcome::FailureKind;
     use crate::planner::retry::Jitter;
 
@@ -254,7 +248,7 @@ mod tests {
 
     #[test]
     fn what_finds_no_room_is_given_back_and_no_more_are_held() {
-        let mut waiting = WaitingTargets::default();
+        let mut waiting = WaitingTargets::with_room(WAITING_HELD_MAX);
         let count = WAITING_HELD_MAX as u64 + 50_000;
         let mut spilled = std::collections::BTreeSet::new();
 
@@ -271,7 +265,7 @@ mod tests {
 
     #[test]
     fn targets_come_when_they_are_due() {
-        let mut waiting = WaitingTargets::default();
+        let mut waiting = WaitingTargets::with_room(WAITING_HELD_MAX);
         assert!(waiting.add(target(1, 50)).is_none());
         assert!(waiting.add(target(2, 40)).is_none());
 

@@ -107,6 +107,7 @@ impl Control {
             auto: options.concurrency_bounds(workers),
             commit_window: options.commit_window.as_millis() as Millis,
             give_up_after: options.give_up_after.as_millis() as Millis,
+            held_max: limits::WAITING_HELD_MAX,
             seed: options.seed.unwrap_or_else(|| clock.now() ^ (u64::from(std::process::id()) << 32)),
         };
         let mut planner = Planner::new(planner);

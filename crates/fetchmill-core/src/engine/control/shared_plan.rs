@@ -255,10 +255,10 @@ mod tests {
             limit: 1 << 20,
             commit_window: 1,
             give_up_after: 900_000,
+            held_max: 8,
             seed: 1,
         };
         let mut planner = Planner::new(options);
-        planner.hold_waiting_at_most(8);
         let mut names = Names::default();
         (0..TARGETS).for_each(|number| names.push(number.to_string().as_bytes()));
         planner.announce(TARGETS);
