@@ -4,7 +4,7 @@
 //! The first eight bytes of an input choose the cuts, the rest is the stream.
 #![no_main]
 
-use fetchmill_core::http1::{Ended, Framing, Head, Malformed, Progress, ReplyReader};
+use fetchmill_model::http1::{Ended, Framing, Head, Malformed, Progress, ReplyReader};
 use libfuzzer_sys::fuzz_target;
 
 const MAX_BODY: u64 = 4096;

@@ -2,7 +2,7 @@
 //! holds nothing but what may stand there, a message no control characters.
 #![no_main]
 
-use fetchmill_core::name::{encode, for_display, from_path, to_path};
+use fetchmill_model::name::{encode, for_display, from_path, to_path};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|name: &[u8]| {

@@ -2,7 +2,7 @@
 //! an error can be shown. A division of any part of the key space lies in it.
 #![no_main]
 
-use fetchmill_core::s3::{Fault, between, read_page};
+use fetchmill_model::s3::{Fault, between, read_page};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|body: &[u8]| {

@@ -25,20 +25,20 @@ def test_the_words_are_kept(root: Path) -> None:
     ("path", "code", "found"),
     [
         (
-            "crates/fetchmill-core/src/a.rs",
+            "crates/fetchmill-model/src/a.rs",
             "struct SmallDesk;",
             ":1: a retired word in `SmallDesk`: `desk` is dispatcher",
         ),
         (
-            "crates/fetchmill-core/src/a.rs",
+            "crates/fetchmill-model/src/a.rs",
             "fn f() {\n    let fast_lanes = 1;\n}",
             ":2: a retired word in `fast_lanes`",
         ),
-        ("crates/fetchmill-core/src/tests/a.rs", "const PARCEL_BYTES: u8 = 1;", ":1: a retired word in `PARCEL_BYTES`"),
-        ("crates/fetchmill-core/src/engine/fetch/target/a.rs", "struct Desk;", ":1: a retired word in `Desk`"),
-        ("crates/fetchmill-core/src/shelf.rs", "", ": a retired word in the file's name: `shelf` is shard folder"),
-        ("crates/fetchmill-core/src/told.rs", "", ": `told` does not say what is in it"),
-        ("crates/fetchmill-core/src/a.rs", "pub(crate) enum Asked {}", ":1: `Asked` does not say what it is"),
+        ("crates/fetchmill-model/src/tests/a.rs", "const PARCEL_BYTES: u8 = 1;", ":1: a retired word in `PARCEL_BYTES`"),
+        ("crates/fetchmill-model/src/target/a.rs", "struct Desk;", ":1: a retired word in `Desk`"),
+        ("crates/fetchmill-model/src/shelf.rs", "", ": a retired word in the file's name: `shelf` is shard folder"),
+        ("crates/fetchmill-model/src/told.rs", "", ": `told` does not say what is in it"),
+        ("crates/fetchmill-model/src/a.rs", "pub(crate) enum Asked {}", ":1: `Asked` does not say what it is"),
         ("python/fetchmill/a.py", "class TaskCrew: ...", ":1: a retired word in `TaskCrew`: `crew` is worker pool"),
         ("packages/fetchmill-bench/fetchmill_bench/a.py", "x = take_desk()", ":1: a retired word in `take_desk`"),
     ],
@@ -55,8 +55,8 @@ def test_a_planted_word_is_found(root: Path, tmp_path: Path, path: str, code: st
 
 def test_prose_strings_and_other_words_are_free(root: Path, tmp_path: Path) -> None:
     """What a user sees may have any word, and a variable may be a participle."""
-    (tmp_path / "crates/fetchmill-core/src").mkdir(parents=True)
-    (tmp_path / "crates/fetchmill-core/src/a.rs").write_text(
+    (tmp_path / "crates/fetchmill-model/src").mkdir(parents=True)
+    (tmp_path / "crates/fetchmill-model/src/a.rs").write_text(
         '/// A desk, as it was called.\nfn f() {\n    let told = "a desk";\n    let planet = "\\"lane";\n}\n'
     )
     (tmp_path / "python/fetchmill").mkdir(parents=True)
@@ -66,20 +66,20 @@ def test_prose_strings_and_other_words_are_free(root: Path, tmp_path: Path) -> N
 
 def test_a_name_is_for_one_type(root: Path, tmp_path: Path) -> None:
     """But for what stands in tests, in a function or in an implementation, and for the server, which shares nothing."""
-    core, server = tmp_path / "crates/fetchmill-core/src", tmp_path / "crates/fetchmill-server/src"
+    model, server = tmp_path / "crates/fetchmill-model/src", tmp_path / "crates/fetchmill-server/src"
     binding = tmp_path / "crates/fetchmill-python/src"
-    for folder in (core / "tests", server, binding):
+    for folder in (model / "tests", server, binding):
         folder.mkdir(parents=True)
-    (core / "a.rs").write_text("pub struct Page;\n\nimpl Iterator for Page {\n    type Item = u8;\n}\n")
-    (core / "b.rs").write_text(
+    (model / "a.rs").write_text("pub struct Page;\n\nimpl Iterator for Page {\n    type Item = u8;\n}\n")
+    (model / "b.rs").write_text(
         "type Size = u8;\n\n#[cfg(test)]\nmod tests {\n    struct Page;\n    type Item = u8;\n}\n"
     )
-    (core / "tests/c.rs").write_text("struct Page;\n")
+    (model / "tests/c.rs").write_text("struct Page;\n")
     (server / "a.rs").write_text("struct Page;\n")
     (binding / "a.rs").write_text('#[pyclass(module = "a")]\npub(crate) struct Page;\n')
     assert check(root, tmp_path) == (0, "words kept\n")
     (binding / "b.rs").write_text("\nenum Size {}\n")
     assert check(root, tmp_path) == (
         1,
-        "crates/fetchmill-core/src/b.rs:1: `Size` is also the name of crates/fetchmill-python/src/b.rs:2\n",
+        "crates/fetchmill-model/src/b.rs:1: `Size` is also the name of crates/fetchmill-python/src/b.rs:2\n",
     )

@@ -15,7 +15,7 @@ from botocore.credentials import Credentials
 
 from conftest import example
 
-pytestmark = pytest.mark.of_files("crates/fetchmill-core/src/s3")
+pytestmark = pytest.mark.of_files("crates/fetchmill-model/src/s3")
 
 REQUESTS = 1000
 DAY = 86_400

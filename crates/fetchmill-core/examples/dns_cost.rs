@@ -9,8 +9,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fetchmill_core::limits;
 use fetchmill_core::transport::dns::{Dns, DnsSetup, Families, LookUpKind, LookUpStart, SlotLimits};
+use fetchmill_model::limits;
 use rustix::time::{ClockId, clock_gettime};
 
 const ROUNDS: usize = 5;

@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 
-use crate::error::Error;
-use crate::file_name::FileName;
-use crate::limits::MIB;
-use crate::outcome::ShardEnd;
+use fetchmill_model::error::Error;
+use fetchmill_model::file_name::FileName;
+use fetchmill_model::limits::MIB;
+use fetchmill_model::outcome::ShardEnd;
 
 /// A result whose error is the operating system's number.
 pub type ErrnoResult<T> = std::result::Result<T, Errno>;
@@ -117,7 +117,7 @@ pub fn create_in(
     name: &str,
     readers: Readers,
     is_durable: bool,
-) -> crate::error::Result<File> {
+) -> fetchmill_model::error::Result<File> {
     match std::fs::create_dir(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
             return Err(Error::storage("make the folder", folder, error));
@@ -277,7 +277,7 @@ impl AppendedFile {
     }
 
     /// Appends all bytes.
-    pub fn append(&mut self, bytes: &[u8]) -> crate::error::Result<()> {
+    pub fn append(&mut self, bytes: &[u8]) -> fetchmill_model::error::Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
             None => self.file.insert(create_in(&self.folder, &self.name, Readers::Owner, self.is_durable)?),
@@ -289,7 +289,7 @@ impl AppendedFile {
     }
 
     /// Makes it durable, and says how far it goes; `None` when nothing was ever appended.
-    pub fn sync(&self) -> crate::error::Result<Option<ShardEnd>> {
+    pub fn sync(&self) -> fetchmill_model::error::Result<Option<ShardEnd>> {
         let Some(file) = &self.file else { return Ok(None) };
         if self.is_durable {
             sync_file(file).map_err(|error| Error::storage("sync", self.folder.join(&self.name), error))?;
@@ -457,7 +457,7 @@ pub fn rename_over(
 }
 
 /// Makes a file that was written as a whole durable, and gives it its name.
-pub fn put_in_place(made: &Path, path: &Path) -> crate::error::Result<()> {
+pub fn put_in_place(made: &Path, path: &Path) -> fetchmill_model::error::Result<()> {
     let put = || {
         File::open(made)?.sync_all()?;
         std::fs::rename(made, path)?;
@@ -466,7 +466,7 @@ pub fn put_in_place(made: &Path, path: &Path) -> crate::error::Result<()> {
             None => Ok(()),
         }
     };
-    put().map_err(|error| crate::error::Error::storage("put in its place", path, error))
+    put().map_err(|error| fetchmill_model::error::Error::storage("put in its place", path, error))
 }
 
 /// What has a name.

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fetchmill_core::certainty::{self, MonotonicMicros, NextStep};
 use fetchmill_core::engine::Arrivals;
+use fetchmill_model::certainty::{self, MonotonicMicros, NextStep};
 use pyo3::prelude::*;
 
 /// What the replies of one worker were like: all its connections share it.

@@ -5,8 +5,8 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fetchmill_core::error::Error;
 use fetchmill_core::reader::{CachedLookups, Destination, FoundObject, Position};
+use fetchmill_model::error::Error;
 use fetchmill_server::{Body, Content, ContentError, Page, Stream};
 
 /// The largest body that is put into the reply's buffer at once.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use fetchmill_core::engine::{
     self, AnswerFields, DispatchedTarget, WorkerAnswer, WorkerProcessOptions, join_job,
 };
-use fetchmill_core::extra_columns::ColumnType;
-use fetchmill_core::outcome::FailureKind;
+use fetchmill_model::extra_columns::ColumnType;
+use fetchmill_model::outcome::FailureKind;
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 

@@ -1,7 +1,7 @@
 //! The core's errors as the exceptions of `fetchmill.errors`: by exit code, in one place.
 
-use fetchmill_core::error::Error;
-use fetchmill_core::hidden_text;
+use fetchmill_model::error::Error;
+use fetchmill_model::hidden_text;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 

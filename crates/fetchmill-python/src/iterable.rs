@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use fetchmill_core::engine::CustomRequest;
-use fetchmill_core::error::{Error, Result};
-use fetchmill_core::source::list::{ItemBatch, Items};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::source::list::{ItemBatch, Items};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyString, PyTuple};

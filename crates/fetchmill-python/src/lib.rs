@@ -22,7 +22,7 @@ mod sync_store;
 mod verify;
 mod world;
 
-use fetchmill_core::outcome::FailureKind;
+use fetchmill_model::outcome::FailureKind;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 

@@ -3,9 +3,9 @@
 use std::sync::Mutex;
 
 use fetchmill_core::engine::{SourceOptions, open_list};
-use fetchmill_core::entry::{ListEntry, Naming};
-use fetchmill_core::source::list::{ListReader, ListSource, ListStep};
-use fetchmill_core::stored_name::StoredNames;
+use fetchmill_model::entry::{ListEntry, Naming};
+use fetchmill_model::source::list::{ListReader, ListSource, ListStep};
+use fetchmill_model::stored_name::StoredNames;
 use pyo3::prelude::*;
 
 use crate::errors;
@@ -63,7 +63,7 @@ impl ListTargets {
 }
 
 impl OpenList {
-    fn next_page(&mut self) -> fetchmill_core::error::Result<Option<(Vec<TargetTuple>, u64)>> {
+    fn next_page(&mut self) -> fetchmill_model::error::Result<Option<(Vec<TargetTuple>, u64)>> {
         let page = match self.reader.next_page()? {
             ListStep::End => return Ok(None),
             ListStep::NothingNow => return Ok(Some((Vec::new(), 0))),

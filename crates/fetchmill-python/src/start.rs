@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fetchmill_core::background::Background;
-use fetchmill_core::error::Result;
+use fetchmill_model::error::Result;
 use pyo3::prelude::*;
 
 use crate::errors;

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use fetchmill_core::error::{Error, Result};
 use fetchmill_core::passes::{
     PlanCounts, PlanOptions, PlannedAction, SyncDestination, SyncLedger, SyncStore as Store,
 };
 use fetchmill_core::sink::Format;
+use fetchmill_model::error::{Error, Result};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 

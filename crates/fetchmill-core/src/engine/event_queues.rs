@@ -2,7 +2,7 @@
 
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime, Runtime};
 
-use crate::error::{Error, Result};
+use fetchmill_model::error::{Error, Result};
 
 /// Processors that this process may use.
 pub(super) fn processors() -> usize {

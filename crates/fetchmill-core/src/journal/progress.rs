@@ -6,8 +6,8 @@ use super::JobLocation;
 use super::database::fence::{self, Fence};
 use super::database::sqlite_error::error_of;
 use super::database::{schema, version};
-use crate::error::{Error, Result};
-use crate::outcome::Runs;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::outcome::Runs;
 
 /// Raised when an older fetchmill could not read it.
 const VERSION: i64 = 1;

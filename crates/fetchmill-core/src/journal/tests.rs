@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use super::*;
-use crate::file_name::FileName;
-use crate::outcome::{FailureKind, Receipt, Runs, ShardEnd, Tally};
-use crate::source::{ListPosition, ListedPage, PageCursor, SkipReason, Skips};
-use crate::target::{Names, WaitingTarget};
+use fetchmill_model::file_name::FileName;
+use fetchmill_model::outcome::{FailureKind, Receipt, Runs, ShardEnd, Tally};
+use fetchmill_model::source::{ListPosition, ListedPage, PageCursor, SkipReason, Skips};
+use fetchmill_model::target::{Names, WaitingTarget};
 
 fn identity(source: &str) -> Identity {
     Identity::new([("source", source.to_owned()), ("format", "files".to_owned())])
@@ -300,7 +300,7 @@ fn a_lost_object_waits_again_and_its_shard_is_forgotten_with_it() {
     let mut journal = open(folder.path());
     journal.add_page(&page(&["a", "b"], None, None)).unwrap();
     let end = |path: &str| ShardEnd { path: FileName::of_own(path), end: 9, crc32c: 7 };
-    let sealed = |name: &str, objects| crate::outcome::SealedShard {
+    let sealed = |name: &str, objects| fetchmill_model::outcome::SealedShard {
         data: end(name),
         manifest: end("m"),
         objects,
@@ -339,7 +339,7 @@ fn a_shard_with_nothing_left_is_replaced_by_none() {
     let mut journal = open(folder.path());
     journal.add_page(&page(&["a"], None, None)).unwrap();
     let end = ShardEnd { path: FileName::of_own("p"), end: 1, crc32c: 1 };
-    let sealed = crate::outcome::SealedShard {
+    let sealed = fetchmill_model::outcome::SealedShard {
         data: end.clone(),
         manifest: end,
         objects: 1,
@@ -364,7 +364,7 @@ fn a_job_is_not_finished_before_every_shard_is_uploaded() {
     journal.add_page(&page(&["a", "b"], None, None)).unwrap();
     for sequence in [0, 1] {
         let end = ShardEnd { path: FileName::of_own(&format!("{sequence}")), end: 1, crc32c: 1 };
-        let sealed = crate::outcome::SealedShard {
+        let sealed = fetchmill_model::outcome::SealedShard {
             data: end.clone(),
             manifest: end,
             objects: 1,

@@ -9,8 +9,8 @@
 //! encoding: it is part of the ETag, after a NUL, which no field of a head has.
 
 use super::{ManifestDamage, ManifestResult, ManifestRow};
-use crate::error::{Error, Result};
-use crate::limits::PAGE_BYTES_MAX;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits::PAGE_BYTES_MAX;
 
 /// Columns of a frame before they are compressed: a look-up reads a whole frame, so it is rather small.
 const FRAME_BYTES: usize = 128 * 1024;

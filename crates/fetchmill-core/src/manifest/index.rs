@@ -4,10 +4,10 @@
 //! however its hash lies, and names that were made to collide cost no more than their rows.
 
 use super::{ManifestDamage, ManifestResult, ManifestRow};
-use crate::error::{Error, Result};
+use fetchmill_model::error::{Error, Result};
 
 /// Rows of one sealed manifest: 44 bits of hash and 20 bits of row make a u64.
-pub const ROWS_MAX: u64 = crate::limits::SHARD_ROWS_MAX;
+pub const ROWS_MAX: u64 = fetchmill_model::limits::SHARD_ROWS_MAX;
 const ROW_BITS: u32 = ROWS_MAX.ilog2();
 
 /// Bytes of a page of the table: its entries, its CRC-32C and its number.

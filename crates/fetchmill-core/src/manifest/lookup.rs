@@ -9,8 +9,8 @@ use super::index::{
     FOOTER_BYTES, FrameEntry, ManifestFooter, entries_of, hash44, read_directory, read_page, row_of,
 };
 use super::{ManifestDamage, ManifestRow, read_at};
-use crate::error::{Error, Result};
-use crate::target::Sequence;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::target::Sequence;
 
 /// A row that was found by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -34,9 +34,9 @@ pub use self::lookup::{FoundRow, HashChunks, Manifest};
 pub use self::rows::ManifestRows;
 pub use self::writer::{ManifestWriter, seal_open};
 
-use crate::error::{Error, Result};
-use crate::object::Seconds;
-use crate::target::Sequence;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::object::Seconds;
+use fetchmill_model::target::Sequence;
 
 /// An object of the shard.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

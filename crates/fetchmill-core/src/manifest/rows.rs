@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::frame::{Frame, FrameHeader, HEADER_BYTES, empty};
 use super::{ManifestDamage, index, read_at};
-use crate::error::{Error, Result};
+use fetchmill_model::error::{Error, Result};
 
 /// The frames of a manifest, in order. One of them is in memory.
 pub struct ManifestRows {

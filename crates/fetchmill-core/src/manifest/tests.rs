@@ -8,8 +8,8 @@ use tempfile::TempDir;
 use super::index::ManifestIndex;
 use super::*;
 use crate::durable;
-use crate::file_name::FileName;
-use crate::outcome::ShardEnd;
+use fetchmill_model::file_name::FileName;
+use fetchmill_model::outcome::ShardEnd;
 
 /// A row that owns its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -411,7 +411,7 @@ fn a_table_of_another_manifest_is_told() {
 #[test]
 fn a_name_as_large_as_a_page_fits_and_a_larger_one_does_not() {
     let fixture = Fixture::new();
-    let mut name = vec![b'n'; crate::limits::PAGE_BYTES_MAX];
+    let mut name = vec![b'n'; fetchmill_model::limits::PAGE_BYTES_MAX];
     let rows = [Owned::numbered(1, "before"), Owned::numbered(2, name.clone()), Owned::numbered(3, "after")];
     let manifest = fixture.sealed(&rows, 3);
     assert_eq!(manifest.find(&name).unwrap(), [rows[1].found(1)]);

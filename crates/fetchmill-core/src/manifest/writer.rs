@@ -6,9 +6,9 @@ use super::frame::FrameColumns;
 use super::index::{FrameEntry, ManifestIndex, hash44, too_many_rows};
 use super::{ManifestDamage, ManifestRow, ManifestRows};
 use crate::durable::{self, AppendedFile};
-use crate::error::{Error, Result};
-use crate::file_name::FileName;
-use crate::outcome::ShardEnd;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::file_name::FileName;
+use fetchmill_model::outcome::ShardEnd;
 
 /// Writes one manifest; its file is made with the first frame.
 pub struct ManifestWriter {

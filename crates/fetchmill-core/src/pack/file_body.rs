@@ -68,13 +68,13 @@ mod tests {
     use std::io::Write as _;
 
     use super::*;
-    use crate::extra_columns::ExtraColumns;
-    use crate::object::{Facts, Object, StoredObject};
     use crate::pack::parquet::{ParquetEncoder, ParquetShard};
     use crate::pack::{
         Decoder, Encoder, JsonlDecoder, JsonlEncoder, TarDecoder, TarEncoder, WarcDecoder, WarcEncoder,
         WarcOrigin,
     };
+    use fetchmill_model::extra_columns::ExtraColumns;
+    use fetchmill_model::object::{Facts, Object, StoredObject};
 
     const HEADS: [&[u8]; 3] =
         [b"", b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"];

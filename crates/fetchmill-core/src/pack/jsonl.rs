@@ -22,14 +22,14 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::number::write_decimal;
 use super::{Damage, Decoder, Encoder, FileBody};
-use crate::extra_columns::{
+use fetchmill_model::extra_columns::{
     ColumnType, ExtraColumns, OUTCOME_COLUMNS, TypedValue, extra_values, write_extra,
 };
-use crate::name;
-use crate::object::{Object, StoredObject, UnfetchedTarget};
-use crate::outcome::Outcome;
-use crate::target::Sequence;
-use crate::time_text;
+use fetchmill_model::name;
+use fetchmill_model::object::{Object, StoredObject, UnfetchedTarget};
+use fetchmill_model::outcome::Outcome;
+use fetchmill_model::target::Sequence;
+use fetchmill_model::time_text;
 
 /// Writes lines of JSON.
 #[derive(Debug, Default, Clone)]

@@ -11,8 +11,8 @@ use std::collections::HashSet;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::number::write_decimal;
-use crate::name;
-use crate::target::Sequence;
+use fetchmill_model::name;
+use fetchmill_model::target::Sequence;
 
 /// The folder of objects whose name is in the shard already.
 const AGAIN: &[u8] = b"%again/";
@@ -32,7 +32,7 @@ pub enum SampleKeys {
 /// Gives each object of a shard a name of its own.
 #[derive(Debug, Default)]
 pub(super) struct MemberNames {
-    /// Hashes of names or keys: 8 bytes an object, within the bound of [`crate::limits::OPEN_ROWS_MAX`].
+    /// Hashes of names or keys: 8 bytes an object, within the bound of [`fetchmill_model::limits::OPEN_ROWS_MAX`].
     seen: HashSet<u64>,
 }
 

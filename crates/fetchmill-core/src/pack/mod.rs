@@ -19,7 +19,7 @@ pub use warc::{WarcDecoder, WarcEncoder, WarcOrigin};
 
 use std::io::{self, Write};
 
-use crate::object::{Object, StoredObject};
+use fetchmill_model::object::{Object, StoredObject};
 
 /// Makes records that can be appended one behind the other. One for each shard at a time.
 pub trait Encoder: Send + std::fmt::Debug {

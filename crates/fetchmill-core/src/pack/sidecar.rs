@@ -4,10 +4,10 @@
 use super::Damage;
 use super::jsonl::JsonColumns;
 use super::member_name::{SampleKeys, is_sidecar};
-use crate::error::{Error, Result};
-use crate::extra_columns::{ExtraColumns, extra_values};
-use crate::limits::SIDECARS_MAX;
-use crate::object::Object;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::extra_columns::{ExtraColumns, extra_values};
+use fetchmill_model::limits::SIDECARS_MAX;
+use fetchmill_model::object::Object;
 
 /// An extension is no longer.
 const EXTENSION_BYTES_MAX: usize = 16;

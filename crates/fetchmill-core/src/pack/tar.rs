@@ -14,8 +14,8 @@ use super::member_name::{MemberNames, object_name, sidecar_member};
 use super::number::{parse_decimal, write_decimal};
 use super::sidecar::{ReadSidecars, Sidecars};
 use super::{Damage, Decoder, Encoder, FileBody};
-use crate::object::{Object, Seconds, StoredObject};
-use crate::target::Sequence;
+use fetchmill_model::object::{Object, Seconds, StoredObject};
+use fetchmill_model::target::Sequence;
 
 /// Members start at multiples of it.
 const BLOCK_BYTES: usize = 512;

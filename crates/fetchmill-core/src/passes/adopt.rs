@@ -9,17 +9,17 @@ use super::local::LocalFolder;
 use super::outcomes::for_each_manifest;
 use super::plan::is_ours;
 use crate::durable::{self, PathState};
-use crate::error::{Error, Result};
-use crate::extra_columns::ExtraColumns;
 use crate::journal::{
     INDEX_PART, Identity, JobLocation, Journal, NAMES, SIDECAR, STRIP_PREFIX, Status, TRANSFORM,
     read_sealed_shards, read_status, sqlite_error_of,
 };
-use crate::name;
 use crate::reader::{ObjectError, ShardReader};
 use crate::results::take_back_unfetched;
 use crate::sink::{Format, ShardFolder, UnfetchedFiles};
-use crate::time_text::parse_utc_to_the_second;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::extra_columns::ExtraColumns;
+use fetchmill_model::name;
+use fetchmill_model::time_text::parse_utc_to_the_second;
 
 /// What the state folder of a job holds besides `job.sqlite`, which goes last.
 const OF_A_JOB: [&str; 8] =

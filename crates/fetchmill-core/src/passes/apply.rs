@@ -10,9 +10,9 @@ use super::applied::{Applied, PlannedObject};
 use super::database;
 use super::placed_files::PlacedFiles;
 use super::plan::PlannedAction;
-use crate::error::Result;
 use crate::journal::sqlite_error_of;
-use crate::outcome::FailureKind;
+use fetchmill_model::error::Result;
+use fetchmill_model::outcome::FailureKind;
 
 /// Objects that are looked at before the time is: memory has so many rows.
 const SLICE: i64 = 500;

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::database::{set_byte_names, set_fact};
 use super::plan::{PlanCounts, PlanOptions};
-use crate::error::{Error, Result};
 use crate::journal::sqlite_error_of;
+use fetchmill_model::error::{Error, Result};
 
 /// What a pass has done. `listed = unchanged + fetched + absent + failed + skipped`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, Row, params};
 
 use super::database;
-use crate::error::Result;
 use crate::journal::{read_file_name, sqlite_error_of};
-use crate::outcome::{SealedShard, ShardEnd, ShardNumber};
+use fetchmill_model::error::Result;
+use fetchmill_model::outcome::{SealedShard, ShardEnd, ShardNumber};
 
 /// `replaced.copy` is the row of the copy that has what is left; none: nothing is.
 const TABLES: &str = "

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 
-use crate::error::{Error, Result};
 use crate::journal::sqlite_error_of;
+use fetchmill_model::error::{Error, Result};
 
 /// KiB of a database in memory: the bound of what a pass takes, whatever the number of objects. Sorting has as much.
 const CACHE_KIB: i64 = 64 * 1024;

@@ -7,14 +7,14 @@ use std::path::Path;
 use rusqlite::{Connection, Rows, params};
 
 use super::database;
-use crate::entry::behind_scheme;
-use crate::error::{Error, Result};
 use crate::journal::sqlite_error_of;
-use crate::name;
 use crate::results::ResultsFormat;
-use crate::row::LISTED_COLUMNS;
-use crate::source::list::{ListFormat, TableReader};
-use crate::time_text::parse_utc_to_the_second;
+use fetchmill_model::entry::behind_scheme;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::name;
+use fetchmill_model::row::LISTED_COLUMNS;
+use fetchmill_model::source::list::{ListFormat, TableReader};
+use fetchmill_model::time_text::parse_utc_to_the_second;
 
 const TABLE: &str = "
 CREATE TABLE listed (

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use crate::durable::{self, PathState};
-use crate::error::{Error, Result};
-use crate::name;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::name;
 
 /// See the module.
 #[derive(Debug)]

@@ -5,14 +5,14 @@ use std::path::Path;
 use rusqlite::{Connection, params};
 
 use super::database;
-use crate::error::{Error, Result};
 use crate::journal::{
     JobLocation, read_manifests, read_sealed_shards, read_shards, read_status, sqlite_error_of,
 };
 use crate::manifest::ManifestRows;
-use crate::outcome::ShardNumber;
 use crate::sink::failures::FailureRows;
 use crate::sink::{Format, ShardFolder};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::outcome::ShardNumber;
 
 /// `shard` is the number of the one that has the object there; none where it is a file. `failed` has all that were not stored: absent, failed and, of a request on a condition, skipped ones.
 const TABLES: &str = "

@@ -9,9 +9,9 @@ use super::applied::{Applied, PlannedObject};
 use super::local::{LocalFolder, MoveResult};
 use super::plan::is_ours;
 use crate::durable::PathState;
-use crate::error::Result;
-use crate::name;
-use crate::outcome::FailureKind;
+use fetchmill_model::error::Result;
+use fetchmill_model::name;
+use fetchmill_model::outcome::FailureKind;
 
 /// See the module.
 pub(super) struct PlacedFiles {

@@ -11,9 +11,9 @@ use super::database::{self, fact};
 use super::listing::{ListedNames, ListedObject, ListingFile, NextListed, SortedListing};
 use super::local::LocalFolder;
 use crate::durable::PathState;
-use crate::error::{Error, Result};
 use crate::journal::sqlite_error_of;
-use crate::name;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::name;
 
 const TABLES: &str = "
 CREATE TABLE facts (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;

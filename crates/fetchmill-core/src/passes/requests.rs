@@ -9,13 +9,13 @@ use rusqlite::Row;
 use super::database;
 use super::plan::PlannedAction;
 use crate::durable;
-use crate::error::{Error, Result};
-use crate::extra_columns::ExtraColumns;
 use crate::journal::sqlite_error_of;
-use crate::name;
 use crate::results::{ResultsFile, ResultsFormat, TableFormat};
-use crate::row::{LISTED_COLUMNS, ListRow, RowValues};
-use crate::time_text::http_date;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::extra_columns::ExtraColumns;
+use fetchmill_model::name;
+use fetchmill_model::row::{LISTED_COLUMNS, ListRow, RowValues};
+use fetchmill_model::time_text::http_date;
 
 /// The columns behind those of a manifest.
 const CONDITIONS: [&str; 2] = ["if_none_match", "if_modified_since"];

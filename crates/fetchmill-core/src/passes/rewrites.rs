@@ -14,15 +14,15 @@ use super::copies::CopiesWriter;
 use super::database;
 use super::plan::PlannedAction;
 use super::synced_shards::SyncedShards;
-use crate::error::{Error, Result};
-use crate::extra_columns::ExtraColumns;
 use crate::journal::{Shard, sqlite_error_of};
-use crate::limits;
-use crate::name::for_display;
-use crate::outcome::ShardNumber;
 use crate::reader::verify::check_prefix;
 use crate::reader::{CopiedRows, ShardReader, copy_shard};
 use crate::sink::{Format, ShardFolder, ShardSize, SmallShards};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::extra_columns::ExtraColumns;
+use fetchmill_model::limits;
+use fetchmill_model::name::for_display;
+use fetchmill_model::outcome::ShardNumber;
 
 /// What shards hold and is not wanted any more.
 const DROPPED: &str = "

@@ -16,10 +16,10 @@ use super::rewrites::{RewritePaths, Rewrites};
 use super::synced_shards::{NextNumbers, SyncedShards, no_numbers};
 use super::{outcomes, requests};
 use crate::durable;
-use crate::error::{Error, Result};
 use crate::journal::{JobLocation, JobLock, has_synced_shards, sqlite_error_of};
-use crate::name::STATE_FOLDER;
 use crate::sink::Format;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::name::STATE_FOLDER;
 
 /// What the base says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]

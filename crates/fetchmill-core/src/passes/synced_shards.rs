@@ -9,17 +9,17 @@ use rusqlite::{Connection, params};
 use super::copies::Copies;
 use super::plan::PlanOptions;
 use crate::durable;
-use crate::error::{Error, Result};
-use crate::extra_columns::ExtraColumns;
-use crate::file_name::FileName;
 use crate::journal::{
     Identity, JobLocation, Journal, JournalSnapshot, Shard, ShardExchange, sqlite_error_of,
 };
-use crate::outcome::{SealedShard, ShardNumber};
 use crate::reader::verify::tidy;
 use crate::results::take_back_unfetched;
 use crate::sink::{Format, ShardFolder, UnfetchedFiles};
-use crate::target::Sequence;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::extra_columns::ExtraColumns;
+use fetchmill_model::file_name::FileName;
+use fetchmill_model::outcome::{SealedShard, ShardNumber};
+use fetchmill_model::target::Sequence;
 
 /// Numbers of shards that a pass has brought, by those that they had where they were fetched; and of those that it has
 /// written again, by their old ones.

@@ -4,8 +4,8 @@ use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
 
 use super::Objects;
-use crate::limits::MIB;
 use crate::pack::parquet::BatchBuilder;
+use fetchmill_model::limits::MIB;
 
 /// Rows of a batch, at most,
 const BATCH_ROWS: usize = 8192;

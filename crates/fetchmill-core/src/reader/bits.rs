@@ -1,6 +1,6 @@
 //! A bit for each of many numbers: which targets are accounted for, which rows of a shard are lost.
 
-use crate::error::{Error, Result};
+use fetchmill_model::error::{Error, Result};
 
 /// Targets of a job that can be proved: their bits would take 8 GiB.
 const COUNT_MAX: u64 = 1 << 36;

@@ -7,8 +7,8 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
 use super::hidden::HiddenRows;
-use crate::error::Result;
 use crate::manifest::{FoundRow, Frame, Manifest};
+use fetchmill_model::error::Result;
 
 /// So many frames are asked for a name at most.
 const FRAMES_MAX: usize = 64;

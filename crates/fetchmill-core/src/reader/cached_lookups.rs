@@ -7,10 +7,10 @@ use super::cached_rows::CachedRows;
 use super::object_error::check;
 use super::shard::ShardReader;
 use super::{Destination, FoundObject, ObjectError, Storage};
-use crate::error::Result;
-use crate::limits::LOOKUP_CACHE_BYTES;
 use crate::manifest::{FoundRow, ManifestRow};
-use crate::object::StoredObject;
+use fetchmill_model::error::Result;
+use fetchmill_model::limits::LOOKUP_CACHE_BYTES;
+use fetchmill_model::object::StoredObject;
 
 /// This part of the memory is for frames of manifests, the rest for rows of Parquet files.
 const FRAMES_PART: usize = 4;

@@ -6,9 +6,9 @@
 use std::collections::HashMap;
 
 use super::object_error::{ObjectError, of_row};
-use crate::object::StoredObject;
 use crate::pack::parquet::{ParquetShard, RowBatches, object_at};
 use arrow_array::RecordBatch;
+use fetchmill_model::object::StoredObject;
 
 /// Rows this far apart are near: more than a client has in flight.
 const NEAR_ROWS: u64 = 256;

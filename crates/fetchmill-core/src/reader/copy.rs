@@ -1,9 +1,9 @@
 //! Copies what is wanted of a shard into another one.
 
 use super::{ObjectError, ShardReader};
-use crate::error::{Error, Result};
-use crate::extra_columns::ExtraColumns;
 use crate::sink::{Format, Rewrite, ShardFolder};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::extra_columns::ExtraColumns;
 
 /// Which rows of a shard go into its copy.
 pub(crate) trait CopiedRows {

@@ -6,13 +6,13 @@ use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
 use super::object_error::ObjectError;
-use crate::error::{Error, Result};
-use crate::limits::{HEAD_BYTES_MAX, KEPT_BYTES_MAX, SIDECARS_MAX, URL_BYTES_MAX};
 use crate::manifest::ManifestRow;
-use crate::object::StoredObject;
 use crate::pack::parquet::ParquetShard;
 use crate::pack::{Decoder, Encoder as _, JsonlDecoder, TarDecoder, TarEncoder, WarcDecoder};
 use crate::sink::Format;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits::{HEAD_BYTES_MAX, KEPT_BYTES_MAX, SIDECARS_MAX, URL_BYTES_MAX};
+use fetchmill_model::object::StoredObject;
 
 /// A byte of a name or a body takes so many in a record at most: JSON writes `\u0000` for one and says a name that is
 /// no text a second time, in hexadecimal.

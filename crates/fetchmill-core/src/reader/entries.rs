@@ -4,18 +4,18 @@
 //! known only where the name is the URL, or the URL without the one scheme that the whole list had. A damaged record is
 //! not asked: what is wrong with it may be its URL.
 
-use crate::entry::{EntryTraits, Naming};
-use crate::extra_columns::ExtraColumns;
 use crate::journal::{
     FOLDERS, HASH, INDEX_PAGES, JournalSnapshot, KEYS, NAMES, STRIP_PREFIX, TRANSFORM, transform_columns,
 };
 use crate::sink::Format;
+use fetchmill_model::entry::{EntryTraits, Naming};
+use fetchmill_model::extra_columns::ExtraColumns;
 
 /// The part of a job's identity that says what its targets are asked with.
 pub(crate) const REQUEST_PART: &str = "request";
-/// A listed key of which nothing is known but itself: what stands before it ([`crate::source_metadata`]).
+/// A listed key of which nothing is known but itself: what stands before it ([`fetchmill_model::source_metadata`]).
 const NOTHING_KNOWN: &str = "\0";
-/// The same of a file in a server's folder ([`crate::source_metadata::SizedName`]).
+/// The same of a file in a server's folder ([`fetchmill_model::source_metadata::SizedName`]).
 const SIZE_UNKNOWN: &str = "\0\0";
 
 /// Whether the targets came from a list, also when they were exported since.

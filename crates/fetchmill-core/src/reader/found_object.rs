@@ -1,8 +1,8 @@
 //! What is found in a destination: objects, and names.
 
 use super::position::Position;
-use crate::object::StoredObject;
-use crate::target::Sequence;
+use fetchmill_model::object::StoredObject;
+use fetchmill_model::target::Sequence;
 
 /// Names of a page take so much at most, and one more name: a listing of ten thousand long names must fit into a
 /// reply that clients take.

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crate::error::{Error, Result};
 use crate::manifest::{Frame, Manifest, ManifestRows};
+use fetchmill_model::error::{Error, Result};
 
 /// What was read of a manifest.
 #[derive(Debug, Default)]

@@ -10,9 +10,9 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
 use super::shard::ShardReader;
-use crate::error::Result;
 use crate::manifest::HashChunks;
-use crate::target::Sequence;
+use fetchmill_model::error::Result;
+use fetchmill_model::target::Sequence;
 
 /// Rows that are compared at once: some 60 bytes each.
 const CANDIDATES_MAX: usize = 1 << 20;

@@ -3,13 +3,13 @@
 use rusqlite::{Connection, params};
 
 use crate::durable;
-use crate::entry::Naming;
-use crate::error::{Error, Result};
 use crate::journal::{JobLocation, JournalSnapshot, for_each_pending_entry, sqlite_error_of};
 use crate::manifest::ManifestRows;
-use crate::outcome::Sequence;
 use crate::sink::failures::FailureRows;
 use crate::sink::{Format, ShardFolder};
+use fetchmill_model::entry::Naming;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::outcome::Sequence;
 
 /// Memory for pages of the database.
 const CACHE_KIB: i64 = 8 * 1024;

@@ -54,13 +54,13 @@ use found_object::PAGE_NAME_BYTES;
 use shards::SealedShards;
 use tree::FileTree;
 
-use crate::error::{Error, Result};
-use crate::extra_columns::ExtraColumns;
 use crate::journal::{
     JobLocation, has_synced_shards, must_be_here, must_have_objects, read_sealed_shards, read_status,
 };
-use crate::object::StoredObject;
 use crate::sink::{Format, ShardFolder};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::extra_columns::ExtraColumns;
+use fetchmill_model::object::StoredObject;
 
 /// What a job has stored. Threads share it.
 #[derive(Debug)]

@@ -1,10 +1,10 @@
 //! Why an object is not given back, and how that is found.
 
-use crate::error::Error;
 use crate::manifest::ManifestRow;
-use crate::object::StoredObject;
 use crate::pack::Damage;
 use crate::pack::parquet::ShardError;
+use fetchmill_model::error::Error;
+use fetchmill_model::object::StoredObject;
 
 /// Why an object is not given back.
 #[derive(Debug, thiserror::Error)]

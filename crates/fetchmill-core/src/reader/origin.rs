@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 
 use super::entries::{are_of_list, are_stripped, before_name, is_export, request_of};
-use crate::error::{Error, Result};
-use crate::extra_columns::ExtraColumns;
-use crate::http1::RequestTemplate;
 use crate::journal::{JournalSnapshot, KEYS, TRANSFORM};
-use crate::name;
-use crate::object::StoredObject;
 use crate::pack::WarcOrigin;
-use crate::s3::{BucketAddress, BucketName, Endpoint, REGION_DEFAULT};
 use crate::sink::Format;
-use crate::source::{ApiNames, OriginUrl};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::extra_columns::ExtraColumns;
+use fetchmill_model::http1::RequestTemplate;
+use fetchmill_model::name;
+use fetchmill_model::object::StoredObject;
+use fetchmill_model::s3::{BucketAddress, BucketName, Endpoint, REGION_DEFAULT};
+use fetchmill_model::source::{ApiNames, OriginUrl};
 
 /// What the source of an export is called: this, and the source of what was exported.
 pub const EXPORT_OF: &str = "export of ";

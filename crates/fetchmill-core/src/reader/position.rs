@@ -1,6 +1,6 @@
 //! Where a listing goes on: as a value, and as text that a client may carry.
 
-use crate::outcome::ShardNumber;
+use fetchmill_model::outcome::ShardNumber;
 
 /// The place of the next name, or of the last one.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,12 +9,12 @@ use super::shard::ShardReader;
 use super::stored::open_root;
 use super::verify::SampledObject;
 use crate::durable;
-use crate::error::{Error, Result};
 use crate::journal::{JobLocation, JournalSnapshot};
 use crate::manifest::ManifestRow;
-use crate::name;
-use crate::object::StoredObject;
 use crate::sink::{Format, ShardFolder};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::name;
+use fetchmill_model::object::StoredObject;
 
 /// Reads drawn objects.
 #[derive(Debug)]

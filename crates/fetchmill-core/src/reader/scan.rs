@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use super::data::{RecordFile, ShardData};
 use super::object_error::{ObjectError, check, note_encoding, of_row};
-use crate::error::Result;
-use crate::limits::MIB;
 use crate::manifest::{Frame, Manifest, ManifestRow};
-use crate::object::StoredObject;
 use crate::pack::parquet::{ParquetShard, RowBatches, object_at};
-use crate::target::Sequence;
 use arrow_array::RecordBatch;
+use fetchmill_model::error::Result;
+use fetchmill_model::limits::MIB;
+use fetchmill_model::object::StoredObject;
+use fetchmill_model::target::Sequence;
 
 /// What is read at once; a record that is larger is read alone.
 const READ_BYTES: usize = MIB;

@@ -12,13 +12,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use super::data::{RecordFile, ShardData};
 use super::object_error::{ObjectError, check, note_encoding, of_row};
 use super::scan::Scan;
-use crate::error::{Error, Result};
 use crate::journal::Shard;
 use crate::manifest::{Frame, Manifest, ManifestRow};
-use crate::object::StoredObject;
-use crate::outcome::ShardNumber;
 use crate::pack::parquet::{ParquetShard, ShardError};
 use crate::sink::{Format, ShardFolder};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::object::StoredObject;
+use fetchmill_model::outcome::ShardNumber;
 
 /// A sealed shard that is read in place. Threads share it.
 #[derive(Debug)]
@@ -135,7 +135,7 @@ impl ShardReader {
         match error {
             ObjectError::Failed(error) => error,
             ObjectError::Damaged(what) => {
-                damaged(self.path(), &format!("`{}`: {what}", crate::name::for_display(name)))
+                damaged(self.path(), &format!("`{}`: {what}", fetchmill_model::name::for_display(name)))
             }
         }
     }

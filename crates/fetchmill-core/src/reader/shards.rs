@@ -7,10 +7,10 @@ use super::found_object::{FoundObject, ListedName, NamesPage, PAGE_NAME_BYTES};
 use super::hidden::HiddenRows;
 use super::position::Position;
 use super::shard::ShardReader;
-use crate::error::{Error, Result};
 use crate::journal::Shard;
 use crate::manifest::{FoundRow, Frame, Manifest, ManifestRow, hash44};
 use crate::sink::{Format, ShardFolder};
+use fetchmill_model::error::{Error, Result};
 
 /// Shards of a running job are merged while it is read: so many of the smallest ones are opened at once, which keeps
 /// their bytes.

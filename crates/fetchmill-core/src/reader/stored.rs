@@ -10,15 +10,15 @@ use super::ShardReader;
 use super::bits::Bits;
 use super::frames::for_each_frame;
 use crate::durable;
-use crate::error::{Error, Result};
 use crate::journal::{JobLocation, JournalSnapshot, Shard, for_each_pending};
 use crate::manifest::ManifestRow;
-use crate::name::{self, to_path};
-use crate::object::{Facts, Object};
-use crate::outcome::{Runs, ShardEnd};
 use crate::sink::failures::FailureRows;
 use crate::sink::{Format, ShardFolder};
-use crate::target::Sequence;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::name::{self, to_path};
+use fetchmill_model::object::{Facts, Object};
+use fetchmill_model::outcome::{Runs, ShardEnd};
+use fetchmill_model::target::Sequence;
 
 /// Manifests in the order in which they count: the latest first.
 pub(crate) fn latest_first(manifests: &[ShardEnd]) -> Vec<&ShardEnd> {
@@ -177,7 +177,7 @@ fn read_file(place: &JobLocation, root: &OwnedFd, row: &ManifestRow<'_>, body: &
         .ok_or_else(|| damaged("is missing"))?;
     body.clear();
     // One large object must not keep its memory.
-    body.shrink_to(crate::limits::BODY_MEMORY_BYTES_MAX);
+    body.shrink_to(fetchmill_model::limits::BODY_MEMORY_BYTES_MAX);
     file.take(row.length.saturating_add(1))
         .read_to_end(body)
         .map_err(|error| Error::storage("read", shown(), error))?;

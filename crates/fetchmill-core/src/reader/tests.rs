@@ -10,15 +10,15 @@ use proptest::prelude::*;
 
 use super::hidden::HiddenRows;
 use super::*;
-use crate::extra_columns::ExtraColumns;
-use crate::file_name::FileName;
-use crate::http1::RequestTemplate;
 use crate::journal::Shard;
 use crate::manifest::{ManifestRow, ManifestWriter};
-use crate::outcome::{SealedShard, ShardEnd};
 use crate::pack::parquet::ParquetEncoder;
 use crate::pack::warc::WarcOrigin;
 use crate::pack::{Encoder, JsonlEncoder, TarEncoder, WarcEncoder};
+use fetchmill_model::extra_columns::ExtraColumns;
+use fetchmill_model::file_name::FileName;
+use fetchmill_model::http1::RequestTemplate;
+use fetchmill_model::outcome::{SealedShard, ShardEnd};
 
 const PACKS: [Format; 4] = [Format::Tar, Format::Jsonl, Format::Warc, Format::Parquet];
 

@@ -15,9 +15,9 @@ use rustix::fs::{AtFlags, Dir, DirEntry, FileType};
 use rustix::io::Errno;
 
 use crate::durable;
-use crate::error::{Error, Result};
-use crate::name::{self, STATE_FOLDER};
-use crate::object::StoredObject;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::name::{self, STATE_FOLDER};
+use fetchmill_model::object::StoredObject;
 
 /// Walks that are kept.
 const WALKS_MAX: usize = 8;

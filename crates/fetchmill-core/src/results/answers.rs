@@ -4,8 +4,8 @@ use std::fs::File;
 use std::path::Path;
 
 use super::{ResultsFormat, TableFormat};
-use crate::error::{Error, Result};
-use crate::source::list::{ListFormat, TableReader};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::source::list::{ListFormat, TableReader};
 
 /// The columns that are read: for people and machines, they are what a row is about.
 const COLUMNS: [&str; 4] = ["key", "url", "status", "kind"];

@@ -11,13 +11,13 @@ use std::path::Path;
 use super::file::ResultsFile;
 use super::{ResultsFormat, Summary};
 use crate::durable;
-use crate::error::{Error, Result};
-use crate::extra_columns::ExtraColumns;
-use crate::file_name::FileName;
 use crate::journal::{JobLocation, Journal};
-use crate::outcome::FailureKind;
-use crate::row::{CheckRow, ListRow, RowKind, RowValues};
 use crate::sink::failures::{ShardLines, cut_back};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::extra_columns::ExtraColumns;
+use fetchmill_model::file_name::FileName;
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::row::{CheckRow, ListRow, RowKind, RowValues};
 
 /// The fact of a job that has the name of the file that is written.
 const UNFINISHED: &str = "results_unfinished";

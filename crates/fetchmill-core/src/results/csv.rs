@@ -3,9 +3,9 @@
 
 use std::io::{self, Write};
 
-use crate::extra_columns::ExtraColumns;
-use crate::row::{ColumnTypes, RowValues, Value};
-use crate::time_text::write_utc_micros;
+use fetchmill_model::extra_columns::ExtraColumns;
+use fetchmill_model::row::{ColumnTypes, RowValues, Value};
+use fetchmill_model::time_text::write_utc_micros;
 
 /// Writes the names of the columns.
 pub(super) fn write_header(own: ColumnTypes, kept: &ExtraColumns, out: &mut impl Write) -> io::Result<()> {
@@ -81,7 +81,7 @@ fn write_text(text: &str, line: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row::{CheckRow, ROW_COLUMNS};
+    use fetchmill_model::row::{CheckRow, ROW_COLUMNS};
 
     #[test]
     fn a_field_is_quoted_where_it_must_be() {

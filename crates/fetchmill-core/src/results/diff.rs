@@ -10,8 +10,8 @@ use std::path::Path;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::answers::{AnswerReader, RowAnswer};
-use crate::error::{Error, Result};
-use crate::limits::{DIFF_ANSWERS_MAX, DIFF_ROWS_HELD_MAX};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits::{DIFF_ANSWERS_MAX, DIFF_ROWS_HELD_MAX};
 
 /// Rows between two looks at the stop signal.
 const STRETCH_ROWS: u64 = 16 * 1024;
@@ -247,7 +247,7 @@ impl AnswerNumbers {
         if self.texts.len() == DIFF_ANSWERS_MAX || self.last.len() > ANSWER_BYTES_MAX {
             return Err(Error::Usage(format!(
                 "these are no results of `fetchmill check`: {} is one answer too many",
-                crate::name::for_display(self.last.as_bytes())
+                fetchmill_model::name::for_display(self.last.as_bytes())
             )));
         }
         let number = self.texts.len() as u16;

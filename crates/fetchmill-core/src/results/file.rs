@@ -7,9 +7,9 @@ use flate2::write::GzEncoder;
 
 use super::parquet::ParquetWriter;
 use super::{ResultsFormat, TableFormat, csv, jsonl};
-use crate::extra_columns::ExtraColumns;
-use crate::row::{ColumnTypes, RowValues};
-use crate::source::list::Compression;
+use fetchmill_model::extra_columns::ExtraColumns;
+use fetchmill_model::row::{ColumnTypes, RowValues};
+use fetchmill_model::source::list::Compression;
 
 /// Compresses well enough, fast.
 const GZIP_LEVEL: u32 = 6;
@@ -137,7 +137,7 @@ mod tests {
 
     use super::super::answers::AnswerReader;
     use super::*;
-    use crate::row::{CheckRow, ROW_COLUMNS};
+    use fetchmill_model::row::{CheckRow, ROW_COLUMNS};
 
     fn write(path: &Path, rows: u32) {
         let format = ResultsFormat::of(&path.to_string_lossy(), None).unwrap();

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::source::list::{Compression, ListFormat, format_of};
+use fetchmill_model::source::list::{Compression, ListFormat, format_of};
 
 /// How rows stand in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]

@@ -2,9 +2,9 @@
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use crate::extra_columns::ExtraColumns;
-use crate::row::{ColumnTypes, RowValues, Value};
-use crate::time_text::write_utc_micros;
+use fetchmill_model::extra_columns::ExtraColumns;
+use fetchmill_model::row::{ColumnTypes, RowValues, Value};
+use fetchmill_model::time_text::write_utc_micros;
 
 /// Appends a row.
 pub(super) fn write_row(own: ColumnTypes, row: RowValues<'_>, kept: &ExtraColumns, line: &mut Vec<u8>) {
@@ -59,7 +59,7 @@ impl Serialize for JsonValue<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row::{CheckRow, ROW_COLUMNS};
+    use fetchmill_model::row::{CheckRow, ROW_COLUMNS};
 
     #[test]
     fn a_row_has_all_its_columns() {

@@ -13,9 +13,9 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
 use super::columns::{Builders, schema};
-use crate::extra_columns::ExtraColumns;
-use crate::limits::{RESULTS_BATCH_BYTES, RESULTS_BATCH_ROWS, ROW_GROUPS_BYTES};
-use crate::row::{ColumnKind, ColumnTypes, RowValues};
+use fetchmill_model::extra_columns::ExtraColumns;
+use fetchmill_model::limits::{RESULTS_BATCH_BYTES, RESULTS_BATCH_ROWS, ROW_GROUPS_BYTES};
+use fetchmill_model::row::{ColumnKind, ColumnTypes, RowValues};
 
 /// As in shards.
 const ZSTD_LEVEL: i32 = 1;
@@ -122,7 +122,7 @@ fn ended() -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row::{LISTED_COLUMNS, ListRow};
+    use fetchmill_model::row::{LISTED_COLUMNS, ListRow};
 
     /// A disk that is full after so many bytes.
     struct Full(usize);

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::jsonl::write_row;
-use crate::error::{Error, Result};
-use crate::extra_columns::ExtraColumns;
-use crate::limits::CHECK_FAILED_SHOWN;
-use crate::outcome::FailureKind;
-use crate::row::{CheckAnswer, CheckRow, ROW_COLUMNS, RowValues};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::extra_columns::ExtraColumns;
+use fetchmill_model::limits::CHECK_FAILED_SHOWN;
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::row::{CheckAnswer, CheckRow, ROW_COLUMNS, RowValues};
 
 /// See the module.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

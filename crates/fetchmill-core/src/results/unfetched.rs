@@ -6,18 +6,18 @@
 //! not finished, or not any more, takes back what the one before has left of them, and writes them again at its end: so
 //! no target has two rows, and no object is called missing, whatever becomes of it in a second pass.
 //!
-//! Memory: a row, what the file buffers ([`crate::limits::SHARD_BUFFER_BYTES`]), and [`STRETCH_FOLDERS`] folders.
+//! Memory: a row, what the file buffers ([`fetchmill_model::limits::SHARD_BUFFER_BYTES`]), and [`STRETCH_FOLDERS`] folders.
 
 use std::path::PathBuf;
 
 use crate::durable;
-use crate::error::{Error, Result};
 use crate::journal::{JobLocation, Journal};
-use crate::object::UnfetchedTarget;
-use crate::outcome::{FailureKind, Outcome, UnfetchedFile};
 use crate::sink::failures::{FailureRow, FailureRows};
 use crate::sink::{CdxjWriter, ShardFolder, SinkSetup, UnfetchedFiles, UnfetchedWriter};
-use crate::stored_name::StoredNames;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::object::UnfetchedTarget;
+use fetchmill_model::outcome::{FailureKind, Outcome, UnfetchedFile};
+use fetchmill_model::stored_name::StoredNames;
 
 /// Rows between two looks at the stop signal.
 const STRETCH_ROWS: u64 = 4096;

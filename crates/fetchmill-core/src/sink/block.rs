@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use crate::entry::ListEntry;
-use crate::extra_columns::{extra_values, write_extra};
-use crate::limits::{BLOCK_BYTES, BLOCK_OUTCOMES_MAX, BODY_MEMORY_BYTES_MAX};
-use crate::object::{Facts, Micros, Seconds};
-use crate::outcome::Outcome;
-use crate::target::Sequence;
+use fetchmill_model::entry::ListEntry;
+use fetchmill_model::extra_columns::{extra_values, write_extra};
+use fetchmill_model::limits::{BLOCK_BYTES, BLOCK_OUTCOMES_MAX, BODY_MEMORY_BYTES_MAX};
+use fetchmill_model::object::{Facts, Micros, Seconds};
+use fetchmill_model::outcome::Outcome;
+use fetchmill_model::target::Sequence;
 
 /// A part of this size grows a block by what it needs.
 const LARGE_BYTES: usize = 16 * 1024;
@@ -80,9 +80,9 @@ pub struct EntryDescription<'d> {
     pub kept: Option<&'d [u8]>,
     /// What went wrong, for people; UTF-8.
     pub detail: Option<&'d [u8]>,
-    /// What it is asked with, when that is no plain `GET` ([`crate::target_request`]).
+    /// What it is asked with, when that is no plain `GET` ([`fetchmill_model::target_request`]).
     pub request: Option<&'d [u8]>,
-    /// See [`crate::object::UnfetchedTarget::replies`].
+    /// See [`fetchmill_model::object::UnfetchedTarget::replies`].
     pub replies: Option<&'d [u8]>,
 }
 

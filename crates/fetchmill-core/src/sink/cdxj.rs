@@ -6,10 +6,10 @@ use super::ShardFolder;
 use super::shard::ShardFile;
 use super::sorted_lines::SortedLines;
 use crate::durable;
-use crate::error::{Error, Result};
-use crate::file_name::FileName;
-use crate::limits::INDEX_SORT_BYTES;
-use crate::outcome::ShardEnd;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::file_name::FileName;
+use fetchmill_model::limits::INDEX_SORT_BYTES;
+use fetchmill_model::outcome::ShardEnd;
 
 /// Writes an index in the folder of open shards.
 #[derive(Debug)]

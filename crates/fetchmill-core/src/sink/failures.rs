@@ -4,7 +4,7 @@
 //! Appended and synced before the receipt that counts them; what is behind the receipt's end does not exist, and a
 //! resumed job cuts it off. Failures are data: no list of them grows in memory.
 //!
-//! In a check every target has such a line, its [`crate::row::CheckRow`].
+//! In a check every target has such a line, its [`fetchmill_model::row::CheckRow`].
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _};
@@ -14,17 +14,17 @@ use serde::{Deserialize, Serialize};
 
 use super::{Block, BlockEntry, EntryDescription, RefusedObject};
 use crate::durable::{self, AppendedFile};
-use crate::error::{Error, Result};
-use crate::extra_columns::{extra_values, write_extra};
-use crate::file_name::FileName;
-use crate::name;
-use crate::outcome::{Outcome, ShardEnd};
-use crate::target::Sequence;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::extra_columns::{extra_values, write_extra};
+use fetchmill_model::file_name::FileName;
+use fetchmill_model::name;
+use fetchmill_model::outcome::{Outcome, ShardEnd};
+use fetchmill_model::target::Sequence;
 
 /// Lines collected before they are compressed into a frame.
 const FRAME_BYTES: usize = 256 * 1024;
 /// A line of a shard: name, URL and kept values are bounded by their page, JSON may need six bytes for one.
-const LINE_BYTES_MAX: u64 = 7 * crate::limits::PAGE_BYTES_MAX as u64;
+const LINE_BYTES_MAX: u64 = 7 * fetchmill_model::limits::PAGE_BYTES_MAX as u64;
 
 /// A target that failed, was absent, or was fetched and dropped.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
@@ -62,10 +62,10 @@ pub struct FailureRow {
     /// Otherwise, what [`write_extra`] makes of them in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_hex: Option<String>,
-    /// What it was asked with, when that was no plain `GET`: what [`crate::target_request`] writes, in hexadecimal.
+    /// What it was asked with, when that was no plain `GET`: what [`fetchmill_model::target_request`] writes, in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_hex: Option<String>,
-    /// What came in place of an object ([`crate::kept_reply`]), in hexadecimal.
+    /// What came in place of an object ([`fetchmill_model::kept_reply`]), in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replies_hex: Option<String>,
 }
@@ -330,7 +330,7 @@ impl Iterator for FailureRows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::FailureKind;
+    use fetchmill_model::outcome::FailureKind;
 
     fn block() -> Block {
         let mut block = Block::default();

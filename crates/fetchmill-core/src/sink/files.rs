@@ -20,12 +20,12 @@ use super::{
     Stage,
 };
 use crate::durable;
-use crate::error::{Error, Result};
 use crate::manifest::{ManifestRow, ManifestWriter};
-use crate::name;
-use crate::object::Seconds;
-use crate::outcome::{FailureKind, Outcome, Runs, ShardNumber};
-use crate::target::Sequence;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::name;
+use fetchmill_model::object::Seconds;
+use fetchmill_model::outcome::{FailureKind, Outcome, Runs, ShardNumber};
+use fetchmill_model::target::Sequence;
 
 /// Folders kept open: 256 descriptors would be too many where 1,024 are allowed and connections need the most.
 const OPEN_FOLDERS_MAX: usize = 16;
@@ -325,8 +325,8 @@ impl DestinationFolder {
 mod tests {
     use super::super::block::FetchedBody;
     use super::*;
-    use crate::file_name::FileName;
-    use crate::object::Facts;
+    use fetchmill_model::file_name::FileName;
+    use fetchmill_model::object::Facts;
 
     struct World {
         _folder: tempfile::TempDir,

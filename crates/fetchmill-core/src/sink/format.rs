@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Properties, StoredParts};
-use crate::extra_columns::ExtraColumns;
-use crate::options::words;
+use fetchmill_model::extra_columns::ExtraColumns;
+use fetchmill_model::options::words;
 
 /// How objects are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,8 +61,8 @@ impl Format {
     /// smaller (docs/reference/formats.md).
     pub fn shard_bytes(self) -> u64 {
         match self {
-            Format::Parquet => crate::limits::PARQUET_SHARD_BYTES,
-            _ => crate::limits::SHARD_BYTES,
+            Format::Parquet => fetchmill_model::limits::PARQUET_SHARD_BYTES,
+            _ => fetchmill_model::limits::SHARD_BYTES,
         }
     }
 

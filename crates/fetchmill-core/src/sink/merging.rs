@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::outcome::ShardNumber;
+use fetchmill_model::outcome::ShardNumber;
 
 /// So many shards of about one size are merged, or as many of them as fill one.
 const FAN_IN: usize = 16;

@@ -43,10 +43,10 @@ pub use upload_queue::{NextShard, UploadQueue};
 use std::sync::Arc;
 
 use crate::durable;
-use crate::error::{Error, Result};
-use crate::file_name::FileName;
-use crate::outcome::{FailureKind, OpenShard, Runs, SealedShard, ShardEnd, ShardNumber};
-use crate::target::Sequence;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::file_name::FileName;
+use fetchmill_model::outcome::{FailureKind, OpenShard, Runs, SealedShard, ShardEnd, ShardNumber};
+use fetchmill_model::target::Sequence;
 
 /// What of a reply is stored: each includes the ones before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,13 +95,13 @@ pub struct CheckpointResult {
     pub bytes: u64,
     /// Objects that are safe but not yet in their place; a later checkpoint settles them.
     pub staged: Runs,
-    /// See [`crate::outcome::Receipt::open`].
+    /// See [`fetchmill_model::outcome::Receipt::open`].
     pub open: Option<OpenShard>,
-    /// See [`crate::outcome::Receipt::sealed`].
+    /// See [`fetchmill_model::outcome::Receipt::sealed`].
     pub sealed: Option<SealedShard>,
-    /// See [`crate::outcome::Receipt::removed`].
+    /// See [`fetchmill_model::outcome::Receipt::removed`].
     pub removed: Vec<ShardNumber>,
-    /// See [`crate::outcome::Receipt::manifest`].
+    /// See [`fetchmill_model::outcome::Receipt::manifest`].
     pub manifest: Option<ShardEnd>,
     /// What must have run before any of it is true: then a receipt may be sent. Until [`Sink::committed`] only
     /// [`Sink::write`] may be called.
@@ -124,7 +124,7 @@ pub struct RefusedObject {
     pub sequence: Sequence,
     /// Its name.
     pub name: Box<[u8]>,
-    /// See [`crate::object::Facts::url`].
+    /// See [`fetchmill_model::object::Facts::url`].
     pub url: Option<Box<[u8]>>,
     /// See [`EntryDescription::request`].
     pub request: Option<Box<[u8]>>,

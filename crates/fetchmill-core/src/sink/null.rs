@@ -1,9 +1,9 @@
 //! `null`: counts and forgets. For checks, rehearsals and measurements; the journal is kept as for any other.
 
 use super::{Block, CheckpointResult, RefusedObject, Sink};
-use crate::error::Result;
-use crate::outcome::{Outcome, Runs, ShardNumber};
-use crate::target::Sequence;
+use fetchmill_model::error::Result;
+use fetchmill_model::outcome::{Outcome, Runs, ShardNumber};
+use fetchmill_model::target::Sequence;
 
 /// See the module.
 #[derive(Debug, Default)]

@@ -3,12 +3,12 @@
 use aws_lc_rs::digest::{Context, Digest, SHA256, digest};
 
 use super::{Block, BlockBody, BlockEntry, Stage};
-use crate::error::{Error, Result};
-use crate::extra_columns::{ExtraColumns, extra_values, write_extra};
 use crate::manifest::{ManifestRow, ManifestWriter};
-use crate::name::to_hex;
-use crate::object::{Facts, Object};
 use crate::pack::FileBody;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::extra_columns::{ExtraColumns, extra_values, write_extra};
+use fetchmill_model::name::to_hex;
+use fetchmill_model::object::{Facts, Object};
 
 /// Where shards have the `ETag` and the `Last-Modified` of their objects.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]

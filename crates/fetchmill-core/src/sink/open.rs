@@ -9,10 +9,10 @@ use super::{
     FilesSink, Format, FullShard, HashColumn, NullSink, PackSink, ParquetSink, ParquetSizes, ShardFolder,
     Sink, Stage, UploadQueue, Validators,
 };
-use crate::error::{Error, Result};
-use crate::extra_columns::ExtraColumns;
 use crate::manifest::ManifestWriter;
 use crate::pack::{Encoder, JsonlEncoder, Sidecars, TarEncoder, WarcEncoder, WarcOrigin};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::extra_columns::ExtraColumns;
 
 /// What a job tells of targets without an object, beside its shards.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub struct SinkSetup {
     pub is_durable: bool,
     /// Bytes of a shard.
     pub shard_bytes: u64,
-    /// See [`crate::limits::SEAL_AFTER`].
+    /// See [`fetchmill_model::limits::SEAL_AFTER`].
     pub seal_after: Duration,
     /// Whether a file of `files` is as old as the server says.
     pub server_times: bool,
@@ -68,7 +68,7 @@ impl SinkSetup {
 
     /// What makes a shard full.
     pub fn full_shard(&self) -> FullShard {
-        FullShard { bytes: self.shard_bytes, rows: crate::limits::shard_rows_max(self.workers) }
+        FullShard { bytes: self.shard_bytes, rows: fetchmill_model::limits::shard_rows_max(self.workers) }
     }
 
     /// The sink of a worker, and where it stages. `small`: shards of earlier runs that it may merge.

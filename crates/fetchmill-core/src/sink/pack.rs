@@ -7,12 +7,12 @@ use std::sync::Arc;
 use super::object::{HashColumn, SinkObject, Validators, note};
 use super::shard::ShardFile;
 use super::{Block, CheckpointResult, RefusedObject, ShardFolder, Sink, Stage, UploadQueue};
-use crate::error::Result;
-use crate::limits;
 use crate::manifest::ManifestWriter;
-use crate::outcome::{OpenShard, Runs, SealedShard, ShardNumber};
 use crate::pack::Encoder;
-use crate::target::Sequence;
+use fetchmill_model::error::Result;
+use fetchmill_model::limits;
+use fetchmill_model::outcome::{OpenShard, Runs, SealedShard, ShardNumber};
+use fetchmill_model::target::Sequence;
 
 /// See the module.
 #[derive(Debug)]

@@ -16,14 +16,14 @@ use super::merging::{ShardSize, SmallShards};
 use super::object::{HashColumn, SinkObject, Validators, note};
 use super::shard::ShardFile;
 use super::{Block, CheckpointResult, RefusedObject, ShardFolder, Sink, Stage, UploadQueue};
-use crate::error::{Error, Result};
-use crate::extra_columns::ExtraColumns;
-use crate::limits;
 use crate::manifest::ManifestWriter;
-use crate::object::Object;
-use crate::outcome::{OpenShard, Runs, SealedShard, ShardNumber};
 use crate::pack::parquet::{ParquetEncoder, ParquetShard, ShardError, merge, schema};
-use crate::target::Sequence;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::extra_columns::ExtraColumns;
+use fetchmill_model::limits;
+use fetchmill_model::object::Object;
+use fetchmill_model::outcome::{OpenShard, Runs, SealedShard, ShardNumber};
+use fetchmill_model::target::Sequence;
 
 /// The size of what is encoded is asked for once for so many rows: it is summed up over all columns.
 const ROWS_BETWEEN_LOOKS: usize = 64;

@@ -3,12 +3,12 @@
 use super::parquet::{OpenParquet, ShardRows};
 use super::shard::ShardFile;
 use super::{Format, ShardFolder, Validators, new_encoder};
-use crate::error::{Error, Result};
-use crate::extra_columns::ExtraColumns;
 use crate::manifest::{ManifestRow, ManifestWriter};
-use crate::object::Object;
-use crate::outcome::{SealedShard, ShardNumber};
 use crate::pack::Encoder;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::extra_columns::ExtraColumns;
+use fetchmill_model::object::Object;
+use fetchmill_model::outcome::{SealedShard, ShardNumber};
 
 /// See the module.
 #[derive(Debug)]

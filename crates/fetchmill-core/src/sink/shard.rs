@@ -5,10 +5,10 @@ use std::io::{self, Write};
 
 use super::ShardFolder;
 use crate::durable::{self, Readers};
-use crate::error::{Error, Result};
-use crate::file_name::FileName;
-use crate::limits::SHARD_BUFFER_BYTES;
-use crate::outcome::ShardEnd;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::file_name::FileName;
+use fetchmill_model::limits::SHARD_BUFFER_BYTES;
+use fetchmill_model::outcome::ShardEnd;
 
 /// The kernel is asked to write what is behind by so much: the sync at the end of a window then has little to wait
 /// for.

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use crate::durable::{self, Readers};
-use crate::error::{Error, Result};
-use crate::name::STATE_FOLDER;
-use crate::outcome::ShardNumber;
 use crate::pack::parquet::MakeScratch;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::name::STATE_FOLDER;
+use fetchmill_model::outcome::ShardNumber;
 
 /// See the module.
 #[derive(Debug, Clone)]

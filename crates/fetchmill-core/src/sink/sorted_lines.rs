@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read, Write as _};
 use std::os::unix::fs::FileExt as _;
 
-use crate::limits::INDEX_PART_READ_BYTES;
+use fetchmill_model::limits::INDEX_PART_READ_BYTES;
 
 /// See the module. No line has a line end in it.
 #[derive(Debug)]

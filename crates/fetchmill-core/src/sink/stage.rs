@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use crate::durable;
-use crate::error::{Error, Result};
-use crate::limits::{STAGE_FOLDER_FILES, STAGE_FOLDERS};
-use crate::object::Seconds;
 use crate::pack::FileBody;
-use crate::target::Sequence;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits::{STAGE_FOLDER_FILES, STAGE_FOLDERS};
+use fetchmill_model::object::Seconds;
+use fetchmill_model::target::Sequence;
 
 /// See the module.
 #[derive(Debug)]

@@ -10,17 +10,17 @@ use super::open::new_warc_encoder;
 use super::shard::ShardFile;
 use super::{Format, ShardFolder, SinkSetup};
 use crate::durable::Readers;
-use crate::error::{Error, Result};
-use crate::extra_columns::ExtraColumns;
-use crate::file_name::FileName;
-use crate::kept_reply::KeptReply;
-use crate::limits;
-use crate::object::UnfetchedTarget;
-use crate::outcome::UnfetchedFile;
 use crate::pack::parquet::ParquetEncoder;
 use crate::pack::warc::cdxj_lines;
 use crate::pack::{Encoder as _, JsonlEncoder, WarcEncoder};
-use crate::target::Sequence;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::extra_columns::ExtraColumns;
+use fetchmill_model::file_name::FileName;
+use fetchmill_model::kept_reply::KeptReply;
+use fetchmill_model::limits;
+use fetchmill_model::object::UnfetchedTarget;
+use fetchmill_model::outcome::UnfetchedFile;
+use fetchmill_model::target::Sequence;
 
 /// What stands beside the shards of a finished job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::limits;
-use crate::outcome::ShardNumber;
+use fetchmill_model::limits;
+use fetchmill_model::outcome::ShardNumber;
 
 /// A shard that waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

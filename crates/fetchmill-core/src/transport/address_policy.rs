@@ -84,8 +84,8 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::origin::OriginKey;
-    use crate::source::list::normalise;
+    use fetchmill_model::origin::OriginKey;
+    use fetchmill_model::source::list::normalise;
 
     #[test]
     #[expect(clippy::too_many_lines, reason = "a list")]

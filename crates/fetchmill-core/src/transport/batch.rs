@@ -8,9 +8,9 @@ use std::task::{Context, Poll};
 use tokio::io::ReadBuf;
 
 use super::{BrokenExchange, Deadlines, Http1Connection, UnusedState};
-use crate::http1::{BodySink, Framing, Head, ReplyProgress};
-use crate::limits::{BATCH_BYTES_MAX, BATCH_KEPT_BYTES, BATCH_REPLY_BYTES_MAX};
-use crate::outcome::FailureKind;
+use fetchmill_model::http1::{BodySink, Framing, Head, ReplyProgress};
+use fetchmill_model::limits::{BATCH_BYTES_MAX, BATCH_KEPT_BYTES, BATCH_REPLY_BYTES_MAX};
+use fetchmill_model::outcome::FailureKind;
 
 /// The replies of a batch as they came. Memory: `BATCH_BYTES_MAX`, and `BATCH_KEPT_BYTES` between two of them.
 #[derive(Debug, Default)]

@@ -22,8 +22,8 @@ use tokio::time::timeout;
 
 use super::errno::{self, ConnectFailure};
 use super::local_port;
-use crate::limits;
-use crate::outcome::FailureKind;
+use fetchmill_model::limits;
+use fetchmill_model::outcome::FailureKind;
 
 const TIMEOUT: ConnectFailure = ConnectFailure::Failed(FailureKind::ConnectTimeout);
 const UNREACHABLE: ConnectFailure = ConnectFailure::Failed(FailureKind::Unreachable);

@@ -14,9 +14,9 @@ use super::{
     AddressPolicy, BrokenBatch, BrokenExchange, Deadlines, Http1Connection, Phases, PipelinedReplies,
     ReceivedReply, UnusedState,
 };
-use crate::certainty::{ConnectionReplies, MonotonicMicros, SILENCE_MIN};
-use crate::http1::{BodySink, Version};
-use crate::target::TargetList;
+use fetchmill_model::certainty::{ConnectionReplies, MonotonicMicros, SILENCE_MIN};
+use fetchmill_model::http1::{BodySink, Version};
+use fetchmill_model::target::TargetList;
 
 const CONNECTION_CLOSE: &[u8] = b"Connection: close\r\n";
 /// A connection that was unused for two ticks of the clock was silent for at least one.
@@ -48,7 +48,10 @@ pub struct IoBuffers {
 
 impl Default for IoBuffers {
     fn default() -> Self {
-        IoBuffers { request: RefCell::default(), scratch: RefCell::new(vec![0; crate::limits::READ_BYTES]) }
+        IoBuffers {
+            request: RefCell::default(),
+            scratch: RefCell::new(vec![0; fetchmill_model::limits::READ_BYTES]),
+        }
     }
 }
 

@@ -9,11 +9,11 @@ use http::uri::Authority;
 
 use super::http2::Http2Connection;
 use super::{BrokenExchange, Http1Connection, UnusedState};
-use crate::certainty::ConnectionReplies;
-use crate::error::{Error, Result};
-use crate::http1::RequestParts;
-use crate::outcome::FailureKind;
-use crate::target::TargetList;
+use fetchmill_model::certainty::ConnectionReplies;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::http1::RequestParts;
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::target::TargetList;
 
 /// The field that asks for a part of an object, as this crate writes it.
 pub const RANGE: &str = "Range";

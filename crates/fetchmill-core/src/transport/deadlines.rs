@@ -6,10 +6,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use crate::http1::{Framing, Head};
-use crate::limits;
-use crate::outcome::FailureKind;
-pub use crate::planner::origin::Millis;
+use fetchmill_model::http1::{Framing, Head};
+use fetchmill_model::limits;
+use fetchmill_model::outcome::FailureKind;
+pub use fetchmill_model::planner::origin::Millis;
 
 /// Times that an attempt may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
 
-use crate::outcome::FailureKind;
+use fetchmill_model::outcome::FailureKind;
 
 /// Why there is no connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -22,10 +22,10 @@ use tokio::task::AbortHandle;
 
 use super::phases::ExchangeTimes;
 use super::{BrokenExchange, Deadlines, ReceivedReply, UnusedState, errno};
-use crate::error::{Error, Result};
-use crate::http1::{BodySink, Framing, ReplyProgress, ReplyReader, escape_target, request_fields};
-use crate::limits;
-use crate::outcome::FailureKind;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::http1::{BodySink, Framing, ReplyProgress, ReplyReader, escape_target, request_fields};
+use fetchmill_model::limits;
+use fetchmill_model::outcome::FailureKind;
 
 /// What http refuses in a path, and HTTP/1.1 is sent as it is.
 const REFUSED_BYTES: &[u8] = b"<>`";

@@ -19,7 +19,7 @@ use std::{io, mem};
 use socket2::SockRef;
 use tokio::net::{TcpSocket, TcpStream};
 
-use crate::limits;
+use fetchmill_model::limits;
 
 /// `IP_LOCAL_PORT_RANGE` of linux/in.h, which holds for IPv6, too.
 const IP_LOCAL_PORT_RANGE: libc::c_int = 51;

@@ -52,9 +52,9 @@ use std::task::{Context, Poll};
 
 use tokio::io::ReadBuf;
 
-use crate::http1::{BodySink, Framing, Head, ReplyProgress, ReplyReader, StreamEnd};
-use crate::limits::{HEAD_BYTES_MAX, HEAD_KEPT_BYTES};
-use crate::outcome::FailureKind;
+use fetchmill_model::http1::{BodySink, Framing, Head, ReplyProgress, ReplyReader, StreamEnd};
+use fetchmill_model::limits::{HEAD_BYTES_MAX, HEAD_KEPT_BYTES};
+use fetchmill_model::outcome::FailureKind;
 use phases::ExchangeTimes;
 
 /// A complete reply, or as much of one as was wanted.

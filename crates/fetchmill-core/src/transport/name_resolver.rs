@@ -9,8 +9,8 @@ use tokio::sync::Notify;
 
 use super::dns::{Dns, DnsSetup, LookUpEnd, LookUpKind, LookUpStart, SlotLimits};
 use super::{Millis, Resolver};
-use crate::limits;
-use crate::outcome::FailureKind;
+use fetchmill_model::limits;
+use fetchmill_model::outcome::FailureKind;
 
 /// What all threads have in common.
 #[derive(Debug, Clone)]

@@ -11,11 +11,11 @@ use tokio::sync::Notify;
 use super::connection_kind::{ConnectionKind, Http2Parts, SharedHttp2};
 use super::http2::Http2Connection;
 use super::{AddressPolicy, Alpn, Millis, RequestTarget};
-use crate::certainty::OriginReplies;
-use crate::error::Result;
-use crate::http1::RequestTemplate;
-use crate::origin::{Authorize, OriginFields, OriginKey};
-use crate::planner::pace::Pace;
+use fetchmill_model::certainty::OriginReplies;
+use fetchmill_model::error::Result;
+use fetchmill_model::http1::RequestTemplate;
+use fetchmill_model::origin::{Authorize, OriginFields, OriginKey};
+use fetchmill_model::planner::pace::Pace;
 
 const HTTP_VERSION: &[u8] = b" HTTP/1.1";
 const LINE_END: &[u8] = b"\r\n";

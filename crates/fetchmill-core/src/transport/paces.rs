@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::planner::pace::Pace;
+use fetchmill_model::planner::pace::Pace;
 
 /// Hosts whose rates are known at once, about 150 bytes each: 10 MiB. Beyond it those that no thread uses are
 /// forgotten.

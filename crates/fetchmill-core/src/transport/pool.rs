@@ -23,13 +23,13 @@ use super::{
     AddressPolicy, Alpn, ByteStream, ConnectFailure, Connection, Deadlines, Http1Connection, Millis,
     NameResolver, NameResolverSetup, Paces, Timeouts, Tls, UnusedState, connect,
 };
-use crate::certainty::{MonotonicMicros, SILENCE_MIN};
-use crate::error::{Error, Result};
-use crate::http1::RequestTemplate;
-use crate::limits;
-use crate::origin::{Authority, OriginFields, OriginKey};
-use crate::outcome::FailureKind;
-use crate::target::TargetList;
+use fetchmill_model::certainty::{MonotonicMicros, SILENCE_MIN};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::http1::RequestTemplate;
+use fetchmill_model::limits;
+use fetchmill_model::origin::{Authority, OriginFields, OriginKey};
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::target::TargetList;
 
 /// What the connections of a thread have in common.
 #[derive(Debug, Clone)]
@@ -282,7 +282,7 @@ impl Pool {
         }
     }
 
-    /// See [`OriginReplies::note_fewer`](crate::certainty::OriginReplies::note_fewer).
+    /// See [`OriginReplies::note_fewer`](fetchmill_model::certainty::OriginReplies::note_fewer).
     pub fn note_fewer(&self, before: usize, requests: usize, now: MonotonicMicros) {
         let origins = self.origins.borrow();
         origins.values().for_each(|origin| origin.replies.borrow_mut().note_fewer(before, requests, now));

@@ -12,12 +12,12 @@ use url::Url;
 
 use super::errno;
 use super::no_proxy::NoProxy;
-use crate::error::{Error, Result};
-use crate::http1::{BodySink, ReplyProgress, ReplyReader};
-use crate::name;
-use crate::options::OptionValue;
-use crate::origin::OriginKey;
-use crate::outcome::FailureKind;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::http1::{BodySink, ReplyProgress, ReplyReader};
+use fetchmill_model::name;
+use fetchmill_model::options::OptionValue;
+use fetchmill_model::origin::OriginKey;
+use fetchmill_model::outcome::FailureKind;
 
 /// The answer to a request for a tunnel is read in pieces of this.
 const READ_BYTES: usize = 4096;

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 use super::dns::{Cache, Resolution};
-use crate::limits;
-use crate::outcome::FailureKind;
-use crate::panics;
+use fetchmill_model::limits;
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::panics;
 
 /// The stack of a thread that looks up: the system's look-up keeps its buffers there.
 const STACK_BYTES: usize = 512 * 1024;

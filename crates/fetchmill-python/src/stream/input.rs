@@ -3,7 +3,7 @@
 use fetchmill_core::engine::{
     Channel, CustomRequest, InputState, RequestBatch, StreamProgress, StreamWindow,
 };
-use fetchmill_core::limits;
+use fetchmill_model::limits;
 use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyString};
 use pyo3::{PyTraverseError, PyVisit};

@@ -12,12 +12,12 @@ use std::time::Instant;
 use super::renewal::{
     CredentialHolder, CredentialSource, LoadedCredentials, Refresher, Renewal, run_command,
 };
-use crate::error::{Error, Result};
-use crate::limits;
-use crate::origin::{Authority, Authorize, OriginKey};
-use crate::sync::lock;
 use crate::transport::PoolSettings;
-use crate::verdict::is_unauthorized;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits;
+use fetchmill_model::origin::{Authority, Authorize, OriginKey};
+use fetchmill_model::sync::lock;
+use fetchmill_model::verdict::is_unauthorized;
 
 const COMMAND: &str = "--bearer-command";
 

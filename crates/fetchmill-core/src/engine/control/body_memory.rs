@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::limits::BODIES_BYTES_MAX;
+use fetchmill_model::limits::BODIES_BYTES_MAX;
 
 /// See the module. Small bodies (`BODY_FREE_BYTES`) are not counted while a connection receives them, so that an object
 /// of usual size costs nothing here: a block counts its own once.

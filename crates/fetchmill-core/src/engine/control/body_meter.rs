@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::clock::Clock;
-use crate::planner::pace::ByteRate;
+use fetchmill_model::planner::pace::ByteRate;
 
 /// See the module. All threads of a job share it: with it a piece of a body costs two atomic additions.
 #[derive(Debug)]

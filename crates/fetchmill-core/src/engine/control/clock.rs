@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::object::Micros;
-use crate::planner::origin::Millis;
+use fetchmill_model::object::Micros;
+use fetchmill_model::planner::origin::Millis;
 
 /// Milliseconds: 1970 UTC when the job starts, monotonic from there.
 #[derive(Debug, Clone, Copy)]

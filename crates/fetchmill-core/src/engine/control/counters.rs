@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use crate::outcome::{FailureKind, KindCounts, Outcome, Tally};
+use fetchmill_model::outcome::{FailureKind, KindCounts, Outcome, Tally};
 
 /// Counters of one thread, on cache lines of their own.
 #[derive(Debug)]

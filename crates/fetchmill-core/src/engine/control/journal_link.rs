@@ -4,14 +4,14 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 
-use crate::error::{Error, Result};
 use crate::journal::{PendingPage, UploadState};
-use crate::limits;
-use crate::outcome::{Receipt, Runs, ShardNumber};
-use crate::planner::waiting::DueKey;
-use crate::source::{ListedPage, PendingFolder};
-use crate::sync::lock;
-use crate::target::{Sequence, WaitingTarget};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits;
+use fetchmill_model::outcome::{Receipt, Runs, ShardNumber};
+use fetchmill_model::planner::waiting::DueKey;
+use fetchmill_model::source::{ListedPage, PendingFolder};
+use fetchmill_model::sync::lock;
+use fetchmill_model::target::{Sequence, WaitingTarget};
 
 /// Everything that the journal is asked for.
 #[derive(Debug)]

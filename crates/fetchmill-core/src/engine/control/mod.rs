@@ -40,16 +40,16 @@ use super::plan::courtesy::Courtesy;
 use super::plan::job_origins::JobOrigins;
 use super::plan::preflight::Preflight;
 use super::request::options::JobOptions;
-use crate::error::Error;
-use crate::hidden_text::hide_secrets;
-use crate::limits;
-use crate::origin::OriginKey;
-use crate::outcome::Outcome;
-use crate::planner::origin::{Millis, Observations};
-use crate::planner::pace::Pace;
-use crate::planner::probing::{HealthCheck, HealthStatus};
-use crate::planner::{NextWork, Planner, PlannerOptions, WorkerReport};
-use crate::sync::lock;
+use fetchmill_model::error::Error;
+use fetchmill_model::hidden_text::hide_secrets;
+use fetchmill_model::limits;
+use fetchmill_model::origin::OriginKey;
+use fetchmill_model::outcome::Outcome;
+use fetchmill_model::planner::origin::{Millis, Observations};
+use fetchmill_model::planner::pace::Pace;
+use fetchmill_model::planner::probing::{HealthCheck, HealthStatus};
+use fetchmill_model::planner::{NextWork, Planner, PlannerOptions, WorkerReport};
+use fetchmill_model::sync::lock;
 
 /// See the module.
 #[derive(Debug)]

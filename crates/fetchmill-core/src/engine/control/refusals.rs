@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::limits::REFUSED_TARGETS_MAX;
+use fetchmill_model::limits::REFUSED_TARGETS_MAX;
 
 /// Where the status is in the counter of a streak.
 const STATUS_SHIFT: u32 = 48;

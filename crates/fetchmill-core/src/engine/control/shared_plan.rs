@@ -8,13 +8,13 @@ use tokio::sync::Notify;
 
 use super::journal_link::{JournalLink, JournalRequest};
 use super::stop::{Stop, StopSignal, Wakers};
-use crate::limits;
-use crate::planner::origin::{Millis, Observations, OriginTrouble};
-use crate::planner::pace::Pace;
-use crate::planner::probing::{HealthCheck, HealthStatus};
-use crate::planner::{NextWork, Planner, WorkerReport};
-use crate::sync::lock;
-use crate::target::{LiveBytes, Sequence, WaitingTarget};
+use fetchmill_model::limits;
+use fetchmill_model::planner::origin::{Millis, Observations, OriginTrouble};
+use fetchmill_model::planner::pace::Pace;
+use fetchmill_model::planner::probing::{HealthCheck, HealthStatus};
+use fetchmill_model::planner::{NextWork, Planner, WorkerReport};
+use fetchmill_model::sync::lock;
+use fetchmill_model::target::{LiveBytes, Sequence, WaitingTarget};
 
 /// No target has this number.
 const NO_PROBE: u64 = u64::MAX;
@@ -241,9 +241,9 @@ mod tests {
 
     use super::*;
     use crate::engine::control::clock::Clock;
-    use crate::outcome::FailureKind;
-    use crate::planner::{PlannerOptions, Retry};
-    use crate::target::{Batch, Names, Page};
+    use fetchmill_model::outcome::FailureKind;
+    use fetchmill_model::planner::{PlannerOptions, Retry};
+    use fetchmill_model::target::{Batch, Names, Page};
 
     const WORKERS: usize = 4;
     const TARGETS: usize = 3000;

@@ -9,10 +9,10 @@ use tokio::sync::Notify;
 use super::block_sender::{self, SharedSender};
 use super::clock::Clock;
 use crate::engine::request::stop_rules::StopReason;
-use crate::error::Error;
-use crate::limits;
-use crate::panics::PanicNote;
-use crate::sync::lock;
+use fetchmill_model::error::Error;
+use fetchmill_model::limits;
+use fetchmill_model::panics::PanicNote;
+use fetchmill_model::sync::lock;
 
 /// How far a job is asked to go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

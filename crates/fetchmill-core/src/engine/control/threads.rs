@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use super::stop::StopSignal;
-use crate::error::{Error, Result};
+use fetchmill_model::error::{Error, Result};
 
 /// Starts a thread whose error, or panic, ends the job.
 pub(in crate::engine) fn spawn<T: Send + 'static>(

@@ -4,9 +4,9 @@ use std::fmt::Write;
 use std::sync::Mutex;
 
 use crate::journal::Wait;
-use crate::planner::origin::{Millis, OriginTrouble};
-use crate::sync::lock;
-use crate::time_text::utc;
+use fetchmill_model::planner::origin::{Millis, OriginTrouble};
+use fetchmill_model::sync::lock;
+use fetchmill_model::time_text::utc;
 
 fn wait(what: String, since: Millis, until: Millis) -> Wait {
     Wait { what, since: utc(since / 1000), until: utc(until.div_ceil(1000)) }
@@ -61,7 +61,7 @@ impl Waits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::FailureKind;
+    use fetchmill_model::outcome::FailureKind;
 
     #[test]
     fn a_wait_says_for_what_since_when_and_until_when() {

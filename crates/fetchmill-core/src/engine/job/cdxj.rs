@@ -6,12 +6,12 @@
 //! that comes to the job's end makes those that are missing, damaged, or of a shard that is not there any more.
 
 use crate::durable::{self, is_whole};
-use crate::error::{Error, Result};
 use crate::journal::{CdxjFile, Journal, Shard};
-use crate::outcome::{ShardEnd, ShardNumber};
 use crate::pack::warc::cdxj_lines;
 use crate::reader::ShardReader;
 use crate::sink::{CdxjWriter, Format, ShardFolder};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::outcome::{ShardEnd, ShardNumber};
 
 /// Records between two looks at the stop signal.
 const STRETCH_RECORDS: u64 = 1024;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::limits::{CONNECT_PROBE_EVERY, CONNECT_PROBE_FIRST, CONNECT_PROBE_MAX};
+use fetchmill_model::limits::{CONNECT_PROBE_EVERY, CONNECT_PROBE_FIRST, CONNECT_PROBE_MAX};
 
 #[derive(Debug)]
 struct Connecting {

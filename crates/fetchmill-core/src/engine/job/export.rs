@@ -17,17 +17,10 @@ use super::skipped::SkippedByReason;
 use crate::background::Background;
 use crate::engine::writer::recovery;
 use crate::engine::writer::window_outcomes::WindowOutcomes;
-use crate::entry::{Naming, behind_scheme};
-use crate::error::{Error, Result};
-use crate::extra_columns::{COLUMNS_PART, ENCODINGS_IN_COLUMN, ENCODINGS_PART, ExtraColumns, TYPES_PART};
 use crate::journal::{
     Identity, JobLocation, JobRules, Journal, JournalSnapshot, STRIP_PREFIX, TRANSFORM, must_be_here,
     must_have_objects, read_doubtful,
 };
-use crate::limits::{self, BODY_MEMORY_BYTES_MAX, COMMIT_WINDOW_BYTES, COMMIT_WINDOW_OUTCOMES_MAX};
-use crate::name;
-use crate::object::Object;
-use crate::outcome::{FailureKind, KindCounts, Outcome, Tally};
 use crate::pack::Sidecars;
 use crate::reader::{
     EXPORT_OF, REQUEST_PART, are_of_list, are_stripped, for_each_object, request_of, warc_origin,
@@ -37,9 +30,18 @@ use crate::sink::{
     Block, EntryDescription, FetchedBody, FileSystemSync, Format, Sink, SinkSetup, Stage, UnfetchedSetup,
     Validators,
 };
-use crate::source::{ListedPage, PageCursor, Skips};
-use crate::stored_name::StoredNames;
-use crate::target::{Names, Sequence};
+use fetchmill_model::entry::{Naming, behind_scheme};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::extra_columns::{
+    COLUMNS_PART, ENCODINGS_IN_COLUMN, ENCODINGS_PART, ExtraColumns, TYPES_PART,
+};
+use fetchmill_model::limits::{self, BODY_MEMORY_BYTES_MAX, COMMIT_WINDOW_BYTES, COMMIT_WINDOW_OUTCOMES_MAX};
+use fetchmill_model::name;
+use fetchmill_model::object::Object;
+use fetchmill_model::outcome::{FailureKind, KindCounts, Outcome, Tally};
+use fetchmill_model::source::{ListedPage, PageCursor, Skips};
+use fetchmill_model::stored_name::StoredNames;
+use fetchmill_model::target::{Names, Sequence};
 
 const GO: u8 = 0;
 const STOP: u8 = 1;

@@ -9,8 +9,8 @@ use crate::engine::control::Control;
 use crate::engine::control::telemetry::LimitedBy;
 use crate::engine::request::stop_rules::{Standing, StopReason, StopRules};
 use crate::journal::Doubtful;
-use crate::outcome::{KindCounts, Tally};
 use crate::results::Summary;
+use fetchmill_model::outcome::{KindCounts, Tally};
 
 /// See the module.
 #[derive(Debug)]

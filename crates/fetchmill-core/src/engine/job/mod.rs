@@ -37,16 +37,16 @@ use super::request::options::{JobOptions, Workers};
 use super::request::stop_rules::StopReason;
 use super::writer::recovery;
 use crate::background::Background;
-use crate::error::{Error, Result};
-use crate::extra_columns::ColumnType;
 use crate::journal::{JobLocation, Journal, Wait};
-use crate::limits;
-use crate::outcome::{KindCounts, Tally};
-use crate::planner::retry::LONGEST_DELAY;
 use crate::results::{refuse_unfit, take_back_unfetched};
 use crate::sink::{SinkSetup, UnfetchedFiles};
-use crate::source::list::Items;
 use crate::transport::TlsRoots;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::extra_columns::ColumnType;
+use fetchmill_model::limits;
+use fetchmill_model::outcome::{KindCounts, Tally};
+use fetchmill_model::planner::retry::LONGEST_DELAY;
+use fetchmill_model::source::list::Items;
 
 /// A job that runs.
 #[derive(Debug)]

@@ -34,17 +34,17 @@ use crate::engine::writer::recorder;
 use crate::engine::writer::recovery;
 use crate::engine::writer::upload::Uploader;
 use crate::engine::{listing, writer};
-use crate::error::{Error, Result};
 use crate::journal::{JobLocation, Journal};
-use crate::limits;
-use crate::outcome::FailureKind;
 use crate::results;
-use crate::s3::{Selection, list_query};
 use crate::sink::{Format, SinkSetup, UploadQueue};
-use crate::source::folder::folder_path;
-use crate::source::list::Filters;
-use crate::source::sitemap::sitemap_path;
 use crate::transport::{NameResolver, PoolSettings};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits;
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::s3::{Selection, list_query};
+use fetchmill_model::source::folder::folder_path;
+use fetchmill_model::source::list::Filters;
+use fetchmill_model::source::sitemap::sitemap_path;
 
 /// A job before its threads are there.
 pub(in crate::engine) struct Run {

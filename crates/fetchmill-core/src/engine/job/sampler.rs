@@ -19,8 +19,8 @@ use crate::engine::control::telemetry::{
     RecentLatency, RecentOrigins, Sample, Shares, WorkerTelemetry, WriterActivity, WriterShares, bottleneck,
 };
 use crate::engine::control::threads::{join, spawn};
-use crate::error::Result;
-use crate::limits::{SAMPLE_EVERY, SAMPLE_LOOK};
+use fetchmill_model::error::Result;
+use fetchmill_model::limits::{SAMPLE_EVERY, SAMPLE_LOOK};
 
 /// Over so many samples it is decided what holds a job back.
 const DECIDED_OVER: usize = 3;

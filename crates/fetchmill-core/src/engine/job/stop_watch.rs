@@ -9,8 +9,8 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use super::job_state::JobState;
 use crate::engine::control::stop::Stop;
 use crate::engine::control::threads::{join, spawn};
-use crate::error::Result;
-use crate::limits;
+use fetchmill_model::error::Result;
+use fetchmill_model::limits;
 
 /// See the module; it ends when this is dropped.
 pub(in crate::engine) struct StopWatch {

@@ -5,9 +5,9 @@
 
 use super::server::{FetchedPage, ServerLister, ServerListerSetup};
 use crate::engine::request::options::Listing;
-use crate::error::{Error, Result};
-use crate::source::folder::folder_path;
-use crate::source::{ApiNames, html};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::source::folder::folder_path;
+use fetchmill_model::source::{ApiNames, html};
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
 

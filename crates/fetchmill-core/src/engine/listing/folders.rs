@@ -6,18 +6,18 @@ use std::sync::Arc;
 use super::hand_over::hand_over;
 use super::robots::RobotsFilter;
 use super::server::{PageBody, PageFailure, ServerLister, ServerListerSetup, allowed, is_last};
-use crate::content_encoding::ContentEncoding;
 use crate::engine::control::Control;
 use crate::engine::control::journal_link::JournalRequest;
 use crate::engine::control::stop::Stop;
-use crate::entry::Naming;
-use crate::error::{Error, Result};
-use crate::limits;
-use crate::outcome::FailureKind;
-use crate::source::folder::{FolderReadError, folder_path};
-use crate::source::list::Filters;
-use crate::source::sitemap::{read_sitemap, sitemap_path};
-use crate::source::{ListedPage, OriginUrl, PageCursor, PendingFolder, autoindex, html};
+use fetchmill_model::content_encoding::ContentEncoding;
+use fetchmill_model::entry::Naming;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits;
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::source::folder::{FolderReadError, folder_path};
+use fetchmill_model::source::list::Filters;
+use fetchmill_model::source::sitemap::{read_sitemap, sitemap_path};
+use fetchmill_model::source::{ListedPage, OriginUrl, PageCursor, PendingFolder, autoindex, html};
 
 /// What folders are listed in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

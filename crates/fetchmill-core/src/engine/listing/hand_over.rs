@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 
 use crate::engine::control::Control;
 use crate::engine::control::journal_link::JournalRequest;
-use crate::error::Result;
-use crate::source::ListedPage;
-use crate::target::{Page, Sequence};
+use fetchmill_model::error::Result;
+use fetchmill_model::source::ListedPage;
+use fetchmill_model::target::{Page, Sequence};
 
 /// What an earlier run has listed and not settled; whether targets are URLs, which may lead to many origins.
 pub(super) fn hand_over_live_pages(control: &Control, names_urls: bool) -> Result<()> {

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use super::input;
-use crate::error::{Error, Result};
-use crate::source::list::{DataFile, DataFiles, Inventory};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::source::list::{DataFile, DataFiles, Inventory};
 
 /// The folder with the data files, beside that of a `manifest.json`.
 const DATA: &str = "data";

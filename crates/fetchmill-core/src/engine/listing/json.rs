@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::hand_over::hand_over;
 use super::server::{FetchedPage, PageFrom, ServerLister, ServerListerSetup};
-use crate::error::Result;
-use crate::http1::field_values;
-use crate::source::json::{JsonPage, JsonPages, PageReply};
-use crate::source::{BadPage, PageCursor};
+use fetchmill_model::error::Result;
+use fetchmill_model::http1::field_values;
+use fetchmill_model::source::json::{JsonPage, JsonPages, PageReply};
+use fetchmill_model::source::{BadPage, PageCursor};
 
 /// Lists everything from where this leads, or until the job is to end.
 pub(super) fn list(setup: ServerListerSetup, pages: &JsonPages, mut from: Option<String>) -> Result<()> {

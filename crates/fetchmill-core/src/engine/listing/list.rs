@@ -9,10 +9,10 @@ use crate::engine::control::Control;
 use crate::engine::control::journal_link::JournalRequest;
 use crate::engine::control::stop::Stop;
 use crate::engine::request::options::{JobOptions, SourceOptions};
-use crate::error::{Error, Result};
-use crate::extra_columns::ColumnType;
 use crate::journal::Journal;
-use crate::source::list::{
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::extra_columns::ColumnType;
+use fetchmill_model::source::list::{
     Compression, Items, ListFormat, ListOptions, ListReader, ListSample, ListSource, ListStep, decoded,
     format_of, open_only_member,
 };

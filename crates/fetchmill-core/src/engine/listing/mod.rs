@@ -21,9 +21,9 @@ use std::sync::Arc;
 use self::hand_over::hand_over_live_pages;
 use super::control::Control;
 use super::control::stop::Stop;
-use crate::error::Error;
-use crate::source::ApiNames;
-use crate::source::json::JsonPages;
+use fetchmill_model::error::Error;
+use fetchmill_model::source::ApiNames;
+use fetchmill_model::source::json::JsonPages;
 
 /// Where the listing goes on.
 pub(super) enum ListingStart {

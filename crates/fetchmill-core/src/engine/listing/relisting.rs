@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use crate::engine::control::Control;
 use crate::engine::control::journal_link::JournalRequest;
-use crate::entry::Naming;
-use crate::error::Result;
 use crate::journal::JobLocation;
 use crate::reader::KnownNames;
-use crate::source::ListedPage;
-use crate::target::Names;
+use fetchmill_model::entry::Naming;
+use fetchmill_model::error::Result;
+use fetchmill_model::source::ListedPage;
+use fetchmill_model::target::Names;
 
 /// See the module.
 pub(in crate::engine) struct Relisting {

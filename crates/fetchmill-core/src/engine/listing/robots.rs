@@ -2,13 +2,13 @@
 
 use super::server::{FetchedPage, PageFailure, ServerLister};
 use crate::engine::control::Control;
-use crate::error::{Error, Result};
-use crate::limits;
-use crate::source::folder::folder_path;
-use crate::source::robots::Robots;
-use crate::source::{ListedPage, PageCursor, SkipReason, Skips, percent};
-use crate::source_metadata::SizedName;
-use crate::target::Names;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits;
+use fetchmill_model::source::folder::folder_path;
+use fetchmill_model::source::robots::Robots;
+use fetchmill_model::source::{ListedPage, PageCursor, SkipReason, Skips, percent};
+use fetchmill_model::source_metadata::SizedName;
+use fetchmill_model::target::Names;
 
 /// Whom rules are about, in a robots.txt.
 const PRODUCT_TOKEN: &str = "fetchmill";

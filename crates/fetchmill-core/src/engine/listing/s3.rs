@@ -21,16 +21,16 @@ use crate::engine::control::Control;
 use crate::engine::control::journal_link::JournalRequest;
 use crate::engine::control::stop::Stop;
 use crate::engine::event_queues::network_runtime;
-use crate::error::{Error, Result};
-use crate::limits;
-use crate::outcome::FailureKind;
-use crate::planner::origin::{Millis, Observations};
-use crate::planner::retry::{self, Jitter};
-use crate::s3::{BucketName, ListedKey, PageEnd, Selection, between, list_query, read_page};
-use crate::source::{KeyRange, ListedPage, PageCursor, Skips};
-use crate::target::Names;
 use crate::transport::{Connection, PoolSettings};
-use crate::verdict::{AttemptState, Rules, Verdict};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits;
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::planner::origin::{Millis, Observations};
+use fetchmill_model::planner::retry::{self, Jitter};
+use fetchmill_model::s3::{BucketName, ListedKey, PageEnd, Selection, between, list_query, read_page};
+use fetchmill_model::source::{KeyRange, ListedPage, PageCursor, Skips};
+use fetchmill_model::target::Names;
+use fetchmill_model::verdict::{AttemptState, Rules, Verdict};
 
 /// What the listing of a bucket is made of, on whatever thread.
 pub(in crate::engine) struct BucketListerSetup {
@@ -254,7 +254,7 @@ impl BucketLister {
                 "the bucket {} said that its listing was complete, and it was not: there are keys behind {}; they are \
                  listed as well",
                 self.setup.bucket.text(),
-                crate::name::for_display(last)
+                fetchmill_model::name::for_display(last)
             ));
         }
         Ok(is_end)
@@ -421,7 +421,7 @@ impl BucketLister {
         let mut stranger = None;
         let end = read_page(&answer.body, &mut |listed| {
             if listed.key <= after || !listed.key.starts_with(self.setup.prefix.as_bytes()) {
-                stranger.get_or_insert_with(|| crate::name::for_display(listed.key));
+                stranger.get_or_insert_with(|| fetchmill_model::name::for_display(listed.key));
             }
             entry.clear();
             listed.write(&mut entry);
@@ -431,7 +431,7 @@ impl BucketLister {
         if let Some(key) = stranger {
             return Err(unreadable(format!(
                 "goes in circles: {key} came where only keys behind {} were asked for; does the store know start-after?",
-                crate::name::for_display(after)
+                fetchmill_model::name::for_display(after)
             )));
         }
         Ok(ListedKeys { keys, end })
@@ -441,7 +441,7 @@ impl BucketLister {
         Error::Listing(format!(
             "the listing of the bucket {} never ends: its page behind {} says that there are more keys, and leads nowhere",
             self.setup.bucket.text(),
-            crate::name::for_display(after)
+            fetchmill_model::name::for_display(after)
         ))
     }
 
@@ -469,8 +469,11 @@ impl BucketLister {
         control.observe_listing(observed);
         let now = control.clock.now();
         let given_up_at = since + self.setup.give_up_after;
-        let page =
-            format!("of {} behind the key {:?}", self.setup.bucket.text(), crate::name::for_display(after));
+        let page = format!(
+            "of {} behind the key {:?}",
+            self.setup.bucket.text(),
+            fetchmill_model::name::for_display(after)
+        );
         control.note_page(Some((&page, reason, since, given_up_at)));
         let delay = retry::delay(kind, attempts, retry_after, self.jitter.borrow_mut().draw());
         while control.clock.now() <= given_up_at

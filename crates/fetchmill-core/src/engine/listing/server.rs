@@ -9,7 +9,6 @@ use tokio::runtime::LocalRuntime;
 
 use super::hand_over::hand_over;
 use super::relisting::Relisting;
-use crate::content_encoding::{ContentEncoding, DecodeError};
 use crate::engine::access::bearer::BearerTokens;
 use crate::engine::access::renewal::Renewal;
 use crate::engine::access::tls_errors::distrust;
@@ -17,23 +16,24 @@ use crate::engine::control::Control;
 use crate::engine::control::stop::Stop;
 use crate::engine::event_queues::network_runtime;
 use crate::engine::plan::job_origins::ListingServer;
-use crate::entry::Naming;
-use crate::error::{Error, Result};
-use crate::http1::{BodySink, Head, field_values};
-use crate::limits;
-use crate::name::for_display;
-use crate::origin::OriginKey;
-use crate::outcome::{FailureClass, FailureKind, Outcome};
-use crate::planner::origin::{Millis, Observations};
-use crate::planner::retry::{self, Jitter};
-use crate::source::list::Filters;
-use crate::source::{ApiNames, BadPage, ListedPage, OriginUrl, PageCursor, SkipReason};
-use crate::target::Names;
 use crate::transport::{
     AddressPolicy, BrokenExchange, ConnectFailure, Connection, Deadlines, OriginConnections, Pool,
     PoolSettings, Proxy, RequestTarget, Timeouts, UnusedState,
 };
-use crate::verdict::{AttemptState, BrokenFacts, ReplyFacts, Rules, Verdict};
+use fetchmill_model::content_encoding::{ContentEncoding, DecodeError};
+use fetchmill_model::entry::Naming;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::http1::{BodySink, Head, field_values};
+use fetchmill_model::limits;
+use fetchmill_model::name::for_display;
+use fetchmill_model::origin::OriginKey;
+use fetchmill_model::outcome::{FailureClass, FailureKind, Outcome};
+use fetchmill_model::planner::origin::{Millis, Observations};
+use fetchmill_model::planner::retry::{self, Jitter};
+use fetchmill_model::source::list::Filters;
+use fetchmill_model::source::{ApiNames, BadPage, ListedPage, OriginUrl, PageCursor, SkipReason};
+use fetchmill_model::target::Names;
+use fetchmill_model::verdict::{AttemptState, BrokenFacts, ReplyFacts, Rules, Verdict};
 
 /// What a lister is made of, on whatever thread.
 pub(in crate::engine) struct ServerListerSetup {

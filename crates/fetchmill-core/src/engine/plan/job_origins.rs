@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use crate::entry::ListEntry;
-use crate::http1::RequestTemplate;
-use crate::origin::OriginKey;
-use crate::source::list::origin_of;
-use crate::sync::lock;
+use fetchmill_model::entry::ListEntry;
+use fetchmill_model::http1::RequestTemplate;
+use fetchmill_model::origin::OriginKey;
+use fetchmill_model::source::list::origin_of;
+use fetchmill_model::sync::lock;
 
 /// The origin of a job whose server lists its objects.
 #[derive(Clone)]

@@ -2,8 +2,8 @@
 
 use rustix::process::{Resource, getrlimit};
 
-use crate::error::{Error, Result};
-use crate::limits::MIB;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits::MIB;
 
 /// Address space of a job without workers, and of each worker: the stacks and arenas of its threads. A job with one worker
 /// took 715 MiB at most, and one with eight 1,175.

@@ -1,18 +1,18 @@
 //! Stops a job whose files will not fit before they fill the file system: what the planner's estimate says
-//! ([`crate::planner::preflight`]), asked when a run begins, with each page, and with each block of outcomes.
+//! ([`fetchmill_model::planner::preflight`]), asked when a run begins, with each page, and with each block of outcomes.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use crate::durable::{self, FreeRoom};
 use crate::engine::request::options::{JobOptions, Listing, SourceOptions};
-use crate::error::{Error, Result};
 use crate::journal::{JobLocation, Journal};
-use crate::outcome::{Outcome, Tally};
-use crate::planner::preflight::{Room, Shortage, SizeSample, Work, find_lack};
 use crate::sink::Block;
 use crate::sink::Format;
-use crate::source::{ListedPage, PageCursor};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::outcome::{Outcome, Tally};
+use fetchmill_model::planner::preflight::{Room, Shortage, SizeSample, Work, find_lack};
+use fetchmill_model::source::{ListedPage, PageCursor};
 
 /// See the module.
 #[derive(Debug)]
@@ -261,10 +261,10 @@ fn bytes_text(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::Facts;
     use crate::sink::FetchedBody;
-    use crate::source::Skips;
-    use crate::target::Names;
+    use fetchmill_model::object::Facts;
+    use fetchmill_model::source::Skips;
+    use fetchmill_model::target::Names;
 
     fn preflight(inodes: u64, bytes: u64) -> Preflight {
         Preflight {

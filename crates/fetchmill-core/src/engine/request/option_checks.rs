@@ -2,14 +2,14 @@
 
 use super::http_options::Concurrency;
 use super::options::{JobOptions, NameScheme, SourceOptions, Workers};
-use crate::error::{Error, Result};
-use crate::http1::ACCEPT_ENCODING;
-use crate::limits;
-use crate::options::Options as _;
-use crate::origin::OriginFields;
-use crate::row::RowKind;
 use crate::sink::Format;
 use crate::transport::check_insecure_host;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::http1::ACCEPT_ENCODING;
+use fetchmill_model::limits;
+use fetchmill_model::options::Options as _;
+use fetchmill_model::origin::OriginFields;
+use fetchmill_model::row::RowKind;
 
 impl JobOptions {
     /// Refuses what cannot be meant.

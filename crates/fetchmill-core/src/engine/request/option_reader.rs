@@ -11,16 +11,16 @@ use super::options::{
 };
 use super::stream_options::StreamOptions;
 use crate::engine::access::s3::S3Options;
-use crate::error::{Error, Result};
-use crate::limits;
-use crate::options::{OptionRow, OptionValues, Options, read, take};
-use crate::origin::OriginKey;
 use crate::results::{ResultsFormat, TableFormat};
-use crate::row::RowKind;
-use crate::s3::{KeyBounds, UploadDestination, parse_source};
-use crate::source::json::JsonPageOptions;
-use crate::source::list::{ListOptions, RequestOptions};
-use crate::source::{ApiNames, OriginUrl};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits;
+use fetchmill_model::options::{OptionRow, OptionValues, Options, read, take};
+use fetchmill_model::origin::OriginKey;
+use fetchmill_model::row::RowKind;
+use fetchmill_model::s3::{KeyBounds, UploadDestination, parse_source};
+use fetchmill_model::source::json::JsonPageOptions;
+use fetchmill_model::source::list::{ListOptions, RequestOptions};
+use fetchmill_model::source::{ApiNames, OriginUrl};
 
 /// What is said of a job beside its options.
 #[derive(Deserialize)]

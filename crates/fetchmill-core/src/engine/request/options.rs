@@ -11,35 +11,35 @@ use super::custom_request::JobRequests;
 use super::http_options::{Concurrency, HttpOptions};
 use super::retry_failed::RetryFailed;
 use super::stop_rules::{MaxFailed, StopRules};
-use crate::content_encoding::ACCEPTED_ENCODINGS;
 use crate::engine::access::s3::{Access, S3Options};
 use crate::engine::event_queues::processors;
-use crate::entry::{Naming, behind_scheme};
-use crate::error::{Error, Result};
-use crate::extra_columns::{ColumnType, ExtraColumns, TypesByName, column_types};
-use crate::http1::RequestTemplate;
 use crate::journal::{
     FOLDERS, INDEX_PAGES, JobLocation, JobRules, SITEMAPS, folder_listing, has_text_columns,
 };
-use crate::limits;
-use crate::options::{Bounds, options, seconds, some_seconds, words};
-use crate::origin::{OriginFields, OriginKey, is_open};
 use crate::pack::{SampleKeys, Sidecars, WarcOrigin};
-use crate::planner::concurrency::ConcurrencyBounds;
-use crate::planner::hosts::HostRules;
-use crate::planner::origin::Millis;
 use crate::results::{self, ResultsFormat, refuse_foreign};
-use crate::row::RowKind;
-use crate::s3::{BucketName, KeyBounds, UploadDestination};
 use crate::sink::{Format, HashColumn, Properties, SinkSetup, StoredParts, UnfetchedSetup, Validators};
-use crate::source::json::{JsonPageOptions, JsonPages};
-use crate::source::list::{ListFormat, ListOptions, NameTemplate};
-use crate::source::sitemap::is_sitemap;
-use crate::source::{ApiNames, OriginUrl};
-use crate::stored_name::StoredNames;
-use crate::target::Sequence;
 use crate::transport::{AddressPolicy, PoolSettings};
-use crate::verdict::Rules;
+use fetchmill_model::content_encoding::ACCEPTED_ENCODINGS;
+use fetchmill_model::entry::{Naming, behind_scheme};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::extra_columns::{ColumnType, ExtraColumns, TypesByName, column_types};
+use fetchmill_model::http1::RequestTemplate;
+use fetchmill_model::limits;
+use fetchmill_model::options::{Bounds, options, seconds, some_seconds, words};
+use fetchmill_model::origin::{OriginFields, OriginKey, is_open};
+use fetchmill_model::planner::concurrency::ConcurrencyBounds;
+use fetchmill_model::planner::hosts::HostRules;
+use fetchmill_model::planner::origin::Millis;
+use fetchmill_model::row::RowKind;
+use fetchmill_model::s3::{BucketName, KeyBounds, UploadDestination};
+use fetchmill_model::source::json::{JsonPageOptions, JsonPages};
+use fetchmill_model::source::list::{ListFormat, ListOptions, NameTemplate};
+use fetchmill_model::source::sitemap::is_sitemap;
+use fetchmill_model::source::{ApiNames, OriginUrl};
+use fetchmill_model::stored_name::StoredNames;
+use fetchmill_model::target::Sequence;
+use fetchmill_model::verdict::Rules;
 
 /// Redirects of a list's targets unless `--redirects` says otherwise: what it takes from `http://host` to
 /// `https://www.host/path`, and some more.
@@ -159,7 +159,7 @@ pub enum SourceOptions {
     },
     /// A list of URLs in a file; none: on standard input.
     List(Option<PathBuf>),
-    /// URLs that a program gives one after the other; the job is given their [`Items`](crate::source::list::Items).
+    /// URLs that a program gives one after the other; the job is given their [`Items`](fetchmill_model::source::list::Items).
     #[default]
     Iterable,
 }

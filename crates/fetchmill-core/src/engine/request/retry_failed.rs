@@ -3,9 +3,9 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::answer_pattern::AnswerPattern;
-use crate::error::{Error, Result};
-use crate::options::OptionValue;
+use fetchmill_model::answer_pattern::AnswerPattern;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::options::OptionValue;
 
 /// What is tried again: `--retry-failed`.
 #[derive(Debug, Default, Clone, Deserialize)]

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::error::{Error, Result};
-use crate::limits;
-use crate::options::OptionValue;
-use crate::outcome::Tally;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits;
+use fetchmill_model::options::OptionValue;
+use fetchmill_model::outcome::Tally;
 
 /// A share is a number of these.
 const WHOLE: u64 = 1_000_000_000;

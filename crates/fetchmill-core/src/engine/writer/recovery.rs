@@ -6,14 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::durable;
-use crate::entry::Naming;
-use crate::error::{Error, Result};
-use crate::file_name::FileName;
 use crate::journal::{JobLocation, Journal, Shard, UploadState};
 use crate::manifest::{self, Manifest};
-use crate::outcome::{
-    KindCounts, OpenShard, Outcome, Receipt, Runs, SealedShard, ShardEnd, ShardNumber, Tally,
-};
 use crate::pack::parquet::{ShardError, footer_of};
 use crate::reader::latest_names;
 use crate::reader::verify::check_prefix;
@@ -22,7 +16,13 @@ use crate::sink::{
     DestinationFolder, Format, RefusedObject, RenameResult, ShardFolder, ShardSize, SinkSetup, Stage,
     UploadQueue, new_encoder,
 };
-use crate::stored_name::StoredNames;
+use fetchmill_model::entry::Naming;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::file_name::FileName;
+use fetchmill_model::outcome::{
+    KindCounts, OpenShard, Outcome, Receipt, Runs, SealedShard, ShardEnd, ShardNumber, Tally,
+};
+use fetchmill_model::stored_name::StoredNames;
 
 /// What to do about a damaged shard.
 const REPAIR: &str =

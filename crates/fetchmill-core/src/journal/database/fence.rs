@@ -8,8 +8,8 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use super::sqlite_error::error_of;
-use crate::error::Result;
 use crate::journal::location::lock::taken_over;
+use fetchmill_model::error::Result;
 
 /// Where the number is kept.
 pub(in crate::journal) const TABLE: &str =

@@ -8,10 +8,10 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 use super::sqlite_error::error_of;
 use super::{fence, version, wal_index};
 use crate::durable;
-use crate::entry::EntryTraits;
-use crate::error::{Error, Result};
-use crate::outcome::{FailureKind, KindCounts, Runs, Tally};
-use crate::target::Sequence;
+use fetchmill_model::entry::EntryTraits;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::outcome::{FailureKind, KindCounts, Runs, Tally};
+use fetchmill_model::target::Sequence;
 
 /// Raised when an older fetchmill could not read a journal, or anything else of a destination, of this version.
 const VERSION: i64 = 3;
@@ -187,7 +187,7 @@ pub(in crate::journal) fn pack(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
 
 /// The reverse. A page is bounded, so what it unpacks to is as well.
 pub(in crate::journal) fn unpack(blob: &[u8]) -> std::io::Result<Vec<u8>> {
-    zstd::bulk::decompress(blob, 8 * crate::limits::PAGE_BYTES_MAX)
+    zstd::bulk::decompress(blob, 8 * fetchmill_model::limits::PAGE_BYTES_MAX)
 }
 
 /// Removes a target; how many rows that were: 0 or 1.

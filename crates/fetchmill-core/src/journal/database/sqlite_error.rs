@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crate::error::Error;
-use crate::file_name::NotAFileName;
+use fetchmill_model::error::Error;
+use fetchmill_model::file_name::NotAFileName;
 
 pub(crate) fn error_of(path: &Path, error: &rusqlite::Error) -> Error {
     use rusqlite::ffi;

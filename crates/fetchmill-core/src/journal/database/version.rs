@@ -5,7 +5,7 @@ use std::path::Path;
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::sqlite_error::error_of;
-use crate::error::{Error, Result};
+use fetchmill_model::error::{Error, Result};
 
 const RELEASE: &str = env!("CARGO_PKG_VERSION");
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS written_by (

@@ -10,7 +10,7 @@ use std::path::Path;
 use rustix::io::Errno;
 
 use crate::durable;
-use crate::error::{Error, Result};
+use fetchmill_model::error::{Error, Result};
 
 /// The index of a log of 4,062 pages has 32 KiB; twice that, with the first page of the log.
 const ROOM_BYTES: u64 = 64 * 1024;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::error::{Error, Result};
+use fetchmill_model::error::{Error, Result};
 
 /// What stands for the format in the identity of a check: it has no objects, only rows.
 pub const CHECK: &str = "check";

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use rusqlite::{Connection, params};
 
-use crate::target::Sequence;
+use fetchmill_model::target::Sequence;
 
 /// Which targets of a page are settled (or wait in the table).
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _};
 
-use crate::error::Result;
 use crate::journal::database::sqlite_error::error_of;
 use crate::journal::location::JobLocation;
+use fetchmill_model::error::Result;
 
 /// The fact of the journal.
 pub(in crate::journal) const RULES: &str = "rules";

@@ -8,13 +8,13 @@ use rusqlite::{Connection, OptionalExtension as _};
 use super::identity::Identity;
 use super::live::{self, LivePage};
 use super::rules::{JobRules, RULES};
-use crate::error::Result;
 use crate::journal::database::fence::Fence;
 use crate::journal::database::schema;
 use crate::journal::database::sqlite_error::error_of;
 use crate::journal::location::JobLocation;
-use crate::outcome::{KindCounts, Tally};
-use crate::target::Sequence;
+use fetchmill_model::error::Result;
+use fetchmill_model::outcome::{KindCounts, Tally};
+use fetchmill_model::target::Sequence;
 
 /// See the module.
 #[derive(Debug)]
@@ -210,5 +210,5 @@ impl Journal {
 pub(in crate::journal) fn now_text() -> String {
     let seconds =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    crate::time_text::utc(seconds)
+    fetchmill_model::time_text::utc(seconds)
 }

@@ -3,13 +3,13 @@
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use crate::error::Result;
 use crate::journal::job::identity::Identity;
 use crate::journal::job::transactions::Journal;
 use crate::journal::location::JobLocation;
-use crate::outcome::{FailureKind, KindCounts};
-use crate::source::PendingFolder;
-use crate::target::Names;
+use fetchmill_model::error::Result;
+use fetchmill_model::outcome::{FailureKind, KindCounts};
+use fetchmill_model::source::PendingFolder;
+use fetchmill_model::target::Names;
 
 /// How a job lists folders, as its identity says; none when it has not listed any, not even to a part.
 pub fn folder_listing(place: &JobLocation) -> Result<Option<String>> {

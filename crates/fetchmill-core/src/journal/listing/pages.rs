@@ -3,14 +3,14 @@
 use rusqlite::{OptionalExtension as _, params};
 
 use super::{folders, ranges};
-use crate::entry::EntryTraits;
-use crate::error::{Error, Result};
 use crate::journal::database::schema;
 use crate::journal::job::live::LivePage;
 use crate::journal::job::transactions::{Journal, now_text};
-use crate::name::for_display;
-use crate::source::{ListPosition, ListedPage, PageCursor};
-use crate::target::{Names, Sequence};
+use fetchmill_model::entry::EntryTraits;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::name::for_display;
+use fetchmill_model::source::{ListPosition, ListedPage, PageCursor};
+use fetchmill_model::target::{Names, Sequence};
 
 /// Where the position of a list stands.
 const LIST_POSITION: &str = "list_position";

@@ -2,9 +2,9 @@
 
 use rusqlite::{Connection, params};
 
-use crate::error::Result;
 use crate::journal::job::transactions::Journal;
-use crate::source::KeyRange;
+use fetchmill_model::error::Result;
+use fetchmill_model::source::KeyRange;
 
 impl Journal {
     /// The first run begins with all keys as one range; a later one goes on with what is left.

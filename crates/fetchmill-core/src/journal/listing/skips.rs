@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use crate::error::Result;
 use crate::journal::database::schema;
 use crate::journal::database::sqlite_error::error_of;
 use crate::journal::job::identity::{Identity, TRANSFORM};
 use crate::journal::job::rules::RULES;
 use crate::journal::job::transactions::Journal;
 use crate::journal::location::JobLocation;
-use crate::limits::SKIPPED_NAMES_MAX;
-use crate::source::Skips;
+use fetchmill_model::error::Result;
+use fetchmill_model::limits::SKIPPED_NAMES_MAX;
+use fetchmill_model::source::Skips;
 
 /// Targets that a condition has left as they are: the server answered 304.
 pub const UNCHANGED: &str = "unchanged";

@@ -13,7 +13,7 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
 use crate::durable;
-use crate::error::{Error, Result};
+use fetchmill_model::error::{Error, Result};
 
 /// Longer than any mark.
 const MARK_BYTES_MAX: u64 = 4096;

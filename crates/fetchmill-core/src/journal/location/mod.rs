@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use self::lock::JobLock;
 use self::state_folder::{beside, refuse_links, refuse_links_below, refuse_others};
 use crate::durable;
-use crate::error::{Error, Result};
-use crate::name::STATE_FOLDER;
-use crate::s3::UploadDestination;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::name::STATE_FOLDER;
+use fetchmill_model::s3::UploadDestination;
 
 /// File systems whose locks or shared memory do not hold between machines (statfs magic numbers of Linux).
 const NETWORK_FILE_SYSTEMS: &[(i64, &str)] = &[

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::durable;
-use crate::error::{Error, Result};
-use crate::name::STATE_FOLDER;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::name::STATE_FOLDER;
 
 /// The file below the destination that names a state folder, and the one with its token.
 const POINTER: (&str, &str) = ("state", "state-token");

@@ -2,9 +2,9 @@
 
 use rusqlite::{Connection, params};
 
-use crate::error::{Error, Result};
 use crate::journal::job::transactions::Journal;
-use crate::outcome::{ShardEnd, ShardNumber};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::outcome::{ShardEnd, ShardNumber};
 
 /// The facts of a job that has them begin so, behind which the shard's number stands; each is a [`ShardEnd`] as JSON.
 const CDXJ: &str = "cdxj-";

@@ -12,8 +12,8 @@ use super::database::schema;
 use super::database::sqlite_error::error_of;
 use super::job::transactions::Journal;
 use super::location::JobLocation;
-use crate::error::Result;
-use crate::outcome::{OpenShard, Receipt, SealedShard, ShardEnd, ShardNumber};
+use fetchmill_model::error::Result;
+use fetchmill_model::outcome::{OpenShard, Receipt, SealedShard, ShardEnd, ShardNumber};
 
 /// A sealed shard.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 
 use rusqlite::{Connection, OptionalExtension as _};
 
-use crate::error::{Error, Result};
 use crate::journal::job::transactions::Journal;
-use crate::outcome::UnfetchedFile;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::outcome::UnfetchedFile;
 
 /// The fact of a job that has them, as JSON.
 const UNFETCHED: &str = "unfetched";

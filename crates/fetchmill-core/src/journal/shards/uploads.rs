@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use rusqlite::{Connection, params};
 
 use super::Shard;
-use crate::error::{Error, Result};
 use crate::journal::job::transactions::{Journal, now_text};
-use crate::outcome::ShardNumber;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::outcome::ShardNumber;
 
 /// The fact that a job's prefix held nothing when it began: what is there is its own.
 const CLAIMED: &str = "destination_claimed_at";

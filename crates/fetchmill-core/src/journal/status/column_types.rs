@@ -1,8 +1,8 @@
 //! Whether the columns of a job have types.
 
-use crate::error::Result;
-use crate::extra_columns::{COLUMNS_PART, TYPES_PART};
 use crate::journal::{Identity, JobLocation, Journal};
+use fetchmill_model::error::Result;
+use fetchmill_model::extra_columns::{COLUMNS_PART, TYPES_PART};
 
 /// Whether a job has begun that has columns of a list, all of them text.
 pub fn has_text_columns(place: &JobLocation) -> Result<bool> {

@@ -20,9 +20,9 @@ use super::shards;
 use super::targets::doubtful::{self, Doubtful};
 use serde::{Deserialize, Serialize};
 
-use crate::error::Result;
-use crate::outcome::{FailureKind, KindCounts, ShardEnd, Tally};
-use crate::target::WaitingTarget;
+use fetchmill_model::error::Result;
+use fetchmill_model::outcome::{FailureKind, KindCounts, ShardEnd, Tally};
+use fetchmill_model::target::WaitingTarget;
 
 /// A job, looked at.
 #[derive(Debug, Clone)]
@@ -195,7 +195,7 @@ impl Journal {
         let found = targets + kept.failed + kept.absent;
         let counted = self.tally.failed + self.tally.absent - kept_folders;
         if found != counted {
-            return Err(crate::error::Error::Journal(format!(
+            return Err(fetchmill_model::error::Error::Journal(format!(
                 "the failures shards hold {found} targets, but {counted} failed or were absent; a file of {} is missing \
                  or damaged",
                 self.path.display()

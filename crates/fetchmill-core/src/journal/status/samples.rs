@@ -3,11 +3,11 @@
 
 use rusqlite::{Connection, OptionalExtension as _};
 
-use crate::error::Result;
 use crate::journal::database::schema;
 use crate::journal::database::sqlite_error::error_of;
 use crate::journal::job::transactions::Journal;
 use crate::journal::location::JobLocation;
+use fetchmill_model::error::Result;
 
 /// The fact of a job that says how fast it was last, and what held it back: JSON.
 pub(in crate::journal) const PROGRESS: &str = "progress";

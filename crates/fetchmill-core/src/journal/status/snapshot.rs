@@ -3,15 +3,15 @@
 use rusqlite::Connection;
 
 use super::synced;
-use crate::entry::EntryTraits;
-use crate::error::{Error, Result};
 use crate::journal::database::schema;
 use crate::journal::database::sqlite_error::error_of;
 use crate::journal::job::live;
 use crate::journal::shards::{cdxj, unfetched};
 use crate::journal::{CdxjFile, JobLocation, Shard, shards, status};
-use crate::outcome::{OpenShard, ShardEnd, Tally, UnfetchedFile};
-use crate::target::{Names, Sequence};
+use fetchmill_model::entry::EntryTraits;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::outcome::{OpenShard, ShardEnd, Tally, UnfetchedFile};
+use fetchmill_model::target::{Names, Sequence};
 
 /// A journal, read while nobody writes it: see [`JobLocation::look`].
 #[derive(Debug, Clone)]

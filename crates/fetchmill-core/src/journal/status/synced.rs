@@ -5,14 +5,14 @@
 
 use rusqlite::Connection;
 
-use crate::error::Result;
 use crate::journal::database::schema;
 use crate::journal::job::identity::Identity;
 use crate::journal::job::transactions::Journal;
 use crate::journal::location::JobLocation;
 use crate::journal::shards;
-use crate::outcome::{SealedShard, ShardNumber, Tally, UnfetchedFile};
-use crate::target::Sequence;
+use fetchmill_model::error::Result;
+use fetchmill_model::outcome::{SealedShard, ShardNumber, Tally, UnfetchedFile};
+use fetchmill_model::target::Sequence;
 
 /// The fact that says which pass was the last.
 const PASS: &str = "pass";

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::error::Result;
 use crate::journal::job::transactions::Journal;
-use crate::outcome::Runs;
-use crate::target::Sequence;
+use fetchmill_model::error::Result;
+use fetchmill_model::outcome::Runs;
+use fetchmill_model::target::Sequence;
 
 impl Journal {
     /// The requests of these may be made from now on; to be committed before they are.
@@ -63,7 +63,7 @@ fn runs_of(begun: &BTreeSet<Sequence>) -> Runs {
 #[cfg(test)]
 mod tests {
     use crate::journal::{JobLocation, Journal};
-    use crate::outcome::Runs;
+    use fetchmill_model::outcome::Runs;
 
     #[test]
     fn what_a_killed_run_has_begun_outlives_a_run_that_ends() {

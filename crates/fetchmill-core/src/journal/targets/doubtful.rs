@@ -2,13 +2,13 @@
 
 use rusqlite::Connection;
 
-use crate::error::Result;
 use crate::journal::JobLocation;
 use crate::journal::database::schema::open_to_read;
 use crate::journal::database::sqlite_error::error_of;
 use crate::journal::job::transactions::Journal;
-use crate::limits::DOUBTFUL_NAMES_MAX;
-use crate::outcome::Sequence;
+use fetchmill_model::error::Result;
+use fetchmill_model::limits::DOUBTFUL_NAMES_MAX;
+use fetchmill_model::outcome::Sequence;
 
 /// Targets in doubt.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

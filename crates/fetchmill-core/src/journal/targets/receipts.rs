@@ -4,13 +4,13 @@ use std::ops::Range;
 
 use rusqlite::{OptionalExtension as _, params};
 
-use crate::error::{Error, Result};
 use crate::journal::database::schema;
 use crate::journal::job::live;
 use crate::journal::job::transactions::Journal;
 use crate::journal::shards;
-use crate::outcome::{Receipt, Runs, ShardEnd, ShardNumber};
-use crate::target::{Names, Sequence};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::outcome::{Receipt, Runs, ShardEnd, ShardNumber};
+use fetchmill_model::target::{Names, Sequence};
 
 /// A page with targets that are not settled: its first sequence number, its names, and which positions.
 pub type PendingPage = (Sequence, Names, Vec<Range<usize>>);

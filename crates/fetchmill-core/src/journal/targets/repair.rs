@@ -3,10 +3,10 @@
 
 use rusqlite::params;
 
-use crate::error::{Error, Result};
 use crate::journal::job::transactions::Journal;
-use crate::outcome::{FailureKind, SealedShard, ShardNumber};
-use crate::target::{Sequence, WaitingTarget};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::outcome::{FailureKind, SealedShard, ShardNumber};
+use fetchmill_model::target::{Sequence, WaitingTarget};
 
 impl Journal {
     /// A fetched object is lost: its target waits as it stood in its page, due at once, and is no longer counted.

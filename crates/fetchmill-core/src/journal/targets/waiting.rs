@@ -2,12 +2,12 @@
 
 use rusqlite::{OptionalExtension as _, Row, params};
 
-use crate::error::Result;
 use crate::journal::job::transactions::Journal;
-use crate::outcome::{FailureKind, Runs};
-use crate::planner::origin::Millis;
-use crate::planner::waiting::DueKey;
-use crate::target::{Sequence, WaitingTarget};
+use fetchmill_model::error::Result;
+use fetchmill_model::outcome::{FailureKind, Runs};
+use fetchmill_model::planner::origin::Millis;
+use fetchmill_model::planner::waiting::DueKey;
+use fetchmill_model::target::{Sequence, WaitingTarget};
 
 impl Journal {
     /// Moves targets out of their pages into the table, or renews their rows.

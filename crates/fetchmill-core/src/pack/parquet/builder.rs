@@ -2,14 +2,14 @@
 
 use super::kept_columns::KeptBuilder;
 use super::schema::schema;
-use crate::extra_columns::{ExtraColumns, extra_values};
-use crate::object::{Micros, Object, Seconds, UnfetchedTarget};
-use crate::outcome::Outcome;
 use arrow_array::builder::{
     BinaryBuilder, Int64Builder, StringBuilder, TimestampMicrosecondBuilder, UInt16Builder, UInt32Builder,
 };
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::SchemaRef;
+use fetchmill_model::extra_columns::{ExtraColumns, extra_values};
+use fetchmill_model::object::{Micros, Object, Seconds, UnfetchedTarget};
+use fetchmill_model::outcome::Outcome;
 use std::io;
 use std::sync::Arc;
 

@@ -6,13 +6,13 @@
 //! there are before them. Readers of Parquet never look between row groups.
 
 use super::error::{ShardError, one_line};
-use crate::panics;
 use ::parquet::errors::ParquetError;
 use ::parquet::file::metadata::{
     FileMetaData, ParquetMetaData, ParquetMetaDataBuilder, ParquetMetaDataReader, ParquetMetaDataWriter,
     RowGroupMetaData,
 };
 use ::parquet::schema::types::SchemaDescriptor;
+use fetchmill_model::panics;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;

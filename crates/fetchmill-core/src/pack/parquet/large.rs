@@ -4,10 +4,10 @@
 
 use super::schema::{ZSTD_LEVEL, zstd};
 use super::source::{ShardBytes, ShardCursor};
-use crate::limits::MIB;
 use crate::pack::FileBody;
 use bytes::Bytes;
 use bytes::buf::{Buf, Reader};
+use fetchmill_model::limits::MIB;
 use parquet::basic::Encoding;
 use parquet::column::page::{CompressedPage, Page, PageWriter};
 use parquet::column::writer::ColumnCloseResult;

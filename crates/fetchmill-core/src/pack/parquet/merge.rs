@@ -4,7 +4,7 @@ use super::error::ShardError;
 use super::reader::ParquetShard;
 use super::rows::{BatchRows, check_body};
 use super::writer::ParquetEncoder;
-use crate::object::Object;
+use fetchmill_model::object::Object;
 use std::io::Write;
 
 /// Appends all rows of some shards to another, decoded and encoded again; `each` gets each of them, and its new row.

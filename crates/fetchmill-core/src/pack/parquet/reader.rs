@@ -4,10 +4,6 @@ use super::error::{ShardError, one_line};
 use super::rows::{BatchRows, check_body, stored};
 use super::schema::{Column, columns_of};
 use super::source::ShardBytes;
-use crate::extra_columns::ExtraColumns;
-use crate::limits::MIB;
-use crate::object::StoredObject;
-use crate::panics;
 use ::parquet::arrow::ProjectionMask;
 use ::parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
@@ -15,6 +11,10 @@ use ::parquet::arrow::arrow_reader::{
 };
 use ::parquet::file::metadata::PageIndexPolicy;
 use arrow_array::RecordBatch;
+use fetchmill_model::extra_columns::ExtraColumns;
+use fetchmill_model::limits::MIB;
+use fetchmill_model::object::StoredObject;
+use fetchmill_model::panics;
 use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;

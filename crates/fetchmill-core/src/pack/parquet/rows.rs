@@ -3,13 +3,13 @@
 use super::error::ShardError;
 use super::kept_columns::KeptArray;
 use super::schema::{Column, has_encodings, has_outcomes, outcome_place, schema, url_place};
-use crate::extra_columns::{ExtraColumns, OUTCOME_COLUMNS, URL_COLUMN, write_extra};
-use crate::object::{Facts, Micros, Object, StoredObject};
-use crate::target::Sequence;
 use arrow_array::{
     Array, BinaryArray, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray, UInt16Array,
     UInt32Array,
 };
+use fetchmill_model::extra_columns::{ExtraColumns, OUTCOME_COLUMNS, URL_COLUMN, write_extra};
+use fetchmill_model::object::{Facts, Micros, Object, StoredObject};
+use fetchmill_model::target::Sequence;
 
 /// The columns of a batch that has all of them. All its rows are objects: one without a body is damage.
 #[derive(Debug)]

@@ -8,7 +8,9 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 use std::sync::{Arc, LazyLock};
 
-use crate::extra_columns::{ColumnType, ENCODING_COLUMN, ExtraColumns, OUTCOME_COLUMNS, URL_COLUMN};
+use fetchmill_model::extra_columns::{
+    ColumnType, ENCODING_COLUMN, ExtraColumns, OUTCOME_COLUMNS, URL_COLUMN,
+};
 
 /// Who wrote a file, as its footer says.
 pub(super) const CREATED_BY: &str = concat!("fetchmill ", env!("CARGO_PKG_VERSION"));

@@ -1,12 +1,12 @@
 //! Round trips, other people's files and damage: what every row of a shard must survive.
 
 use super::*;
-use crate::extra_columns::{ExtraColumns, extra_values, write_extra};
-use crate::object::{Object, StoredObject, UnfetchedTarget};
 use ::parquet::arrow::ArrowWriter;
 use ::parquet::file::reader::{ChunkReader, Length};
 use arrow_array::{Int64Array, RecordBatch};
 use arrow_schema::{DataType, Field, Schema};
+use fetchmill_model::extra_columns::{ExtraColumns, extra_values, write_extra};
+use fetchmill_model::object::{Object, StoredObject, UnfetchedTarget};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::fs::File;

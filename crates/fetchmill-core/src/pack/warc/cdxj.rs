@@ -7,7 +7,7 @@ use super::decode::{WarcRecord, unpack};
 use super::message::parse_head;
 use super::surt::write_surt;
 use crate::pack::Damage;
-use crate::time_text;
+use fetchmill_model::time_text;
 
 /// `20260131235959`.
 const TIMESTAMP_DIGITS: usize = 14;

@@ -4,12 +4,12 @@ use libdeflater::{DecompressionError, Decompressor};
 
 use super::message::{parse_head, unchunked};
 use super::{RECORD_END, UNKNOWN_TYPE, VERSION, digest};
-use crate::content_encoding::is_identity;
-use crate::name;
-use crate::object::{Micros, StoredObject};
 use crate::pack::number::parse_decimal;
 use crate::pack::{Damage, Decoder};
-use crate::time_text;
+use fetchmill_model::content_encoding::is_identity;
+use fetchmill_model::name;
+use fetchmill_model::object::{Micros, StoredObject};
+use fetchmill_model::time_text;
 
 /// Fields of a record: ours have at most twelve.
 const FIELDS_MAX: usize = 16;

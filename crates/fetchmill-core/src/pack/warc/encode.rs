@@ -10,15 +10,15 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_128_with_seed};
 use super::member::MemberWriter;
 use super::message::{StoredHead, chunk_around, parse_head};
 use super::{DigestText, RECORD_END, UNKNOWN_TYPE, VERSION, WarcOrigin, digest, digest_text};
-use crate::http1::{HttpUrl, RequestTemplate};
-use crate::kept_reply::KeptReply;
-use crate::limits::BODY_MEMORY_BYTES_MAX;
-use crate::name;
-use crate::object::{Facts, Micros, Object, UnfetchedTarget};
 use crate::pack::number::write_decimal;
 use crate::pack::{Encoder, FileBody};
-use crate::target::Sequence;
-use crate::time_text;
+use fetchmill_model::http1::{HttpUrl, RequestTemplate};
+use fetchmill_model::kept_reply::KeptReply;
+use fetchmill_model::limits::BODY_MEMORY_BYTES_MAX;
+use fetchmill_model::name;
+use fetchmill_model::object::{Facts, Micros, Object, UnfetchedTarget};
+use fetchmill_model::target::Sequence;
+use fetchmill_model::time_text;
 
 const WARCINFO: &str = concat!(
     "software: fetchmill/",

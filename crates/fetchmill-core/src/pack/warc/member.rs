@@ -3,7 +3,7 @@
 use libdeflater::{CompressionLvl, Compressor};
 
 use super::small_deflate::SmallDeflate;
-use crate::limits::WARC_SMALL_RECORD_BYTES_MAX;
+use fetchmill_model::limits::WARC_SMALL_RECORD_BYTES_MAX;
 
 /// Of libdeflate. Level 6 makes small records no smaller, and takes two fifths longer.
 const LEVEL: i32 = 1;

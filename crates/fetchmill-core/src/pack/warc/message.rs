@@ -3,9 +3,9 @@
 use std::io::Write as _;
 use std::mem::MaybeUninit;
 
-use crate::limits::HEAD_FIELDS_MAX;
-use crate::object::Seconds;
-use crate::time_text;
+use fetchmill_model::limits::HEAD_FIELDS_MAX;
+use fetchmill_model::object::Seconds;
+use fetchmill_model::time_text;
 
 /// Behind the only chunk: its line end, and the last chunk.
 const CHUNK_END: &[u8] = b"\r\n0\r\n\r\n";

@@ -15,7 +15,7 @@
 //! An object that has a URL besides its name has it in `WARC-Target-URI` and, so that it comes back as it was, in
 //! `Fetchmill-Url`; its request is that of this URL.
 //!
-//! `Fetchmill-Sequence` and `Fetchmill-Name` (percent-encoded, [`crate::name::encode`]) are fields of our own: a URI
+//! `Fetchmill-Sequence` and `Fetchmill-Name` (percent-encoded, [`fetchmill_model::name::encode`]) are fields of our own: a URI
 //! does not give the name back where prefix or suffix are not known.
 
 mod cdxj;
@@ -34,8 +34,8 @@ pub use encode::WarcEncoder;
 
 use sha1::{Digest as _, Sha1};
 
-use crate::error::Result;
-use crate::http1::RequestTemplate;
+use fetchmill_model::error::Result;
+use fetchmill_model::http1::RequestTemplate;
 
 /// Where the objects of a shard are from.
 #[derive(Debug, Clone)]

@@ -1,7 +1,7 @@
 //! Deflate (RFC 1951) for small records of ASCII: one block with a code that is always the same, so that nothing is
 //! counted and computed for a record of some hundred bytes. docs/internals/decisions/0035 says how the code was made.
 
-use crate::limits::WARC_SMALL_RECORD_BYTES_MAX;
+use fetchmill_model::limits::WARC_SMALL_RECORD_BYTES_MAX;
 
 /// How a block starts: it is the last, and the lengths of the codes, [`LITERAL_LENGTHS`] and [`DISTANCE_LENGTHS`], as
 /// section 3.2.7 packs them.

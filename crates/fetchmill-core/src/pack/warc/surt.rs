@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 use regex::bytes::Regex;
 
-use crate::name;
+use fetchmill_model::name;
 
 /// Session identifiers, which say nothing of the page: each is taken out once, the last one in the text.
 static QUERY_SESSIONS: LazyLock<Vec<Regex>> = LazyLock::new(|| {

@@ -3,7 +3,7 @@
 use proptest::test_runner::{RngAlgorithm, TestRng};
 
 use super::*;
-use crate::limits::LOOKUP_CACHE_BYTES;
+use fetchmill_model::limits::LOOKUP_CACHE_BYTES;
 
 /// Caches of these sizes: what keeps nothing, what keeps little, what keeps all.
 const SIZES: [usize; 3] = [0, 256 * 1024, LOOKUP_CACHE_BYTES];

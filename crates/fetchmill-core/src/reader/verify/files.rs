@@ -16,23 +16,23 @@ use super::ledger::{Ledger, SequenceClaim, check_prefix};
 use super::monitor::VerifyMonitor;
 use super::sample::ObjectSample;
 use crate::durable;
-use crate::error::{Error, Result};
 use crate::journal::{JobLocation, JournalSnapshot};
-use crate::limits::MIB;
 use crate::manifest::ManifestRow;
-use crate::name::{STATE_FOLDER, to_path};
-use crate::outcome::ShardEnd;
 use crate::reader::bits::Bits;
 use crate::reader::frames;
 use crate::reader::stored::{latest_first, open_root};
-use crate::target::{Names, Sequence};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits::MIB;
+use fetchmill_model::name::{STATE_FOLDER, to_path};
+use fetchmill_model::outcome::ShardEnd;
+use fetchmill_model::target::{Names, Sequence};
 
 /// Rows that go to a thread at once: 1,024 names of some dozen bytes.
 const BATCH_ROWS: usize = 1024;
 /// Paths whose hashes are in memory at a time: 64 MiB. For more of them the destination is walked again.
 const HASHES_MAX: u64 = 8 << 20;
 /// Folders in folders that can be ours.
-const DEPTH_MAX: usize = crate::limits::NAME_SEGMENTS_MAX;
+const DEPTH_MAX: usize = fetchmill_model::limits::NAME_SEGMENTS_MAX;
 
 /// Rows on their way to a thread that reads the files.
 #[derive(Debug, Default)]

@@ -1,7 +1,7 @@
 //! What is wrong with a destination, one by one.
 
-use crate::outcome::ShardNumber;
-use crate::target::Sequence;
+use fetchmill_model::outcome::ShardNumber;
+use fetchmill_model::target::Sequence;
 
 /// What is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

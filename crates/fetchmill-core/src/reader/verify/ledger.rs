@@ -10,15 +10,15 @@ use super::finding::{Finding, FindingKind};
 use super::monitor::VerifyMonitor;
 use super::sample::ObjectSample;
 use super::shards::{FoundFaults, locate};
-use crate::error::Result;
 use crate::journal::{JobLocation, JournalSnapshot, for_each_pending};
-use crate::limits::MIB;
 use crate::manifest::ManifestRow;
-use crate::outcome::{ShardEnd, ShardNumber};
 use crate::reader::bits::Bits;
 use crate::reader::frames;
 use crate::sink::ShardFolder;
 use crate::sink::failures::FailureRows;
+use fetchmill_model::error::Result;
+use fetchmill_model::limits::MIB;
+use fetchmill_model::outcome::{ShardEnd, ShardNumber};
 
 /// What was counted, besides the tally.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]

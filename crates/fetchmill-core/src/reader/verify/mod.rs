@@ -33,12 +33,12 @@ use self::run::VerifyRun;
 use self::sample::ObjectSample;
 use self::shards::FoundFaults;
 use crate::background::Background;
-use crate::error::{Error, Result};
 use crate::journal::{JobLocation, JournalSnapshot, must_be_here, must_have_objects, read_status};
-use crate::outcome::Tally;
 use crate::reader::ObjectOrigin;
 use crate::reader::bits::Bits;
 use crate::sink::Format;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::outcome::Tally;
 
 /// What is to be proved.
 #[derive(Debug, Clone)]

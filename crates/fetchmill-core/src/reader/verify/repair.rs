@@ -14,19 +14,19 @@ use std::sync::atomic::Ordering;
 use super::run::VerifyRun;
 use super::shards::{FoundFaults, ShardFaults};
 use crate::durable;
-use crate::error::{Error, Result};
-use crate::extra_columns::ExtraColumns;
-use crate::file_name::FileName;
 use crate::journal::{JobLocation, Journal, JournalSnapshot, Shard};
 use crate::manifest::ManifestRow;
-use crate::name::to_path;
-use crate::outcome::{SealedShard, ShardNumber};
 use crate::reader::bits::Bits;
 use crate::reader::entries::before_name;
 use crate::reader::frames;
 use crate::reader::stored::{latest_first, open_root};
 use crate::reader::{CopiedRows, ShardReader, copy_shard};
 use crate::sink::{Format, ShardFolder, UnfetchedFiles};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::extra_columns::ExtraColumns;
+use fetchmill_model::file_name::FileName;
+use fetchmill_model::name::to_path;
+use fetchmill_model::outcome::{SealedShard, ShardNumber};
 
 /// What a repair has done.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -262,7 +262,11 @@ impl Repair<'_> {
             }
             // What has its name and is no file was not made by the job.
             let fail = |error| {
-                Error::storage("remove", self.job.place.dest.join(crate::name::for_display(row.name)), error)
+                Error::storage(
+                    "remove",
+                    self.job.place.dest.join(fetchmill_model::name::for_display(row.name)),
+                    error,
+                )
             };
             match durable::open_file_beneath(root.as_fd(), &path) {
                 Ok(Some(_)) => durable::remove_beneath(root.as_fd(), &path).map_err(fail),

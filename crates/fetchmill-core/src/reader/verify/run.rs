@@ -8,10 +8,10 @@ use super::ledger::{Ledger, LedgerCounts};
 use super::monitor::VerifyMonitor;
 use super::sample::ObjectSample;
 use super::shards::{self, FoundFaults};
-use crate::error::{Error, Result};
 use crate::journal::{JobLocation, JournalSnapshot};
 use crate::reader::bits::Bits;
 use crate::sink::{Format, ShardFolder};
+use fetchmill_model::error::{Error, Result};
 
 /// What is proved, and with what.
 pub(super) struct VerifyRun<'j> {

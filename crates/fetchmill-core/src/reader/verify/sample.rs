@@ -2,9 +2,9 @@
 //! their number, and the same seed draws the same ones from the same destination (reservoir sampling, Vitter 1985).
 
 use crate::manifest::ManifestRow;
-use crate::outcome::ShardNumber;
-use crate::planner::retry::Jitter;
-use crate::target::Sequence;
+use fetchmill_model::outcome::ShardNumber;
+use fetchmill_model::planner::retry::Jitter;
+use fetchmill_model::target::Sequence;
 
 /// Objects that can be drawn: their names are in memory.
 pub(super) const SAMPLE_MAX: usize = 100_000;

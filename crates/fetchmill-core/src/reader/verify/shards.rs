@@ -10,16 +10,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::finding::{Finding, FindingKind};
 use super::monitor::VerifyMonitor;
-use crate::error::{Error, Result};
-use crate::extra_columns::ExtraColumns;
-use crate::file_name::FileName;
 use crate::journal::{CDXJ, INDEX_PART, JournalSnapshot, Shard};
-use crate::limits::MIB;
-use crate::outcome::{OpenShard, ShardEnd, ShardNumber};
 use crate::reader::bits::Bits;
 use crate::reader::frames;
 use crate::reader::{Scan, ShardReader};
 use crate::sink::{Format, ShardFolder, UnfetchedFiles};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::extra_columns::ExtraColumns;
+use fetchmill_model::file_name::FileName;
+use fetchmill_model::limits::MIB;
+use fetchmill_model::outcome::{OpenShard, ShardEnd, ShardNumber};
 
 /// Rows after which progress is told.
 const ADVANCE_ROWS: u64 = 1024;

@@ -1,12 +1,12 @@
 //! Tests of the end of a check, at the moments where a run may be killed.
 
 use super::*;
-use crate::file_name::FileName;
 use crate::journal::Identity;
-use crate::outcome::{Receipt, Runs, Tally};
 use crate::sink::failures::FailuresShard;
-use crate::source::{ListedPage, PageCursor, Skips};
-use crate::target::Names;
+use fetchmill_model::file_name::FileName;
+use fetchmill_model::outcome::{Receipt, Runs, Tally};
+use fetchmill_model::source::{ListedPage, PageCursor, Skips};
+use fetchmill_model::target::Names;
 
 const ROWS: u64 = 3;
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::outcome::FailureKind;
+use fetchmill_model::outcome::FailureKind;
 
 /// The addresses of a name, or why there are none.
 pub type Resolution = Result<Arc<[IpAddr]>, FailureKind>;

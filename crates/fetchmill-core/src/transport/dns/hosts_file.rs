@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::limits;
+use fetchmill_model::limits;
 
 /// See the module. Names are in lower case.
 #[derive(Debug, Clone, Default)]

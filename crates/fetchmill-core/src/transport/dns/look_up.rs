@@ -12,9 +12,9 @@ use super::question::{Question, SentQuery};
 use super::setup::Families;
 use super::socket::{QueryOwner, SendResult, SocketId};
 use super::upstreams::Upstreams;
-use crate::limits;
-use crate::outcome::FailureKind;
 use crate::transport::Millis;
+use fetchmill_model::limits;
+use fetchmill_model::outcome::FailureKind;
 
 /// Who is told.
 #[derive(Debug)]

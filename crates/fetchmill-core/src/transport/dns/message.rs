@@ -12,8 +12,8 @@ use domain::rdata::{A, Aaaa, Cname, Soa};
 
 use super::candidates::WireName;
 use super::random::QueryRandom;
-use crate::limits;
-use crate::outcome::FailureKind;
+use fetchmill_model::limits;
+use fetchmill_model::outcome::FailureKind;
 
 const HEADER_BYTES: usize = 12;
 /// Type and class of a question.

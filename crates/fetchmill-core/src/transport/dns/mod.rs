@@ -35,9 +35,9 @@ use std::sync::Arc;
 use tokio::sync::{Notify, oneshot};
 
 use super::Millis;
-use crate::limits;
-use crate::outcome::FailureKind;
 use answers::millis;
+use fetchmill_model::limits;
+use fetchmill_model::outcome::FailureKind;
 use look_up::LookUpWaiter;
 use socket::{Inbox, QueryOwner, SocketId};
 use state::DnsState;

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::message::{DnsQuery, Family, NameAnswer};
 use super::socket::{OwnedTask, SocketId};
-use crate::limits;
-use crate::outcome::FailureKind;
 use crate::transport::Millis;
+use fetchmill_model::limits;
+use fetchmill_model::outcome::FailureKind;
 
 /// A query that went out.
 #[derive(Debug)]

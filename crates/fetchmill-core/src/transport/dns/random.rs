@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use crate::limits;
+use fetchmill_model::limits;
 
 /// See the module.
 #[derive(Debug)]

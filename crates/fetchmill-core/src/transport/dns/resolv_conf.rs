@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::time::Duration;
 
-use crate::limits;
+use fetchmill_model::limits;
 
 /// Where a server listens.
 pub(super) const DNS_PORT: u16 = 53;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::hosts_file::HostsFile;
 use super::resolv_conf::{DNS_PORT, ResolvConf};
-use crate::limits;
+use fetchmill_model::limits;
 
 /// An address of the public internet: whether there is a way to it is asked, nothing is sent.
 const FAR_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0x500, 0x2f, 0, 0, 0, 0, 0xf);

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::limits;
+use fetchmill_model::limits;
 
 /// Places of one thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use tokio::net::UdpSocket;
 use tokio::task::AbortHandle;
 
 use super::random::QueryRandom;
-use crate::limits;
+use fetchmill_model::limits;
 
 /// Identifiers that are tried before a socket counts as busy: with half of them in use, one in 65,536 finds none.
 const IDS_TRIED_MAX: usize = 16;

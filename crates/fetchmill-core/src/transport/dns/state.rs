@@ -16,9 +16,9 @@ use super::setup::DnsSetup;
 use super::slots::{LookUpSlots, SlotLimits};
 use super::socket::{DnsSocket, Inbox, QueryOwner, SocketId};
 use super::upstreams::Upstreams;
-use crate::limits;
-use crate::outcome::FailureKind;
 use crate::transport::Millis;
+use fetchmill_model::limits;
+use fetchmill_model::outcome::FailureKind;
 
 /// See the module.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use super::random::QueryRandom;
 use super::setup::DnsSetup;
 use super::socket::{DnsSocket, Inbox, OwnedTask, QueryOwner, SendResult, SocketId};
 use super::tcp;
-use crate::limits;
+use fetchmill_model::limits;
 
 /// One server.
 #[derive(Debug)]

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use super::pool::{ask, counting, multiplexing, origin, settings};
 use super::{Authority, listen, read_request, run, send, watch};
-use crate::http1::RequestTemplate;
-use crate::origin::OriginKey;
-use crate::outcome::FailureKind;
 use crate::transport::{
     AddressPolicy, ConnectFailure, Connection, OriginConnections, Pool, PoolSettings, Proxy, ProxySetup,
     TlsOptions,
 };
+use fetchmill_model::http1::RequestTemplate;
+use fetchmill_model::origin::OriginKey;
+use fetchmill_model::outcome::FailureKind;
 
 const PRIVATE: Result<(), ConnectFailure> = Err(ConnectFailure::Failed(FailureKind::PrivateAddress));
 

@@ -11,13 +11,13 @@ use tokio_rustls::TlsAcceptor;
 use super::connect::silent;
 use super::pool::{ask, counting, multiplexing, origin, settings};
 use super::{Authority, MAX_BODY, listen, listen_mute, read_request, run, send, sleep, ticking, watch};
-use crate::http1::{RequestTemplate, Version};
-use crate::origin::OriginKey;
-use crate::outcome::FailureKind;
 use crate::transport::{
     AddressPolicy, ConnectFailure, Connection, IoBuffers, OriginConnections, Phases, Pool, PoolSettings,
     RequestTarget, Timeouts, TlsOptions,
 };
+use fetchmill_model::http1::{RequestTemplate, Version};
+use fetchmill_model::origin::OriginKey;
+use fetchmill_model::outcome::FailureKind;
 
 const BUDGET: Duration = Duration::from_millis(600);
 /// The clock of a watch is as exact as its ticks.

@@ -10,11 +10,11 @@ use http::Response;
 
 use super::pool::{ask, origin, settings};
 use super::{Authority, MAX_BODY, listen, listen_tls, read_request, run, send, sleep, watch};
-use crate::http1::BodySink;
 use crate::transport::{
     AddressPolicy, Connection, IoBuffers, OriginConnections, Pool, ReceivedReply, RequestTarget, TlsOptions,
     UnusedState,
 };
+use fetchmill_model::http1::BodySink;
 
 /// Replies whose end does not come, in pieces: three bytes of the body, and five more.
 const ENDLESS: [&[&str]; 3] = [

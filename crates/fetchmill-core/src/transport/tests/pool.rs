@@ -10,12 +10,12 @@ use bytes::Bytes;
 use http::Response;
 
 use super::{Authority, MAX_BODY, listen, listen_mute, listen_tls, read_request, run, send, sleep, watch};
-use crate::limits;
-use crate::origin::{OriginFields, OriginKey};
 use crate::transport::{
     AddressPolicy, Connection, IoBuffers, NameResolverSetup, OriginConnections, Pool, PoolSettings,
     ProxySetup, RequestTarget, Resolver, Timeouts, TlsOptions, TlsSetup,
 };
+use fetchmill_model::limits;
+use fetchmill_model::origin::{OriginFields, OriginKey};
 
 pub(super) fn settings(connections: usize, tls: TlsOptions) -> PoolSettings {
     PoolSettings {

@@ -9,9 +9,9 @@ use tokio::io::copy_bidirectional;
 use tokio::net::TcpStream;
 
 use super::{Authority, MAX_BODY, PATIENCE, exchange, listen, listen_tls, read_request, run, send, sleep};
-use crate::outcome::FailureKind;
 use crate::transport::proxy::tunnel;
 use crate::transport::{Http1Connection, Proxy};
+use fetchmill_model::outcome::FailureKind;
 
 fn proxy(text: &str) -> Proxy {
     Proxy::parse(text).unwrap()

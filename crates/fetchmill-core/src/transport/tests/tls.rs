@@ -14,8 +14,8 @@ use super::{
     Authority, Identity, PATIENCE, client, exchange, listen, listen_tls, owned, read_request, run, send,
     sleep,
 };
-use crate::outcome::FailureKind;
 use crate::transport::{Alpn, Http1Connection, Tls, TlsOptions, TlsRoots, rejection_of};
+use fetchmill_model::outcome::FailureKind;
 
 async fn connect(address: SocketAddr) -> TcpStream {
     TcpStream::connect(address).await.unwrap()

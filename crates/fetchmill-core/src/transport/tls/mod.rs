@@ -22,9 +22,9 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::errno;
-use crate::error::{Error, Result};
-use crate::limits::TLS_SESSIONS_MAX;
-use crate::outcome::FailureKind;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits::TLS_SESSIONS_MAX;
+use fetchmill_model::outcome::FailureKind;
 use verifier::{SelfSigned, Verifier, server_name};
 
 /// The protocol that a server has chosen.

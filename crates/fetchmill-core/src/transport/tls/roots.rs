@@ -10,8 +10,8 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use crate::error::{Error, Result};
-use crate::limits::CA_FILE_BYTES_MAX;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits::CA_FILE_BYTES_MAX;
 
 /// What a user says about TLS.
 #[derive(Debug, Clone, Default)]

@@ -12,9 +12,9 @@ use webpki::EndEntityCert;
 
 use super::rejection::{self, WeakKey};
 use super::roots::TlsRoots;
-use crate::error::{Error, Result};
-use crate::name;
-use crate::time_text;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::name;
+use fetchmill_model::time_text;
 
 /// A certificate that nobody but itself has signed.
 #[derive(Debug, thiserror::Error)]

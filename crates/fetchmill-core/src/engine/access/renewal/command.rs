@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use super::refresher::stopped;
-use crate::error::{Error, Result};
-use crate::limits;
-use crate::name::for_display;
-use crate::panics;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits;
+use fetchmill_model::name::for_display;
+use fetchmill_model::panics;
 
 /// How often a command is looked at.
 const POLL: Duration = Duration::from_millis(10);

@@ -12,15 +12,17 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use super::credentials::CredentialChain;
 use super::options::S3Options;
 use crate::engine::access::renewal::{CredentialHolder, CredentialSource as _, Refresher, Renewal};
-use crate::error::{Error, Result};
-use crate::limits;
-use crate::origin::{Authority, Authorize, OriginKey};
-use crate::outcome::FailureKind;
-use crate::panics;
-use crate::s3::{BucketAddress, BucketName, CHECKSUM_MODE, Credentials, REGION_DEFAULT, Signer, split_url};
-use crate::sync::lock;
 use crate::transport::PoolSettings;
-use crate::verdict::Correction;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits;
+use fetchmill_model::origin::{Authority, Authorize, OriginKey};
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::panics;
+use fetchmill_model::s3::{
+    BucketAddress, BucketName, CHECKSUM_MODE, Credentials, REGION_DEFAULT, Signer, split_url,
+};
+use fetchmill_model::sync::lock;
+use fetchmill_model::verdict::Correction;
 
 /// What changes while a job runs.
 #[derive(Debug, Default)]

@@ -8,16 +8,18 @@ use std::sync::Arc;
 use super::Access;
 use super::access::SignedOrigins;
 use crate::engine::access::renewal::Renewal;
-use crate::error::{Error, Result};
-use crate::http1::{BodySink, Head, RequestParts};
-use crate::limits;
-use crate::outcome::FailureKind;
-use crate::s3::{BucketAddress, BucketName};
 use crate::transport::{
     AddressPolicy, BrokenExchange, ConnectFailure, Connection, Deadlines, IoBuffers, Millis, Pool,
     PoolSettings, RequestTarget, Timeouts, UnusedState,
 };
-use crate::verdict::{AttemptState, BrokenFacts, Correction, ERROR_BYTES_MAX, Rules, StoreReply, Verdict};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::http1::{BodySink, Head, RequestParts};
+use fetchmill_model::limits;
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::s3::{BucketAddress, BucketName};
+use fetchmill_model::verdict::{
+    AttemptState, BrokenFacts, Correction, ERROR_BYTES_MAX, Rules, StoreReply, Verdict,
+};
 
 /// What is asked of a bucket.
 #[derive(Debug, Clone, Copy)]

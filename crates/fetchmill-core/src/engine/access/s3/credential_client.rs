@@ -9,17 +9,17 @@ use url::Url;
 
 use crate::engine::access::renewal::stopped;
 use crate::engine::event_queues::network_runtime;
-use crate::error::{Error, Result};
-use crate::header_field::check_field;
-use crate::http1::{BodySink, Head, RequestParts};
-use crate::limits;
-use crate::name::for_display;
-use crate::origin::{OriginFields, OriginKey};
-use crate::outcome::FailureKind;
 use crate::transport::{
     AddressPolicy, ConnectFailure, Connection, Deadlines, IoBuffers, Millis, Pool, PoolSettings,
     RequestTarget, Timeouts,
 };
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::header_field::check_field;
+use fetchmill_model::http1::{BodySink, Head, RequestParts};
+use fetchmill_model::limits;
+use fetchmill_model::name::for_display;
+use fetchmill_model::origin::{OriginFields, OriginKey};
+use fetchmill_model::outcome::FailureKind;
 
 /// A place that is asked for credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 
 use serde::Deserialize;
 
-use crate::error::{Error, Result};
-use crate::s3::Credentials;
-use crate::time_text::parse_utc;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::s3::Credentials;
+use fetchmill_model::time_text::parse_utc;
 
 /// What they call it, all of them nearly the same.
 #[derive(Debug, Deserialize)]
@@ -54,7 +54,7 @@ pub(super) fn expiry(date: &str, from: &str) -> Result<u64> {
     parse_expiry(date).ok_or_else(|| {
         Error::Usage(format!(
             "the credentials of {from} expire at {}, which is no date as 2026-11-22T05:00:00Z",
-            crate::name::for_display(date.as_bytes())
+            fetchmill_model::name::for_display(date.as_bytes())
         ))
     })
 }
@@ -70,7 +70,8 @@ fn parse_expiry(date: &str) -> Option<u64> {
         return Some(seconds);
     }
     let (sign, [h, hh, b':', m, mm]) = zone.as_bytes().split_first()? else { return None };
-    let minutes = crate::time_text::number(&[*h, *hh])? * 60 + crate::time_text::number(&[*m, *mm])?;
+    let minutes = fetchmill_model::time_text::number(&[*h, *hh])? * 60
+        + fetchmill_model::time_text::number(&[*m, *mm])?;
     match sign {
         b'+' => seconds.checked_sub(minutes * 60),
         b'-' => seconds.checked_add(minutes * 60),

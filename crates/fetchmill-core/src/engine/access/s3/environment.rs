@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::error::{Error, Result};
-use crate::limits;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits;
 
 /// What is asked for a variable.
 type VariableReader = dyn Fn(&str) -> Option<String> + Send + Sync;

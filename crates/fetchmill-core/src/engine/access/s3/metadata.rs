@@ -5,10 +5,10 @@ use serde::Deserialize;
 use super::credential_client::{CredentialClient, CredentialEndpoint, CredentialReply, CredentialRequest};
 use super::credential_document;
 use super::environment::Environment;
-use crate::error::{Error, Result};
-use crate::limits;
-use crate::name::for_display;
-use crate::s3::Credentials;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits;
+use fetchmill_model::name::for_display;
+use fetchmill_model::s3::Credentials;
 
 /// Where containers of ECS ask.
 const CONTAINER: &str = "http://169.254.170.2";

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use super::environment::Environment;
 use super::profile::{Profiles, chosen};
-use crate::error::{Error, Result};
-use crate::name::for_display;
-use crate::options::options;
-use crate::s3::{Addressing, BucketAddress, BucketName, Endpoint, REGION_DEFAULT, is_region};
-use crate::source::OriginUrl;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::name::for_display;
+use fetchmill_model::options::options;
+use fetchmill_model::s3::{Addressing, BucketAddress, BucketName, Endpoint, REGION_DEFAULT, is_region};
+use fetchmill_model::source::OriginUrl;
 
 pub(super) const REGION_VARIABLES: [&str; 2] = ["AWS_REGION", "AWS_DEFAULT_REGION"];
 

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use super::environment::{Environment, read_file};
-use crate::error::{Error, Result};
-use crate::name::for_display;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::name::for_display;
 
 const NAME_DEFAULT: &str = "default";
 

@@ -6,9 +6,9 @@ use super::credential_client::{CredentialClient, CredentialEndpoint, CredentialR
 use super::credential_document;
 use super::environment::Environment;
 use super::profile::Profile;
-use crate::error::{Error, Result};
-use crate::name::for_display;
-use crate::s3::{Credentials, REGION_DEFAULT, Signer};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::name::for_display;
+use fetchmill_model::s3::{Credentials, REGION_DEFAULT, Signer};
 
 const VERSION: &str = "2011-06-15";
 

@@ -27,7 +27,7 @@ pub(in crate::engine) use sample::Progress;
 pub use sample::Sample;
 pub(in crate::engine) use series::Series;
 
-use crate::sync::lock;
+use fetchmill_model::sync::lock;
 
 /// What a writer does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

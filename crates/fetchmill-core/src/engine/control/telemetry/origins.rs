@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::latency::{Latency, LatencyHistogram};
-use crate::origin::OriginKey;
+use fetchmill_model::origin::OriginKey;
 
 /// Origins whose latencies are recorded at a time: the first that reply.
 const ORIGINS_MAX: usize = 64;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::bottleneck::{LimitKind, LimitedBy};
 use super::latency::Latency;
 use super::origins::OriginLatency;
-use crate::limits::PACE_KEPT;
+use fetchmill_model::limits::PACE_KEPT;
 
 /// See the module. All but the counts of the end are counts within it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 //! Samples over time, bounded: when there are too many, neighbours become one, and samples are longer from then on.
 
 use super::sample::Sample;
-use crate::limits::SAMPLES_MAX;
+use fetchmill_model::limits::SAMPLES_MAX;
 
 /// See the module. About 200 bytes a sample.
 #[derive(Debug, Default)]

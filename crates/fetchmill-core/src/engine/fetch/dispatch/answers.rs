@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::dispatcher::Dispatcher;
 use super::rules::WorkerAnswer;
-use crate::error::{Error, Result};
-use crate::limits;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits;
 
 impl Dispatcher {
     /// Takes answers; each target that was handed out is answered once. Waits while the sink is behind.

@@ -4,13 +4,13 @@
 
 use std::sync::Mutex;
 
-use crate::certainty::MonotonicMicros;
 use crate::engine::control::clock::unix_micros;
-use crate::http1::RetryAfter;
-use crate::outcome::{FailureClass, FailureKind};
-use crate::planner::concurrency::Load;
-use crate::planner::origin::{Millis, Observations};
-use crate::sync::lock;
+use fetchmill_model::certainty::MonotonicMicros;
+use fetchmill_model::http1::RetryAfter;
+use fetchmill_model::outcome::{FailureClass, FailureKind};
+use fetchmill_model::planner::concurrency::Load;
+use fetchmill_model::planner::origin::{Millis, Observations};
+use fetchmill_model::sync::lock;
 
 /// See the module. The connections of an engine in Python share it with its dispatcher.
 #[derive(Debug, Default)]

@@ -15,14 +15,14 @@ use crate::engine::control::block_sender::BlockSender;
 use crate::engine::control::stop::Stop;
 use crate::engine::event_queues::waiting_runtime;
 use crate::engine::fetch::target::{CurrentTarget, TargetQueue};
-use crate::error::Result;
-use crate::http1::request_fields;
-use crate::limits;
-use crate::origin::OriginKey;
-use crate::planner::NextWork;
-use crate::planner::concurrency::Load;
-use crate::planner::origin::Observations;
-use crate::target::Sequence;
+use fetchmill_model::error::Result;
+use fetchmill_model::http1::request_fields;
+use fetchmill_model::limits;
+use fetchmill_model::origin::OriginKey;
+use fetchmill_model::planner::NextWork;
+use fetchmill_model::planner::concurrency::Load;
+use fetchmill_model::planner::origin::Observations;
+use fetchmill_model::target::Sequence;
 
 /// A block waits so long for more outcomes: the sink's commit window begins with it.
 const BLOCK_AFTER: Duration = Duration::from_millis(50);

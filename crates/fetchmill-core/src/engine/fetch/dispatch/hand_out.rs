@@ -6,11 +6,11 @@ use super::dispatcher::{Dispatcher, TurnResult};
 use super::host_gate::GateResult;
 use super::rules::DispatchedTarget;
 use crate::engine::fetch::target::CurrentTarget;
-use crate::error::Result;
-use crate::limits;
-use crate::outcome::{FailureKind, Outcome};
-use crate::planner::origin::Millis;
-use crate::target::Sequence;
+use fetchmill_model::error::Result;
+use fetchmill_model::limits;
+use fetchmill_model::outcome::{FailureKind, Outcome};
+use fetchmill_model::planner::origin::Millis;
+use fetchmill_model::target::Sequence;
 
 /// What a rate holds back is looked at again after this at the soonest: what has become due meanwhile goes at once.
 const PACED_LOOK: Duration = Duration::from_millis(5);

@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 
 use crate::engine::fetch::target::CurrentTarget;
 use crate::engine::request::options::JobOptions;
-use crate::limits;
-use crate::outcome::FailureKind;
-use crate::planner::hosts::{Admission, HostId, HostRules, HostTable, RequestOutcome};
-use crate::planner::origin::Millis;
+use fetchmill_model::limits;
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::planner::hosts::{Admission, HostId, HostRules, HostTable, RequestOutcome};
+use fetchmill_model::planner::origin::Millis;
 
 /// See the module.
 pub(in crate::engine) struct HostGate {

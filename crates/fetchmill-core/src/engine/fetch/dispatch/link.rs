@@ -10,12 +10,12 @@ use tokio::runtime::Runtime;
 use crate::engine::control::Control;
 use crate::engine::control::counters::Delta;
 use crate::engine::control::stop::Stop;
-use crate::error::Result;
-use crate::outcome::Outcome;
-use crate::planner::concurrency::Load;
-use crate::planner::origin::Observations;
-use crate::planner::{NextWork, Retry, WorkerReport};
-use crate::target::{Batch, Sequence};
+use fetchmill_model::error::Result;
+use fetchmill_model::outcome::Outcome;
+use fetchmill_model::planner::concurrency::Load;
+use fetchmill_model::planner::origin::Observations;
+use fetchmill_model::planner::{NextWork, Retry, WorkerReport};
+use fetchmill_model::target::{Batch, Sequence};
 
 /// What a dispatcher has done since its last turn.
 #[derive(Debug, Default, Serialize, Deserialize)]

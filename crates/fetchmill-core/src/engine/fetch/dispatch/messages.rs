@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::link::TurnReport;
 use crate::engine::request::options::Listing;
-use crate::error::{Error, Result};
-use crate::planner::origin::Millis;
-use crate::target::{Sequence, WaitingTarget};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::planner::origin::Millis;
+use fetchmill_model::target::{Sequence, WaitingTarget};
 
 /// Bytes of a frame: a batch of 4,096 targets whose names are as long as a listing allows takes a quarter of it.
 const FRAME_BYTES_MAX: usize = 256 << 20;
@@ -115,8 +115,8 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
-    use crate::file_name::FileName;
-    use crate::outcome::{FailureKind, Outcome, Receipt, Runs, SealedShard, ShardEnd};
+    use fetchmill_model::file_name::FileName;
+    use fetchmill_model::outcome::{FailureKind, Outcome, Receipt, Runs, SealedShard, ShardEnd};
 
     #[test]
     fn what_is_sent_arrives_and_an_end_is_told() {

@@ -2,16 +2,16 @@
 
 use crate::engine::fetch::target::CurrentTarget;
 use crate::engine::request::options::JobOptions;
-use crate::entry::Naming;
-use crate::error::Result;
-use crate::http1::RequestTemplate;
-use crate::origin::{OriginFields, OriginKey};
-use crate::outcome::FailureKind;
-use crate::planner::origin::Millis;
-use crate::planner::pace::{ByteRate, Pace};
-use crate::stored_name::StoredNames;
-use crate::target::Sequence;
-use crate::verdict::Rules;
+use fetchmill_model::entry::Naming;
+use fetchmill_model::error::Result;
+use fetchmill_model::http1::RequestTemplate;
+use fetchmill_model::origin::{OriginFields, OriginKey};
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::planner::origin::Millis;
+use fetchmill_model::planner::pace::{ByteRate, Pace};
+use fetchmill_model::stored_name::StoredNames;
+use fetchmill_model::target::Sequence;
+use fetchmill_model::verdict::Rules;
 
 /// What a dispatcher must know of its job.
 pub(in crate::engine) struct DispatchRules {

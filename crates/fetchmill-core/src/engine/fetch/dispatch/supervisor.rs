@@ -22,13 +22,13 @@ use crate::engine::control::stop::Stop;
 use crate::engine::event_queues::waiting_runtime;
 use crate::engine::fetch::target::{CurrentTarget, TargetQueue};
 use crate::engine::request::options::Listing;
-use crate::error::Result;
-use crate::limits;
-use crate::outcome::{FailureKind, Receipt, Runs, Tally};
-use crate::planner::concurrency::Load;
-use crate::planner::{NextWork, Retry, WorkerReport};
-use crate::sync::lock;
-use crate::target::{Batch, Sequence, WaitingTarget};
+use fetchmill_model::error::Result;
+use fetchmill_model::limits;
+use fetchmill_model::outcome::{FailureKind, Receipt, Runs, Tally};
+use fetchmill_model::planner::concurrency::Load;
+use fetchmill_model::planner::{NextWork, Retry, WorkerReport};
+use fetchmill_model::sync::lock;
+use fetchmill_model::target::{Batch, Sequence, WaitingTarget};
 
 /// A worker's process that has come up.
 #[derive(Debug)]
@@ -331,7 +331,7 @@ fn waiting(batch: Batch) -> Vec<WaitingTarget> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::Outcome;
+    use fetchmill_model::outcome::Outcome;
 
     fn target(sequence: Sequence, kind: FailureKind) -> WaitingTarget {
         let name = sequence.to_string().into_bytes().into();

@@ -1,19 +1,19 @@
-//! Carries out what follows from an answer ([`crate::verdict`]): stores, settles, plans another attempt, corrects.
+//! Carries out what follows from an answer ([`fetchmill_model::verdict`]): stores, settles, plans another attempt, corrects.
 
 use super::dispatcher::Dispatcher;
 use super::rules::{AnswerFields, CorrectedTarget};
 use crate::engine::access::renewal::Renewal;
 use crate::engine::access::tls_errors::distrust;
 use crate::engine::fetch::target::CurrentTarget;
-use crate::error::{Error, Result};
-use crate::http1::RetryAfter;
-use crate::limits;
-use crate::origin::OriginKey;
-use crate::outcome::{FailureClass, FailureKind, Outcome};
-use crate::planner::hosts::{RequestOutcome, seen};
-use crate::planner::origin::Millis;
-use crate::s3::is_damaged;
-use crate::verdict::{BrokenFacts, Correction, ERROR_BYTES_MAX, ReplyFacts, StoreReply, Verdict};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::http1::RetryAfter;
+use fetchmill_model::limits;
+use fetchmill_model::origin::OriginKey;
+use fetchmill_model::outcome::{FailureClass, FailureKind, Outcome};
+use fetchmill_model::planner::hosts::{RequestOutcome, seen};
+use fetchmill_model::planner::origin::Millis;
+use fetchmill_model::s3::is_damaged;
+use fetchmill_model::verdict::{BrokenFacts, Correction, ERROR_BYTES_MAX, ReplyFacts, StoreReply, Verdict};
 
 /// What an answer says of a failure besides its kind.
 #[derive(Clone, Copy, Default)]

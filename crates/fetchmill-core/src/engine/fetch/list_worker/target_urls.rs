@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 
 use crate::engine::request::options::{JobOptions, SourceOptions};
-use crate::entry::{ListEntry, Naming};
-use crate::error::Result;
-use crate::extra_columns::extra_values;
-use crate::http1::RequestTemplate;
-use crate::name;
-use crate::row::ListRow;
-use crate::source::list::normalise;
-use crate::source_metadata::{ListedKey, ListedTime, SizedName};
+use fetchmill_model::entry::{ListEntry, Naming};
+use fetchmill_model::error::Result;
+use fetchmill_model::extra_columns::extra_values;
+use fetchmill_model::http1::RequestTemplate;
+use fetchmill_model::name;
+use fetchmill_model::row::ListRow;
+use fetchmill_model::source::list::normalise;
+use fetchmill_model::source_metadata::{ListedKey, ListedTime, SizedName};
 
 /// Where the targets of a job are.
 pub(in crate::engine) enum TargetUrls {
@@ -97,7 +97,7 @@ fn text_of(bytes: &[u8]) -> Option<Cow<'_, str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entry::ExpectedObject;
+    use fetchmill_model::entry::ExpectedObject;
 
     fn server() -> TargetUrls {
         let template = RequestTemplate::new("a:81", "/get/", "", &[]).unwrap();

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::engine::request::custom_request::CustomRequest;
-use crate::http1::{FieldSpans, Span};
-use crate::limits;
-use crate::outcome::FailureKind;
+use fetchmill_model::http1::{FieldSpans, Span};
+use fetchmill_model::limits;
+use fetchmill_model::outcome::FailureKind;
 
 /// A request within a batch.
 #[derive(Debug)]

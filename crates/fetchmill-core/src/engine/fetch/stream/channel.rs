@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use super::batch::{ReplyBatch, RequestBatch};
-use crate::error::{Error, Result};
-use crate::limits::{STREAM_CERTAIN_WINDOW, STREAM_WINDOW};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits::{STREAM_CERTAIN_WINDOW, STREAM_WINDOW};
 
 /// Batches that are kept to be filled again.
 const SPARE_MAX: usize = 4;

@@ -24,14 +24,14 @@ use crate::engine::control::clock::Clock;
 use crate::engine::event_queues::network_runtime;
 use crate::engine::plan::descriptors::fit_stream;
 use crate::engine::request::stream_options::StreamOptions;
-use crate::error::{Error, Result};
-use crate::limits;
-use crate::outcome::FailureKind;
-use crate::panics::PanicNote;
-use crate::planner::origin::Millis;
-use crate::planner::pace::Pace;
-use crate::planner::retry::Jitter;
 use crate::transport::{Deadlines, IoBuffers, OriginConnections, Pool, PoolSettings};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits;
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::panics::PanicNote;
+use fetchmill_model::planner::origin::Millis;
+use fetchmill_model::planner::pace::Pace;
+use fetchmill_model::planner::retry::Jitter;
 
 /// How often the thread looks at what is old while nothing is in flight.
 const IDLE_TICK: Duration = Duration::from_secs(1);

@@ -1,7 +1,7 @@
 //! A reply while it is received: its head, and its body in memory.
 
-use crate::http1::{BodySink, FieldSpans, Framing, Head};
-use crate::limits::{HEAD_KEPT_BYTES, MIB};
+use fetchmill_model::http1::{BodySink, FieldSpans, Framing, Head};
+use fetchmill_model::limits::{HEAD_KEPT_BYTES, MIB};
 
 /// Memory that a task keeps for its next body.
 const KEPT_BYTES: usize = 16 * 1024;

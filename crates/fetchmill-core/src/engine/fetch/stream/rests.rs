@@ -1,4 +1,4 @@
-//! Whose a reply is: certain at once, or only when its connection was silent afterwards ([`crate::certainty`]). Until then a
+//! Whose a reply is: certain at once, or only when its connection was silent afterwards ([`fetchmill_model::certainty`]). Until then a
 //! stream holds it, or has handed it over and remembers that.
 
 use std::collections::VecDeque;
@@ -14,12 +14,12 @@ use super::uncertain::{
     AttemptTimes, ExchangeReply, GivenReply, HeldReply, StreamConnection, UncertainReplies,
 };
 use super::verdict::StreamAttempt;
-use crate::certainty::{MonotonicMicros, NextStep, REST_MAX};
 use crate::engine::fetch::load_counter::Counted;
-use crate::limits;
-use crate::outcome::FailureKind;
-use crate::planner::origin::Millis;
 use crate::transport::{Deadlines, OriginConnections, UnusedState};
+use fetchmill_model::certainty::{MonotonicMicros, NextStep, REST_MAX};
+use fetchmill_model::limits;
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::planner::origin::Millis;
 
 /// What a request gets whose reply can't be known and that may not be made again.
 pub(super) const NOT_KNOWN: (FailureKind, &str) =

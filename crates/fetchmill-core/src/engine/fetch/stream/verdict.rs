@@ -1,4 +1,4 @@
-//! Carries out what follows from an attempt ([`crate::verdict`]): gives the reply, waits, corrects. A program gets every
+//! Carries out what follows from an attempt ([`fetchmill_model::verdict`]): gives the reply, waits, corrects. A program gets every
 //! reply, whatever its status, once nothing more is to be tried.
 
 use std::time::Duration;
@@ -10,14 +10,14 @@ use super::reply_buffer::ReplyBuffer;
 use super::uncertain::{AttemptTimes, ExchangeReply};
 use crate::engine::access::renewal::Renewal;
 use crate::engine::fetch::redirect::{follow, reach_behind};
-use crate::limits;
-use crate::origin::OriginKey;
-use crate::outcome::{FailureKind, Outcome};
-use crate::planner::origin::Millis;
-use crate::planner::retry::delay;
-use crate::s3::{BucketName, is_damaged, split_url};
 use crate::transport::{BrokenExchange, is_verified};
-use crate::verdict::{
+use fetchmill_model::limits;
+use fetchmill_model::origin::OriginKey;
+use fetchmill_model::outcome::{FailureKind, Outcome};
+use fetchmill_model::planner::origin::Millis;
+use fetchmill_model::planner::retry::delay;
+use fetchmill_model::s3::{BucketName, is_damaged, split_url};
+use fetchmill_model::verdict::{
     BrokenFacts, Correction, ERROR_BYTES_MAX, ReplyFacts, Rules, StoreReply, Verdict, field_in,
 };
 

@@ -6,25 +6,25 @@ use std::sync::Arc;
 
 use super::joined::JoinedTargets;
 use super::observed::ObservedReply;
-use crate::byte_range::ByteRange;
 use crate::engine::access::s3::BucketResolver;
 use crate::engine::request::custom_request::{CustomRequest, RedirectEffects};
-use crate::entry::{ExpectedObject, ListEntry, Naming};
-use crate::expected_hash::ExpectedHash;
-use crate::name;
-use crate::object::Facts;
-use crate::outcome::{FailureKind, Outcome};
-use crate::planner::Retry;
-use crate::planner::hosts::HostId;
-use crate::planner::origin::Millis;
-use crate::s3::{BucketName, split_url};
 use crate::sink::EntryDescription;
-use crate::source_metadata::{ListedKey, SizedName};
-use crate::stored_name::StoredNames;
-use crate::target::{Sequence, WaitingTarget};
-use crate::target_request::{IF_NONE_MATCH, is_condition, names_etag};
 use crate::transport::AddressPolicy;
-use crate::verdict::AttemptState;
+use fetchmill_model::byte_range::ByteRange;
+use fetchmill_model::entry::{ExpectedObject, ListEntry, Naming};
+use fetchmill_model::expected_hash::ExpectedHash;
+use fetchmill_model::name;
+use fetchmill_model::object::Facts;
+use fetchmill_model::outcome::{FailureKind, Outcome};
+use fetchmill_model::planner::Retry;
+use fetchmill_model::planner::hosts::HostId;
+use fetchmill_model::planner::origin::Millis;
+use fetchmill_model::s3::{BucketName, split_url};
+use fetchmill_model::source_metadata::{ListedKey, SizedName};
+use fetchmill_model::stored_name::StoredNames;
+use fetchmill_model::target::{Sequence, WaitingTarget};
+use fetchmill_model::target_request::{IF_NONE_MATCH, is_condition, names_etag};
+use fetchmill_model::verdict::AttemptState;
 
 /// The target of a task. Its memory is used for one after the other.
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ pub(in crate::engine) struct CurrentTarget {
     pub(in crate::engine) effects: RedirectEffects,
     /// Those whose parts of the object are asked for with its own.
     pub(in crate::engine) joined: JoinedTargets,
-    /// Replies that were no object of it, since it was taken from its page ([`crate::kept_reply`]).
+    /// Replies that were no object of it, since it was taken from its page ([`fetchmill_model::kept_reply`]).
     pub(in crate::engine) replies: Vec<u8>,
     /// Where it was before, as hashes: a redirect to one of these is a loop.
     pub(in crate::engine) visited: Vec<u64>,

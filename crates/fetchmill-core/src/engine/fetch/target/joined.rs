@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::engine::request::custom_request::CustomRequest;
-use crate::outcome::FailureKind;
-use crate::target::{Sequence, TargetList, WaitingTarget};
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::target::{Sequence, TargetList, WaitingTarget};
 
 /// See the module. Memory: as many entries as whoever joins them allows.
 #[derive(Debug, Default)]

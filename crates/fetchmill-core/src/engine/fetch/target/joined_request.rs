@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::current::CurrentTarget;
-use crate::byte_range::ByteRange;
-use crate::entry::ListEntry;
-use crate::planner::Retry;
-use crate::planner::origin::Millis;
-use crate::target::TargetList;
-use crate::target_request::TargetRequest;
-use crate::verdict::AttemptState;
+use fetchmill_model::byte_range::ByteRange;
+use fetchmill_model::entry::ListEntry;
+use fetchmill_model::planner::Retry;
+use fetchmill_model::planner::origin::Millis;
+use fetchmill_model::target::TargetList;
+use fetchmill_model::target_request::TargetRequest;
+use fetchmill_model::verdict::AttemptState;
 
 impl CurrentTarget {
     /// The part that another target asks for, if its request is this one's but for the part.

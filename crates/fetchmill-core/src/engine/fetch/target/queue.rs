@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::current::CurrentTarget;
-use crate::target::{Batch, Page, Sequence, WaitingTarget};
+use fetchmill_model::target::{Batch, Page, Sequence, WaitingTarget};
 
 /// What is left of a batch.
 #[derive(Debug, Default)]

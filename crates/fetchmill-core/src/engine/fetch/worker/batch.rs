@@ -3,10 +3,10 @@
 use tokio::sync::mpsc::error::TrySendError;
 
 use super::state::Worker;
-use crate::limits;
-use crate::planner::NextWork;
-use crate::planner::origin::Millis;
 use crate::sink::Block;
+use fetchmill_model::limits;
+use fetchmill_model::planner::NextWork;
+use fetchmill_model::planner::origin::Millis;
 
 impl Worker {
     /// Reports to the planner and, with a `max`, takes a batch; see [`Control::turn`].

@@ -7,10 +7,10 @@ use super::beginning_batch::BeginningBatch;
 use super::state::Worker;
 use crate::engine::control::journal_link::JournalRequest;
 use crate::engine::fetch::target::CurrentTarget;
-use crate::outcome::{FailureKind, Outcome, Runs};
-use crate::planner::origin::Millis;
-use crate::target::{Batch, Sequence, TargetList};
-use crate::verdict::Rules;
+use fetchmill_model::outcome::{FailureKind, Outcome, Runs};
+use fetchmill_model::planner::origin::Millis;
+use fetchmill_model::target::{Batch, Sequence, TargetList};
+use fetchmill_model::verdict::Rules;
 
 /// What is said of a target that is not asked for again.
 const INTERRUPTED: &str = "the run that had it was killed: whether its request was made is not known; \
@@ -55,7 +55,7 @@ impl Worker {
             return Vec::new();
         }
         let requests = &self.setup.requests;
-        let of_page = |page: &crate::target::Page, position: usize| {
+        let of_page = |page: &fetchmill_model::target::Page, position: usize| {
             requests.is_once(page.names.get(position)).then_some(page.first + position as Sequence)
         };
         match batch {

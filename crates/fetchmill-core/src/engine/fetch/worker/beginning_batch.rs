@@ -2,8 +2,8 @@
 
 use std::sync::mpsc::Receiver;
 
-use crate::outcome::ShardNumber;
-use crate::target::Batch;
+use fetchmill_model::outcome::ShardNumber;
+use fetchmill_model::target::Batch;
 
 /// See the module.
 pub(super) struct BeginningBatch {

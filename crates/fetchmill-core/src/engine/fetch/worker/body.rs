@@ -7,29 +7,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::body_progress::BodyProgress;
-use crate::byte_range::ByteRange;
-use crate::content_encoding::{ACCEPTED_ENCODINGS, ContentEncoding, DecodeError, NamedEncoding, is_identity};
 use crate::engine::control::body_memory::BodyMemory;
 use crate::engine::control::body_meter::BodyMeter;
 use crate::engine::control::clock::unix_micros;
 use crate::engine::fetch::target::{CurrentTarget, ObservedReply};
-use crate::error::{Error, Result};
-use crate::expected_hash::ExpectedHash;
-use crate::http1::{BodySink, FieldSpans, Framing, Head};
-use crate::kept_reply::KeptReply;
-use crate::limits::{
+use crate::sink::{FetchedBody, Properties, Stage, StoredParts};
+use crate::transport::is_verified;
+use fetchmill_model::byte_range::ByteRange;
+use fetchmill_model::content_encoding::{
+    ACCEPTED_ENCODINGS, ContentEncoding, DecodeError, NamedEncoding, is_identity,
+};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::expected_hash::ExpectedHash;
+use fetchmill_model::http1::{BodySink, FieldSpans, Framing, Head};
+use fetchmill_model::kept_reply::KeptReply;
+use fetchmill_model::limits::{
     BODY_FREE_BYTES, BODY_MEMORY_BYTES_MAX, HEAD_KEPT_BYTES, KEPT_BODY_BYTES_MAX, READ_BYTES,
 };
-use crate::name::for_display;
-use crate::object::Facts;
-use crate::outcome::FailureKind;
-use crate::s3::BodyChecksum;
-use crate::sink::{FetchedBody, Properties, Stage, StoredParts};
-use crate::source_metadata::ListedKey;
-use crate::target::Sequence;
-use crate::time_text::parse_http_date;
-use crate::transport::is_verified;
-use crate::verdict::{
+use fetchmill_model::name::for_display;
+use fetchmill_model::object::Facts;
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::s3::BodyChecksum;
+use fetchmill_model::source_metadata::ListedKey;
+use fetchmill_model::target::Sequence;
+use fetchmill_model::time_text::parse_http_date;
+use fetchmill_model::verdict::{
     ERROR_BYTES_MAX, ExpectedPart, ReplyFacts, ResumedReply, StoreReply, field_in, fields_in,
 };
 

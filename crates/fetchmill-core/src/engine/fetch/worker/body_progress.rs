@@ -1,7 +1,7 @@
 //! How far a body is that may break off: what the head of its first reply has said, and what the last request brings.
 
-use crate::http1::Head;
-use crate::verdict::{ResumedReply, Resumption};
+use fetchmill_model::http1::Head;
+use fetchmill_model::verdict::{ResumedReply, Resumption};
 
 /// See the module.
 #[derive(Debug, Default)]

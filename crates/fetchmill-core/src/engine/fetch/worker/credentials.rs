@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::state::Worker;
 use crate::engine::access::renewal::Renewal;
 use crate::engine::fetch::target::CurrentTarget;
-use crate::error::Error;
-use crate::limits;
-use crate::origin::OriginKey;
+use fetchmill_model::error::Error;
+use fetchmill_model::limits;
+use fetchmill_model::origin::OriginKey;
 
 impl Worker {
     /// Takes note of which credentials a request to this origin is made with: those that are known now, or later ones.

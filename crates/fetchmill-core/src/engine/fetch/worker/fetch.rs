@@ -9,19 +9,19 @@ use super::pipeline::TargetBatch;
 use super::resting::WorkerConnection;
 use super::state::Worker;
 use super::verdict::FetchAttempt;
-use crate::certainty::MonotonicMicros;
 use crate::engine::access::tls_errors::distrust;
 use crate::engine::control::stop::Stop;
 use crate::engine::fetch::target::CurrentTarget;
-use crate::error::Error;
-use crate::limits;
-use crate::outcome::{FailureKind, Outcome};
-use crate::planner::hosts::RequestOutcome;
 use crate::transport::{
     BrokenExchange, ConnectFailure, Connection, Deadlines, OriginConnections, ReceivedReply, RequestTarget,
     UnusedState,
 };
-use crate::verdict::{BreakOff, BrokenFacts};
+use fetchmill_model::certainty::MonotonicMicros;
+use fetchmill_model::error::Error;
+use fetchmill_model::limits;
+use fetchmill_model::outcome::{FailureKind, Outcome};
+use fetchmill_model::planner::hosts::RequestOutcome;
+use fetchmill_model::verdict::{BreakOff, BrokenFacts};
 
 /// A reply's worth of the origin's state is told to the planner at the latest after so many failures.
 const RETRIES_REPORTED_AT: usize = 16;

@@ -2,9 +2,9 @@
 
 use super::state::Worker;
 use crate::engine::fetch::target::CurrentTarget;
-use crate::outcome::{FailureKind, Outcome};
-use crate::planner::hosts::{Admission, HostId, RequestOutcome};
-use crate::planner::origin::Millis;
+use fetchmill_model::outcome::{FailureKind, Outcome};
+use fetchmill_model::planner::hosts::{Admission, HostId, RequestOutcome};
+use fetchmill_model::planner::origin::Millis;
 
 /// A rest that is shorter than this is waited for in memory.
 pub(super) const SHORT_REST: Millis = 1000;

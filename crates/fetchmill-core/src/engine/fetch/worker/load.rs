@@ -4,10 +4,10 @@
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 
-use crate::certainty::MonotonicMicros;
 use crate::engine::control::telemetry::{LatencyHistogram, OriginHistograms, WorkerTelemetry};
 use crate::engine::fetch::load_counter::LoadCounter;
-use crate::origin::OriginKey;
+use fetchmill_model::certainty::MonotonicMicros;
+use fetchmill_model::origin::OriginKey;
 
 /// Few requests are in flight when they are at most this part of what may be.
 const FEW: usize = 8;

@@ -2,10 +2,10 @@
 
 use super::state::Worker;
 use crate::engine::fetch::target::CurrentTarget;
-use crate::limits;
-use crate::outcome::{FailureKind, Outcome};
-use crate::planner::Retry;
-use crate::planner::origin::Millis;
+use fetchmill_model::limits;
+use fetchmill_model::outcome::{FailureKind, Outcome};
+use fetchmill_model::planner::Retry;
+use fetchmill_model::planner::origin::Millis;
 
 /// What is said of a target that a redirect led to a host that could not be asked at once.
 const LEFT: &str = "the request was made, and the host that its redirect leads to could not be asked at once";

@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-use crate::limits::PART_ETAGS_MAX;
+use fetchmill_model::limits::PART_ETAGS_MAX;
 
 /// See the module. Memory: `PART_ETAGS_MAX` places, taken with the first part. An object that comes to a place of another one
 /// takes it. Both are remembered by hashes of a secret key, so that no server can choose two of the same.

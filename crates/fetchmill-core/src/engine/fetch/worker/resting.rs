@@ -2,8 +2,8 @@
 
 use crate::engine::control::counters::Delta;
 use crate::sink::Block;
-use crate::target::TargetList;
 use crate::transport::Connection;
+use fetchmill_model::target::TargetList;
 
 /// A task's connection with what it has brought and is not yet certain.
 #[derive(Default)]

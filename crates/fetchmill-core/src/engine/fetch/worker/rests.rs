@@ -6,15 +6,15 @@ use tokio::time::Instant;
 
 use super::resting::WorkerConnection;
 use super::state::Worker;
-use crate::certainty::{MonotonicMicros, NextStep, REST_MAX, SILENCE_MIN};
 use crate::engine::control::stop::Stop;
 use crate::engine::fetch::target::CurrentTarget;
-use crate::http1::Head;
-use crate::limits;
-use crate::outcome::FailureKind;
-use crate::planner::origin::Millis;
 use crate::sink::StoredParts;
 use crate::transport::{Deadlines, PipelinedReplies, ReceivedReply, UnusedState};
+use fetchmill_model::certainty::{MonotonicMicros, NextStep, REST_MAX, SILENCE_MIN};
+use fetchmill_model::http1::Head;
+use fetchmill_model::limits;
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::planner::origin::Millis;
 
 impl Worker {
     /// A reply has come, to a request that was sent then.

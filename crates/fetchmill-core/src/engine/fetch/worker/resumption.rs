@@ -1,7 +1,7 @@
 //! A large object that broke off goes on from where it was: its task keeps what has come, and asks for the rest at once.
 //!
 //! What has come stays in the task's [`BodyReceiver`], so it has the bounds of any body that is received. It is forgotten when
-//! the target waits for anything but its rest. [`crate::verdict`] says whether the rest is asked for, and what a reply to
+//! the target waits for anything but its rest. [`fetchmill_model::verdict`] says whether the rest is asked for, and what a reply to
 //! that is worth.
 
 use std::time::Duration;
@@ -11,13 +11,13 @@ use tokio::time::Instant;
 use super::body::BodyReceiver;
 use super::state::Worker;
 use crate::engine::fetch::target::CurrentTarget;
-use crate::http1::RequestParts;
-use crate::limits;
-use crate::outcome::FailureKind;
 use crate::transport::{
     BrokenExchange, Connection, Deadlines, IF_RANGE, OriginConnections, RANGE, ReceivedReply, RequestTarget,
 };
-use crate::verdict::{BreakOff, BrokenFacts};
+use fetchmill_model::http1::RequestParts;
+use fetchmill_model::limits;
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::verdict::{BreakOff, BrokenFacts};
 
 impl Worker {
     /// Whether the rest of a target may be asked for, as far as its request says.

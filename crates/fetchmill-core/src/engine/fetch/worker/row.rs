@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use super::state::Worker;
 use crate::engine::control::clock::unix_micros;
 use crate::engine::fetch::target::CurrentTarget;
-use crate::entry::ListEntry;
-use crate::extra_columns::extra_values;
-use crate::outcome::{FailureKind, Outcome};
-use crate::planner::hosts::may_be_dead;
-use crate::row::CheckRow;
+use fetchmill_model::entry::ListEntry;
+use fetchmill_model::extra_columns::extra_values;
+use fetchmill_model::outcome::{FailureKind, Outcome};
+use fetchmill_model::planner::hosts::may_be_dead;
+use fetchmill_model::row::CheckRow;
 
 impl Worker {
     /// An attempt begins, or goes on elsewhere.

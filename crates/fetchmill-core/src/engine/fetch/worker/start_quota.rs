@@ -6,8 +6,8 @@
 
 use std::cell::Cell;
 
-use crate::limits;
-use crate::planner::origin::Millis;
+use fetchmill_model::limits;
+use fetchmill_model::planner::origin::Millis;
 
 /// A tick that comes later than this has found the worker too busy.
 const LATE: Millis = 60;

@@ -21,15 +21,15 @@ use crate::engine::fetch::resting::RestingConnections;
 use crate::engine::fetch::target::{CurrentTarget, TargetQueue};
 use crate::engine::plan::job_origins::ListingServer;
 use crate::engine::request::custom_request::JobRequests;
-use crate::entry::Naming;
-use crate::outcome::Runs;
-use crate::planner::WorkerReport;
-use crate::planner::hosts::HostRules;
-use crate::planner::origin::Millis;
 use crate::sink::{Block, Properties, Stage};
-use crate::stored_name::StoredNames;
 use crate::transport::{IoBuffers, OriginConnections, Pool, PoolSettings};
-use crate::verdict::Rules;
+use fetchmill_model::entry::Naming;
+use fetchmill_model::outcome::Runs;
+use fetchmill_model::planner::WorkerReport;
+use fetchmill_model::planner::hosts::HostRules;
+use fetchmill_model::planner::origin::Millis;
+use fetchmill_model::stored_name::StoredNames;
+use fetchmill_model::verdict::Rules;
 
 /// What a worker is made of.
 pub(in crate::engine) struct WorkerSetup {

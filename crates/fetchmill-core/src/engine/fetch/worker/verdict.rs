@@ -1,4 +1,4 @@
-//! Carries out what follows from an attempt ([`crate::verdict`]): stores, settles, plans another attempt, corrects.
+//! Carries out what follows from an attempt ([`fetchmill_model::verdict`]): stores, settles, plans another attempt, corrects.
 
 use std::borrow::Cow;
 
@@ -6,16 +6,16 @@ use super::body::BodyReceiver;
 use super::state::Worker;
 use crate::engine::access::renewal::Renewal;
 use crate::engine::fetch::target::CurrentTarget;
-use crate::error::Error;
-use crate::limits;
-use crate::object::Facts;
-use crate::outcome::{FailureClass, FailureKind, Outcome};
-use crate::planner::hosts::{self, RequestOutcome};
-use crate::planner::origin::Millis;
 use crate::sink::{FetchedBody, StoredParts};
-use crate::source_metadata::ListedKey;
 use crate::transport::ReceivedReply;
-use crate::verdict::{BrokenFacts, Correction, Verdict};
+use fetchmill_model::error::Error;
+use fetchmill_model::limits;
+use fetchmill_model::object::Facts;
+use fetchmill_model::outcome::{FailureClass, FailureKind, Outcome};
+use fetchmill_model::planner::hosts::{self, RequestOutcome};
+use fetchmill_model::planner::origin::Millis;
+use fetchmill_model::source_metadata::ListedKey;
+use fetchmill_model::verdict::{BrokenFacts, Correction, Verdict};
 
 /// What came of an attempt at a target.
 pub(super) enum FetchAttempt {

@@ -8,9 +8,9 @@
 use std::io::{self, Read};
 use std::path::Path;
 
-use crate::error::{Error, Result};
-use crate::limits::{TRANSFORM_COLUMNS_BYTES_MAX, TRANSFORM_DETAIL_BYTES_MAX};
-use crate::object::Facts;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits::{TRANSFORM_COLUMNS_BYTES_MAX, TRANSFORM_DETAIL_BYTES_MAX};
+use fetchmill_model::object::Facts;
 
 const NONE: u32 = u32::MAX;
 const NO_DATE: i64 = i64::MIN;

@@ -14,8 +14,8 @@ use std::time::Instant;
 
 use super::frame::{self, TransformAnswer};
 use crate::engine::control::stop::StopSignal;
-use crate::error::{Error, Result};
-use crate::limits::{TICK, TRANSFORM_END_WAIT};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits::{TICK, TRANSFORM_END_WAIT};
 
 /// Why there is no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

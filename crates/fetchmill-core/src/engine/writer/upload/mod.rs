@@ -25,12 +25,12 @@ use crate::engine::control::journal_link::JournalRequest;
 use crate::engine::control::stop::Stop;
 use crate::engine::control::threads::spawn;
 use crate::engine::event_queues::network_runtime;
-use crate::error::{Error, Result};
 use crate::journal;
-use crate::outcome::{ShardEnd, ShardNumber};
-use crate::s3::UploadDestination;
 use crate::sink::{NextShard, ShardFolder, UploadQueue};
 use crate::transport::PoolSettings;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::outcome::{ShardEnd, ShardNumber};
+use fetchmill_model::s3::UploadDestination;
 use store::{UploadClient, UploadEnd};
 
 /// See the module.

@@ -8,15 +8,15 @@ use std::time::Duration;
 use crate::engine::access::s3::{Access, BucketReply, BucketRequest, Client};
 use crate::engine::control::clock::Clock;
 use crate::engine::control::stop::{Stop, StopSignal};
-use crate::error::{Error, Result};
-use crate::limits;
-use crate::name::for_display;
-use crate::origin::OriginFields;
-use crate::outcome::{FailureClass, FailureKind};
-use crate::planner::retry::{Jitter, delay};
-use crate::s3::{ErrorDocument, StoreError, UploadDestination, list_query, read_page};
 use crate::transport::{AddressPolicy, Connection, Millis, PoolSettings, Timeouts};
-use crate::verdict::{AttemptState, Rules, Verdict};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits;
+use fetchmill_model::name::for_display;
+use fetchmill_model::origin::OriginFields;
+use fetchmill_model::outcome::{FailureClass, FailureKind};
+use fetchmill_model::planner::retry::{Jitter, delay};
+use fetchmill_model::s3::{ErrorDocument, StoreError, UploadDestination, list_query, read_page};
+use fetchmill_model::verdict::{AttemptState, Rules, Verdict};
 
 /// Why an upload does not go on.
 pub(super) enum UploadEnd {

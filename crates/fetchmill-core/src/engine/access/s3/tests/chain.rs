@@ -287,7 +287,8 @@ fn region_and_endpoint_are_said_by_option_environment_and_profile_in_this_order(
     world = world.set("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true");
     assert_eq!(endpoint(&world), None);
     world.options.region = Some("option".into());
-    world.options.endpoint_url = Some(crate::source::OriginUrl::parse("http://127.0.0.1:4/").unwrap());
+    world.options.endpoint_url =
+        Some(fetchmill_model::source::OriginUrl::parse("http://127.0.0.1:4/").unwrap());
     assert_eq!(region(&world).as_deref(), Some("option"));
     assert_eq!(endpoint(&world).as_deref(), Some("http://127.0.0.1:4"));
 }

@@ -8,8 +8,8 @@ use super::super::access::Access;
 use super::World;
 use super::server::{Server, document};
 use crate::engine::access::renewal::{CredentialSource as _, LoadedCredentials, Refresher, Renewal};
-use crate::s3::Credentials;
-use crate::time_text::utc;
+use fetchmill_model::s3::Credentials;
+use fetchmill_model::time_text::utc;
 
 const FAR: u64 = 1_893_456_000;
 /// For things that happen in a second.

@@ -1,6 +1,6 @@
 //! Roles: credentials that STS gives for other credentials, or for a token.
 
-use crate::s3::{Credentials, Signer};
+use fetchmill_model::s3::{Credentials, Signer};
 
 use super::World;
 use super::server::{Server, assumed};

@@ -9,7 +9,7 @@ use super::Credentials;
 use crate::time_text::basic_date;
 
 /// What asks for the checksum of an object.
-pub(crate) const CHECKSUM_MODE: &[u8] = b"x-amz-checksum-mode: ENABLED\r\n";
+pub const CHECKSUM_MODE: &[u8] = b"x-amz-checksum-mode: ENABLED\r\n";
 /// The SHA-256 of no bytes: the body of a GET.
 const EMPTY_SHA256: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 const S3: &str = "s3";

@@ -12,7 +12,7 @@ use crate::outcome::FailureKind;
 
 /// A part that was asked for, and what the reply's head has said of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ExpectedPart {
+pub struct ExpectedPart {
     asked: ByteRange,
     reply: PartReply,
 }
@@ -29,12 +29,13 @@ enum PartReply {
 }
 
 impl ExpectedPart {
-    pub(crate) fn new(asked: ByteRange) -> Self {
+    /// Of a request for these bytes of an object.
+    pub fn new(asked: ByteRange) -> Self {
         ExpectedPart { asked, reply: PartReply::Neither }
     }
 
     /// The head of the reply, and its bytes.
-    pub(crate) fn head(&mut self, head: &Head, bytes: &[u8]) {
+    pub fn head(&mut self, head: &Head, bytes: &[u8]) {
         let (asked, status) = (self.asked, head.status);
         let trouble = match status {
             206 => difference(asked, bytes).map(|said| (FailureKind::BadRange, format!("and {said}"))),
@@ -57,7 +58,7 @@ impl ExpectedPart {
     }
 
     /// Whether more of a body is wanted of which so many bytes have come.
-    pub(crate) fn wants_more(&self, length: u64) -> bool {
+    pub fn wants_more(&self, length: u64) -> bool {
         match &self.reply {
             PartReply::Neither => true,
             PartReply::Part => length <= self.asked.length(),

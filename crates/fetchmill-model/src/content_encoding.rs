@@ -13,11 +13,11 @@ use zstd::stream::read::Decoder as ZstdDecoder;
 use crate::limits::{DECODED_BYTES_FIRST, READ_BYTES, ZSTD_WINDOW_LOG_MAX};
 
 /// What requests say that they accept (`Accept-Encoding`).
-pub(crate) const ACCEPTED_ENCODINGS: &str = "gzip, br, zstd";
+pub const ACCEPTED_ENCODINGS: &str = "gzip, br, zstd";
 
 /// One of [`ACCEPTED_ENCODINGS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ContentEncoding {
+pub enum ContentEncoding {
     /// RFC 1952, with any number of members.
     Gzip,
     /// RFC 7932, without large windows.
@@ -27,16 +27,16 @@ pub(crate) enum ContentEncoding {
 }
 
 /// What a reply says; an error is what it names when that is nothing that can be decoded.
-pub(crate) type NamedEncoding = Result<Option<ContentEncoding>, Vec<u8>>;
+pub type NamedEncoding = Result<Option<ContentEncoding>, Vec<u8>>;
 
 /// Whether a value of the field says that the body is not encoded.
-pub(crate) fn is_identity(encoding: &[u8]) -> bool {
+pub fn is_identity(encoding: &[u8]) -> bool {
     encoding.trim_ascii().eq_ignore_ascii_case(b"identity")
 }
 
 /// Why a body is not decoded.
 #[derive(Debug)]
-pub(crate) enum DecodeError {
+pub enum DecodeError {
     /// It is not what its encoding says, and this is wrong with it.
     Malformed(String),
     /// It would be longer than it may.
@@ -48,7 +48,7 @@ pub(crate) enum DecodeError {
 impl ContentEncoding {
     /// As the values of a reply's fields `Content-Encoding` say; none: the body is not encoded. Several encodings, one upon
     /// the other, are nothing that was asked for: each would need its own bound.
-    pub(crate) fn of_fields<'v>(values: impl Iterator<Item = &'v [u8]>) -> NamedEncoding {
+    pub fn of_fields<'v>(values: impl Iterator<Item = &'v [u8]>) -> NamedEncoding {
         let names = values.flat_map(|value| value.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
         let is_encoding = |name: &&[u8]| !name.is_empty() && !is_identity(name);
         let named: Vec<&[u8]> = names.filter(is_encoding).collect();
@@ -80,7 +80,7 @@ impl ContentEncoding {
 
     /// Decodes all of a body and gives it piece by piece; a piece for which `take` returns `false` is the last one. Nobody
     /// may use a piece before all of them have come: the body may turn out to be malformed at its end.
-    pub(crate) fn decode(
+    pub fn decode(
         self,
         mut encoded: impl BufRead,
         bytes_max: u64,
@@ -105,7 +105,7 @@ impl ContentEncoding {
 
 impl ContentEncoding {
     /// Decodes as it reads. An error without a number of the system's is malformed input.
-    pub(crate) fn reader<'r>(self, encoded: impl BufRead + 'r) -> io::Result<Box<dyn Read + 'r>> {
+    pub fn reader<'r>(self, encoded: impl BufRead + 'r) -> io::Result<Box<dyn Read + 'r>> {
         Ok(match self {
             ContentEncoding::Gzip => Box::new(MultiGzDecoder::new(encoded)),
             ContentEncoding::Brotli => Box::new(BrotliDecoder::new(encoded)),

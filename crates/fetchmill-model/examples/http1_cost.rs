@@ -1,13 +1,13 @@
 //! What the HTTP/1.1 codec costs: nanoseconds for each complete reply of 100 bytes and for each request.
 //!
-//! `cargo run --release -p fetchmill-core --example http1_cost`; on a quiet machine, the best of several rounds.
+//! `cargo run --release -p fetchmill-model --example http1_cost`; on a quiet machine, the best of several rounds.
 #![allow(clippy::print_stdout)]
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use fetchmill_core::http1::{BodySink, ReplyProgress, ReplyReader, RequestTemplate};
-use fetchmill_core::name;
+use fetchmill_model::http1::{BodySink, ReplyProgress, ReplyReader, RequestTemplate};
+use fetchmill_model::name;
 
 const ROUNDS: usize = 15;
 const REPEATS: u32 = 200_000;

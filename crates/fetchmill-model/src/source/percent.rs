@@ -1,7 +1,7 @@
 //! What a percent-encoded text of a server stands for.
 
 /// The bytes; `None` where a `%` has no two digits behind it. Digits may be of either case.
-pub(crate) fn decode(text: &[u8]) -> Option<Vec<u8>> {
+pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
     let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text;

@@ -1,15 +1,15 @@
 //! What a signature of S3 costs, and what it is: without input the nanoseconds for a request; with `-` the header
 //! fields, as JSON, of each request that stands as JSON on a line of standard input (`tests/s3/test_s3_signer.py`).
 //!
-//! `cargo run --release -p fetchmill-core --example s3_signer`; on a quiet machine, the best of several rounds.
+//! `cargo run --release -p fetchmill-model --example s3_signer`; on a quiet machine, the best of several rounds.
 #![allow(clippy::print_stdout)]
 
 use std::hint::black_box;
 use std::io::BufRead;
 use std::time::Instant;
 
-use fetchmill_core::name;
-use fetchmill_core::s3::{Credentials, Signer};
+use fetchmill_model::name;
+use fetchmill_model::s3::{Credentials, Signer};
 use serde::Deserialize;
 
 const ROUNDS: usize = 15;

@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use fetchmill_core::http1::{ReplyProgress, ReplyReader, StreamEnd};
-use fetchmill_core::limits::HEAD_FIELDS_MAX;
+use fetchmill_model::http1::{ReplyProgress, ReplyReader, StreamEnd};
+use fetchmill_model::limits::HEAD_FIELDS_MAX;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -229,7 +229,7 @@ pub fn from_member(member: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Undoes the escaping of bytes.
-pub(crate) fn unescape(path: &[u8]) -> Option<Vec<u8>> {
+pub fn unescape(path: &[u8]) -> Option<Vec<u8>> {
     let mut name = Vec::with_capacity(path.len());
     let mut rest = path;
     while let Some((&byte, behind)) = rest.split_first() {
@@ -276,20 +276,20 @@ fn is_misleading(character: char) -> bool {
 }
 
 /// A byte as `%XX`.
-pub(crate) fn escaped(byte: u8) -> [u8; 3] {
+pub fn escaped(byte: u8) -> [u8; 3] {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     [b'%', DIGITS[(byte >> 4) as usize], DIGITS[(byte & 15) as usize]]
 }
 
 /// Bytes in hexadecimal, for names that are no text.
-pub(crate) fn to_hex(bytes: &[u8]) -> String {
+pub fn to_hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digit = |number: u8| char::from(DIGITS[usize::from(number)]);
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 /// The reverse of [`to_hex`].
-pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
+pub fn from_hex(text: &str) -> Option<Vec<u8>> {
     let (pairs, []) = text.as_bytes().as_chunks::<2>() else {
         return None;
     };

@@ -15,7 +15,7 @@ pub mod list;
 mod listed_time;
 mod origin_url;
 mod page;
-pub(crate) mod percent;
+pub mod percent;
 mod position;
 pub mod robots;
 pub mod sitemap;

@@ -114,6 +114,7 @@ impl<T: OptionValue> OptionValue for Option<T> {
 }
 
 /// Types whose values are words in JSON, as serde has them.
+#[macro_export]
 macro_rules! words {
     ($($type:ty),*) => {
         $(impl $crate::options::OptionValue for $type {
@@ -206,6 +207,7 @@ pub fn some_seconds<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<O
 
 /// A group of options. Each row is a field: its name, which is the option's, its type, its default, and the bounds of a
 /// number. Behind `and` stand fields that are no options.
+#[macro_export]
 macro_rules! options {
     (
         $(#[$of_group:meta])*
@@ -252,4 +254,4 @@ macro_rules! options {
     };
 }
 
-pub(crate) use {options, words};
+pub use {options, words};

@@ -13,11 +13,11 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use facts::{
+pub use facts::{
     BreakOff, BrokenFacts, Correction, ERROR_BYTES_MAX, ReplyFacts, Rules, StoreReply, Verdict, is_redirect,
     is_unauthorized,
 };
-pub(crate) use head_fields::{field_in, fields_in};
-pub(crate) use part::ExpectedPart;
-pub(crate) use resumption::{ResumedReply, Resumption};
-pub(crate) use state::AttemptState;
+pub use head_fields::{field_in, fields_in};
+pub use part::ExpectedPart;
+pub use resumption::{ResumedReply, Resumption};
+pub use state::AttemptState;

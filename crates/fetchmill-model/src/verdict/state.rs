@@ -19,21 +19,21 @@ const NOT_MODIFIED: u16 = 304;
 /// What was spent on one target, page or upload. With each attempt that was planned the rest begins anew: that is what
 /// the journal knows of a target that waits.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct AttemptState {
+pub struct AttemptState {
     /// Attempts that counted before this one.
-    pub(crate) attempts: u32,
+    pub attempts: u32,
     /// When it was first throttled; 0 for never. In a check: when its second look was due.
-    pub(crate) throttled_since: Millis,
+    pub throttled_since: Millis,
     /// Connections that ended or went wrong because they had been used before.
-    pub(crate) forgiven: u32,
+    pub forgiven: u32,
     /// Requests that were made again with another region, clock or credentials.
-    pub(crate) corrections: u32,
+    pub corrections: u32,
     /// Requests that were made again because the store took the one before for nobody's.
-    pub(crate) refusals: u32,
+    pub refusals: u32,
     /// Requests one after the other that brought little or nothing of the rest of its object.
-    pub(crate) in_vain: u32,
+    pub in_vain: u32,
     /// Its object broke off, and the rest was asked for.
-    pub(crate) is_resumed: bool,
+    pub is_resumed: bool,
 }
 
 impl Verdict {
@@ -42,7 +42,8 @@ impl Verdict {
     }
 
     /// With what the store said.
-    pub(crate) fn with_detail(self, detail: Option<Box<str>>) -> Self {
+    #[must_use]
+    pub fn with_detail(self, detail: Option<Box<str>>) -> Self {
         match self {
             Verdict::Settle(outcome, None) => Verdict::Settle(outcome, detail),
             other => other,
@@ -52,7 +53,7 @@ impl Verdict {
 
 impl AttemptState {
     /// What follows from a complete reply.
-    pub(crate) fn after_reply(&mut self, reply: &ReplyFacts<'_>, rules: &Rules, now: Millis) -> Verdict {
+    pub fn after_reply(&mut self, reply: &ReplyFacts<'_>, rules: &Rules, now: Millis) -> Verdict {
         if reply.is_no_rest {
             return self.after_no_rest(reply.status, rules, now);
         }
@@ -103,7 +104,7 @@ impl AttemptState {
     }
 
     /// What follows when no complete reply came.
-    pub(crate) fn after_broken(&mut self, broken: BrokenFacts, rules: &Rules, now: Millis) -> Verdict {
+    pub fn after_broken(&mut self, broken: BrokenFacts, rules: &Rules, now: Millis) -> Verdict {
         if broken.was_used && rules.may_repeat {
             let forgiven_max = if broken.is_shared { limits::FORGIVEN_SHARED_MAX } else { 1 };
             // What was read may have belonged to the reply before; on a fresh connection it is certain.
@@ -122,12 +123,7 @@ impl AttemptState {
     /// none: what follows from any failure.
     ///
     /// A connection of its own has brought what is kept, so that it is certain whose it is.
-    pub(crate) fn after_break_off(
-        &mut self,
-        broken: BrokenFacts,
-        brought: u64,
-        rules: &Rules,
-    ) -> Option<BreakOff> {
+    pub fn after_break_off(&mut self, broken: BrokenFacts, brought: u64, rules: &Rules) -> Option<BreakOff> {
         let is_large = brought >= limits::RESUMED_BYTES_MIN;
         let may_go_on = rules.may_repeat && rules.attempts_max > 1 && (is_large || self.is_resumed);
         if broken.kind.class() != FailureClass::Transient || !may_go_on {
@@ -144,7 +140,7 @@ impl AttemptState {
     }
 
     /// How long the next request for the rest of an object waits.
-    pub(crate) fn resumed_wait(&self) -> Duration {
+    pub fn resumed_wait(&self) -> Duration {
         self.in_vain.checked_sub(1).map_or(Duration::ZERO, |before| limits::RESUMED_WAIT * (1 << before))
     }
 
@@ -159,7 +155,7 @@ impl AttemptState {
     }
 
     /// What follows from a failure for which nobody is forgiven.
-    pub(crate) fn after_failure(&mut self, kind: FailureKind, rules: &Rules, now: Millis) -> Verdict {
+    pub fn after_failure(&mut self, kind: FailureKind, rules: &Rules, now: Millis) -> Verdict {
         let counts = match kind.class() {
             FailureClass::Final => return self.end(kind, rules),
             FailureClass::Throttle if rules.is_patient => {
@@ -187,12 +183,12 @@ impl AttemptState {
     }
 
     /// Whether a target that seems dead is tried once more, later.
-    pub(crate) fn wants_second_look(&self, kind: FailureKind, rules: &Rules) -> bool {
+    pub fn wants_second_look(&self, kind: FailureKind, rules: &Rules) -> bool {
         rules.has_second_look && self.throttled_since == 0 && may_be_dead(kind)
     }
 
     /// Whether its request is made again at once: on a connection that has brought nothing else its reply is certain.
-    pub(crate) fn is_repeated(&self) -> bool {
+    pub fn is_repeated(&self) -> bool {
         self.is_resumed || self.forgiven + self.corrections + self.refusals > 0
     }
 
@@ -239,7 +235,7 @@ impl AttemptState {
 
     /// What follows from the reply to a request that is for no object of a job: a page of a listing, an upload.
     /// `may_hide_error` when a head of success may stand before an error.
-    pub(crate) fn after_bucket_reply(
+    pub fn after_bucket_reply(
         &mut self,
         store: &StoreReply<'_>,
         status: u16,
@@ -269,7 +265,7 @@ impl AttemptState {
 
 impl ReplyFacts<'_> {
     /// Why a reply of success is not the object that the source told of.
-    pub(crate) fn trouble_with(&self, listed: &ListedKey<'_>) -> Option<FailureKind> {
+    pub fn trouble_with(&self, listed: &ListedKey<'_>) -> Option<FailureKind> {
         let size = listed.size?;
         if self.length != size
             && let Some(kind) = self.store.as_ref().and_then(StoreReply::error_in_place)

@@ -4,7 +4,7 @@
 //! all.
 
 /// The last second that four digits of a year can name.
-pub(crate) const SECONDS_MAX: u64 = 253_402_300_799;
+pub const SECONDS_MAX: u64 = 253_402_300_799;
 
 const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 const MONTHS: [&str; 12] =
@@ -15,7 +15,7 @@ const LOOSE_DATE_BYTES_MAX: usize = 64;
 const DATE_BYTES: usize = 19;
 
 /// Seconds since 1970 as `2026-11-20T21:08:00Z`.
-pub(crate) fn utc(seconds: u64) -> String {
+pub fn utc(seconds: u64) -> String {
     let date = date(seconds);
     let mut text = String::with_capacity(DATE_BYTES + 1);
     text.extend(date.iter().map(|byte| char::from(*byte)));
@@ -36,13 +36,13 @@ pub(crate) fn basic_date(seconds: u64) -> [u8; 16] {
 }
 
 /// Appends what [`utc`] gives.
-pub(crate) fn write_utc(seconds: u64, out: &mut Vec<u8>) {
+pub fn write_utc(seconds: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&date(seconds));
     out.push(b'Z');
 }
 
 /// Appends microseconds since 1970 as `2026-11-20T21:08:00.123456Z`.
-pub(crate) fn write_utc_micros(micros: u64, out: &mut Vec<u8>) {
+pub fn write_utc_micros(micros: u64, out: &mut Vec<u8>) {
     let micros = micros.min(SECONDS_MAX * 1_000_000 + 999_999);
     let (seconds, fraction) = (micros / 1_000_000, micros % 1_000_000);
     let mut text = *b".000000Z";
@@ -52,13 +52,13 @@ pub(crate) fn write_utc_micros(micros: u64, out: &mut Vec<u8>) {
 }
 
 /// The reverse of [`write_utc`]; `None` for what it would not write.
-pub(crate) fn parse_utc(text: &[u8]) -> Option<u64> {
+pub fn parse_utc(text: &[u8]) -> Option<u64> {
     let (date, b"Z") = text.split_at_checked(DATE_BYTES)? else { return None };
     parse_date(date)
 }
 
 /// As [`parse_utc`], for a date that may have a fraction of a second, which is left out.
-pub(crate) fn parse_utc_to_the_second(text: &[u8]) -> Option<u64> {
+pub fn parse_utc_to_the_second(text: &[u8]) -> Option<u64> {
     let (date, rest) = text.split_at_checked(DATE_BYTES)?;
     let is_end = match rest {
         b"Z" => true,
@@ -69,7 +69,7 @@ pub(crate) fn parse_utc_to_the_second(text: &[u8]) -> Option<u64> {
 }
 
 /// The reverse of [`write_utc_micros`]; `None` for what it would not write.
-pub(crate) fn parse_utc_micros(text: &[u8]) -> Option<u64> {
+pub fn parse_utc_micros(text: &[u8]) -> Option<u64> {
     let (date, &[b'.', ref fraction @ .., b'Z']) = text.split_at_checked(DATE_BYTES)? else { return None };
     if fraction.len() != 6 {
         return None;
@@ -78,7 +78,7 @@ pub(crate) fn parse_utc_micros(text: &[u8]) -> Option<u64> {
 }
 
 /// Seconds since 1970 as HTTP writes them: the reverse of [`parse_http_date`].
-pub(crate) fn http_date(seconds: u64) -> String {
+pub fn http_date(seconds: u64) -> String {
     let seconds = seconds.min(SECONDS_MAX);
     let text = utc(seconds);
     // 1970 began on a Thursday.
@@ -91,7 +91,7 @@ pub(crate) fn http_date(seconds: u64) -> String {
 /// A date of HTTP in any of the forms that a recipient must accept (RFC 9110, 5.6.7), as seconds since 1970. Forms that
 /// servers send besides are read as well: a day with one digit, `UTC` or `+0000` for `GMT`, no zone. Of a date with a year of
 /// two digits 70 to 99 are in the last century, as curl has it. The name of the day is not compared with the date.
-pub(crate) fn parse_http_date(value: &[u8]) -> Option<u64> {
+pub fn parse_http_date(value: &[u8]) -> Option<u64> {
     parse_fixed_date(value).or_else(|| LooseDate::parse(std::str::from_utf8(value).ok()?)?.seconds())
 }
 
@@ -219,7 +219,7 @@ pub(crate) fn month_of_name(name: &[u8]) -> Option<[u8; 2]> {
 }
 
 /// Digits only, as many as there are; a number that is too large is the largest.
-pub(crate) fn number(digits: &[u8]) -> Option<u64> {
+pub fn number(digits: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0_u64, |number, byte| {
         byte.is_ascii_digit().then(|| number.saturating_mul(10).saturating_add(u64::from(byte - b'0')))
     })

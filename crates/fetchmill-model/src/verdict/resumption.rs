@@ -12,7 +12,7 @@ use crate::limits::RESUMED_BYTES_MIN;
 
 /// What the head of the reply has said whose body broke off.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Resumption {
+pub struct Resumption {
     head: Head,
     etag: String,
     length: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Resumption {
 
 /// What the reply to a request for the rest is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ResumedReply {
+pub enum ResumedReply {
     /// The rest.
     Rest,
     /// All of the object, which is another one perhaps.
@@ -31,7 +31,7 @@ pub(crate) enum ResumedReply {
 
 impl Resumption {
     /// Of a head, with its bytes; none when the rest of its body cannot be asked for, or is not worth it.
-    pub(crate) fn of_head(head: &Head, bytes: &[u8]) -> Option<Self> {
+    pub fn of_head(head: &Head, bytes: &[u8]) -> Option<Self> {
         let Framing::Length(length) = head.framing else { return None };
         if head.status != 200 || head.version == Version::Http10 || length <= RESUMED_BYTES_MIN {
             return None;
@@ -46,22 +46,22 @@ impl Resumption {
 
     /// What is missing when so many bytes have come. Its end is said, too: a server that knows `Range` and not `If-Range`
     /// cannot send more than is missing.
-    pub(crate) fn rest(&self, came: u64) -> Option<ByteRange> {
+    pub fn rest(&self, came: u64) -> Option<ByteRange> {
         ByteRange::new(came, self.length.checked_sub(came)?).ok()
     }
 
     /// The object's strong ETag.
-    pub(crate) fn etag(&self) -> &str {
+    pub fn etag(&self) -> &str {
         &self.etag
     }
 
     /// The head of the whole, when the reply to the last request has this one.
-    pub(crate) fn head_of_whole(&self, last: &Head) -> Head {
+    pub fn head_of_whole(&self, last: &Head) -> Head {
         Head { keep_alive: last.keep_alive, retry_after: last.retry_after, ..self.head }
     }
 
     /// What a reply is whose head this is, when so many bytes have come before.
-    pub(crate) fn reply(&self, came: u64, head: &Head, bytes: &[u8]) -> ResumedReply {
+    pub fn reply(&self, came: u64, head: &Head, bytes: &[u8]) -> ResumedReply {
         match head.status {
             206 if self.is_rest(came, head, bytes) => ResumedReply::Rest,
             200 => ResumedReply::Whole,

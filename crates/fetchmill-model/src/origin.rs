@@ -5,6 +5,7 @@ use std::rc::Rc;
 use crate::error::{Error, Result};
 use crate::header_field::check_field;
 use crate::http1::{ACCEPT_ENCODING, OPEN_FIELDS};
+use crate::options::OptionValue;
 
 /// `http://host[:port]` or `https://host[:port]`, as a normalised URL begins.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -13,6 +14,8 @@ pub struct OriginKey {
     is_tls: bool,
     port: u16,
 }
+
+impl OptionValue for OriginKey {}
 
 impl OriginKey {
     /// Of a normalised URL; what follows the origin is its path.

@@ -16,7 +16,7 @@ use crate::expected_hash::ExpectedHash;
 const BYTES_MAX: usize = 32;
 
 /// What is said of an object, and what has come of it so far.
-pub(crate) struct BodyChecksum {
+pub struct BodyChecksum {
     running: ChecksumState,
     said: [u8; BYTES_MAX],
 }
@@ -53,7 +53,7 @@ struct GivenChecksums<'h> {
 
 impl BodyChecksum {
     /// What the head of a reply says of all of its object; none if that is nothing. `head` is as it was sent.
-    pub(crate) fn of_head(head: &[u8]) -> Option<Self> {
+    pub fn of_head(head: &[u8]) -> Option<Self> {
         let mut said = GivenChecksums::default();
         for line in head.split(|byte| *byte == b'\n') {
             if let Some(colon) = memchr::memchr(b':', line) {
@@ -64,7 +64,7 @@ impl BodyChecksum {
     }
 
     /// What a list says of an object.
-    pub(crate) fn of_hash(hash: &ExpectedHash) -> Self {
+    pub fn of_hash(hash: &ExpectedHash) -> Self {
         let running = match hash {
             ExpectedHash::Md5(_) => ChecksumState::Md5(Md5::new()),
             ExpectedHash::Sha256(_) => ChecksumState::Sha(Context::new(&digest::SHA256)),
@@ -75,7 +75,7 @@ impl BodyChecksum {
     }
 
     /// The next bytes of the body.
-    pub(crate) fn update(&mut self, bytes: &[u8]) {
+    pub fn update(&mut self, bytes: &[u8]) {
         match &mut self.running {
             ChecksumState::Crc(digest, _) => digest.update(bytes),
             ChecksumState::Crc32c(crc) => *crc = crc32c::crc32c_append(*crc, bytes),
@@ -85,7 +85,7 @@ impl BodyChecksum {
     }
 
     /// Whether the body was what the store has said.
-    pub(crate) fn matches(self) -> bool {
+    pub fn matches(self) -> bool {
         let said = &self.said;
         match self.running {
             ChecksumState::Crc(digest, length) => {
@@ -102,7 +102,7 @@ impl BodyChecksum {
 }
 
 /// Whether a body is not what its head says. `head` is as it was sent.
-pub(crate) fn is_damaged(head: &[u8], body: &[u8]) -> bool {
+pub fn is_damaged(head: &[u8], body: &[u8]) -> bool {
     BodyChecksum::of_head(head).is_some_and(|mut checksum| {
         checksum.update(body);
         !checksum.matches()

@@ -6,29 +6,29 @@ use crate::outcome::{FailureKind, Outcome};
 use crate::source_metadata::ListedKey;
 
 /// Bytes of a reply's body that are looked at when it may be an error document.
-pub(crate) const ERROR_BYTES_MAX: usize = 4096;
+pub const ERROR_BYTES_MAX: usize = 4096;
 
 /// What holds for all attempts of a job, a stream, a listing or an upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a rule of its own")]
-pub(crate) struct Rules {
+pub struct Rules {
     /// Attempts that count.
-    pub(crate) attempts_max: u32,
+    pub attempts_max: u32,
     /// Replies that throttle do not count for [`THROTTLE_FREE`](crate::limits::THROTTLE_FREE): the server asks for patience, not for fewer
     /// objects. To a check, a stream, a listing each is one attempt.
-    pub(crate) is_patient: bool,
+    pub is_patient: bool,
     /// Whether a request may be made again: not one that changes something on the server.
-    pub(crate) may_repeat: bool,
+    pub may_repeat: bool,
     /// Redirects that are followed one after the other.
-    pub(crate) redirects_max: u32,
+    pub redirects_max: u32,
     /// Bodies whose end nothing tells are taken as they come.
-    pub(crate) allow_eof_bodies: bool,
+    pub allow_eof_bodies: bool,
     /// Bytes of a body.
-    pub(crate) body_max: u64,
+    pub body_max: u64,
     /// A reply of whatever status goes to who asked, and so must be whole; a stream's program, for one.
-    pub(crate) gives_every_reply: bool,
+    pub gives_every_reply: bool,
     /// What seems dead is looked at once more, later; in a check.
-    pub(crate) has_second_look: bool,
+    pub has_second_look: bool,
 }
 
 impl Default for Rules {
@@ -49,7 +49,7 @@ impl Default for Rules {
 
 impl Rules {
     /// What a person should know of an outcome besides its kind: which bound it is above.
-    pub(crate) fn detail_of(&self, outcome: Outcome) -> Option<String> {
+    pub fn detail_of(&self, outcome: Outcome) -> Option<String> {
         match outcome {
             Outcome::Failed(FailureKind::BodyTooLarge) => {
                 Some(format!("above --max-size, {} bytes", self.body_max))
@@ -62,47 +62,49 @@ impl Rules {
 /// A complete reply.
 #[derive(Debug, Default, Clone, Copy)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
-pub(crate) struct ReplyFacts<'r> {
-    pub(crate) status: u16,
+pub struct ReplyFacts<'r> {
+    /// Its status.
+    pub status: u16,
     /// Whose it is was certain when it came: it was the first on its connection, say.
-    pub(crate) is_certain: bool,
+    pub is_certain: bool,
     /// Its head told how long it is, or its framing where it ends.
-    pub(crate) is_verified: bool,
+    pub is_verified: bool,
     /// Bytes of the body.
-    pub(crate) length: u64,
+    pub length: u64,
     /// As it was sent.
-    pub(crate) etag: Option<&'r [u8]>,
+    pub etag: Option<&'r [u8]>,
     /// The body is not the object's own bytes but a form of them (`Content-Encoding`): its length says nothing of theirs.
-    pub(crate) is_encoded: bool,
+    pub is_encoded: bool,
     /// What the source said of the object, if it did.
-    pub(crate) listed: Option<ListedKey<'r>>,
+    pub listed: Option<ListedKey<'r>>,
     /// The part of the object that was asked for, if it was not all of it.
-    pub(crate) part: Option<&'r ExpectedPart>,
+    pub part: Option<&'r ExpectedPart>,
     /// The request had `If-None-Match` or `If-Modified-Since`.
-    pub(crate) is_conditional: bool,
+    pub is_conditional: bool,
     /// The rest of an object was asked for, and this is neither that nor all of the object.
-    pub(crate) is_no_rest: bool,
+    pub is_no_rest: bool,
     /// The request has shown a token that can be renewed.
-    pub(crate) shows_token: bool,
+    pub shows_token: bool,
     /// Of a store: what else it says.
-    pub(crate) store: Option<StoreReply<'r>>,
+    pub store: Option<StoreReply<'r>>,
 }
 
 /// No complete reply.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct BrokenFacts {
-    pub(crate) kind: FailureKind,
+pub struct BrokenFacts {
+    /// What it is counted as.
+    pub kind: FailureKind,
     /// The connection had brought a reply before.
-    pub(crate) was_used: bool,
+    pub was_used: bool,
     /// Not a byte of a reply came.
-    pub(crate) is_unanswered: bool,
+    pub is_unanswered: bool,
     /// Requests of others are on the connection at the same time.
-    pub(crate) is_shared: bool,
+    pub is_shared: bool,
 }
 
 /// What is asked for at once when a large body broke off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BreakOff {
+pub enum BreakOff {
     /// The rest of it.
     Rest,
     /// All of it, on a fresh connection: whose the bytes are that came is not certain.
@@ -111,7 +113,7 @@ pub(crate) enum BreakOff {
 
 /// What follows.
 #[derive(Debug)]
-pub(crate) enum Verdict {
+pub enum Verdict {
     /// The object has come.
     Store,
     /// There is no object, and this is the outcome; with what the store said of it.
@@ -132,7 +134,7 @@ pub(crate) enum Verdict {
 
 /// What a store, or a server, has shown to be wrong with a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Correction {
+pub enum Correction {
     /// The store's clock says this, seconds since 1970.
     Clock(u64),
     /// The bucket is in this region.
@@ -143,23 +145,23 @@ pub(crate) enum Correction {
 
 /// What a store says beside status, length and `ETag`.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct StoreReply<'r> {
+pub struct StoreReply<'r> {
     /// How the body begins: what may be an error document, up to [`ERROR_BYTES_MAX`].
-    pub(crate) start: &'r [u8],
+    pub start: &'r [u8],
     /// The field `x-amz-bucket-region`.
-    pub(crate) region: Option<&'r [u8]>,
+    pub region: Option<&'r [u8]>,
     /// The field `Date`: the store's clock.
-    pub(crate) date: Option<&'r [u8]>,
+    pub date: Option<&'r [u8]>,
     /// For which region a request for the bucket itself was signed; none of one for an object.
-    pub(crate) signed_for: Option<&'r str>,
+    pub signed_for: Option<&'r str>,
 }
 
 /// Whether a status says that the server does not know who asks (RFC 9110, 15.5.2).
-pub(crate) fn is_unauthorized(status: u16) -> bool {
+pub fn is_unauthorized(status: u16) -> bool {
     status == 401
 }
 
 /// Whether a status says that the object is somewhere else.
-pub(crate) fn is_redirect(status: u16) -> bool {
+pub fn is_redirect(status: u16) -> bool {
     matches!(status, 301 | 302 | 303 | 307 | 308)
 }

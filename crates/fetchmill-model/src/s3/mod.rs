@@ -15,12 +15,12 @@ mod upload;
 pub use bucket_address::{
     Addressing, BucketAddress, BucketName, Endpoint, REGION_DEFAULT, is_region, parse_source, split_url,
 };
-pub(crate) use checksum::{BodyChecksum, is_damaged};
+pub use checksum::{BodyChecksum, is_damaged};
 pub use error_document::{ErrorDocument, StoreError};
 pub use page::{PageEnd, read_page};
 pub use query::{START_UPLOAD_QUERY, list_query, part_query, upload_query};
 pub use select::{KeyBounds, Selection};
-pub(crate) use sign::CHECKSUM_MODE;
+pub use sign::CHECKSUM_MODE;
 pub use sign::Signer;
 pub use split::between;
 pub use upload::UploadDestination;
