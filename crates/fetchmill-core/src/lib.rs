@@ -4,14 +4,5 @@
 //! - Nothing is done before its bytes are durable, its receipt given and the journal synced, in this order.
 //! - A sink knows no transport and a transport no sink.
 
-pub mod background;
-pub mod durable;
 pub mod engine;
-pub mod journal;
-pub mod manifest;
-pub mod pack;
-pub mod passes;
-pub mod reader;
-pub mod results;
-pub mod sink;
 pub mod transport;

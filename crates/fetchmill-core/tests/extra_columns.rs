@@ -10,16 +10,16 @@ use std::time::Duration;
 use arrow_array::cast::AsArray as _;
 use arrow_array::{Array as _, RecordBatchReader as _};
 use fetchmill_core::engine::{Export, ExportOptions, JobOptions, SourceOptions};
-use fetchmill_core::journal::{Identity, JobLocation, Journal};
-use fetchmill_core::pack::{Sidecars, WarcOrigin};
-use fetchmill_core::reader::verify::{Verify, VerifyOptions};
-use fetchmill_core::reader::{ArrowBatches, Destination, Objects};
-use fetchmill_core::sink::{Block, FetchedBody, Format, SinkSetup, Stage, UnfetchedSetup, Validators};
 use fetchmill_model::extra_columns::{COLUMNS_PART, ExtraColumns, write_extra};
 use fetchmill_model::object::{Facts, StoredObject};
 use fetchmill_model::outcome::{Receipt, Tally};
 use fetchmill_model::source::{ListedPage, PageCursor, Skips};
 use fetchmill_model::target::Names;
+use fetchmill_store::journal::{Identity, JobLocation, Journal};
+use fetchmill_store::pack::{Sidecars, WarcOrigin};
+use fetchmill_store::reader::verify::{Verify, VerifyOptions};
+use fetchmill_store::reader::{ArrowBatches, Destination, Objects};
+use fetchmill_store::sink::{Block, FetchedBody, Format, SinkSetup, Stage, UnfetchedSetup, Validators};
 
 const WAIT: Duration = Duration::from_secs(30);
 

@@ -5,9 +5,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fetchmill_core::reader::{CachedLookups, Destination, FoundObject, Position};
 use fetchmill_model::error::Error;
 use fetchmill_server::{Body, Content, ContentError, Page, Stream};
+use fetchmill_store::reader::{CachedLookups, Destination, FoundObject, Position};
 
 /// The largest body that is put into the reply's buffer at once.
 const BUFFERED_MAX: usize = 256 * 1024;

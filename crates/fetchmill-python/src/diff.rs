@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use fetchmill_core::results::{self, Change, Difference};
 use fetchmill_model::error::Error;
+use fetchmill_store::results::{self, Change, Difference};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fetchmill_core::engine::{self, ExportOptions};
-use fetchmill_core::sink::Format;
+use fetchmill_store::sink::Format;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde::Deserialize;

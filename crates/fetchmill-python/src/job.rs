@@ -6,11 +6,11 @@ use std::time::Duration;
 use fetchmill_core::engine::{
     self, Interruption, JobReport, Latency, LimitedBy, OriginLatency, Snapshot, StopReason,
 };
-use fetchmill_core::journal::Wait;
-use fetchmill_core::results::Summary;
 use fetchmill_model::error::Error;
 use fetchmill_model::outcome::{KindCounts, Tally};
 use fetchmill_model::source::list::Items;
+use fetchmill_store::journal::Wait;
+use fetchmill_store::results::Summary;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyIterator};
 

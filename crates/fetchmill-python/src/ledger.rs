@@ -5,15 +5,15 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use fetchmill_core::journal::{
-    FailedFolder, JobLocation, SkippedOf, must_have_objects, read_failed_folders, read_samples, read_shards,
-    read_skipped, read_status,
-};
-use fetchmill_core::sink::failures::{FailureRow, FailureRows};
 use fetchmill_model::error::Error;
 use fetchmill_model::extra_columns::ExtraColumns;
 use fetchmill_model::name;
 use fetchmill_model::outcome::ShardEnd;
+use fetchmill_store::journal::{
+    FailedFolder, JobLocation, SkippedOf, must_have_objects, read_failed_folders, read_samples, read_shards,
+    read_skipped, read_status,
+};
+use fetchmill_store::sink::failures::{FailureRow, FailureRows};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 

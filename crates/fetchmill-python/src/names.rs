@@ -1,6 +1,6 @@
 //! Names of objects, as Python has them.
 
-use fetchmill_core::journal::Doubtful;
+use fetchmill_store::journal::Doubtful;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 

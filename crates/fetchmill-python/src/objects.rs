@@ -4,9 +4,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
-use fetchmill_core::reader::{ArrowBatches, Destination, FoundObject, ListedName, Objects as Iter, Position};
 use fetchmill_model::error::Error;
 use fetchmill_model::extra_columns::{ColumnType, ExtraColumns, TypedValue, extra_values};
+use fetchmill_store::reader::{
+    ArrowBatches, Destination, FoundObject, ListedName, Objects as Iter, Position,
+};
 use pyo3::IntoPyObjectExt as _;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyDict, PyList, PyString, PyTuple};

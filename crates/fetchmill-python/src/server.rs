@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use fetchmill_core::reader::Destination;
 use fetchmill_server::{Options, Stats, synthetic_body as body};
+use fetchmill_store::reader::Destination;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 

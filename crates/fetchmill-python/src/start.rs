@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fetchmill_core::background::Background;
 use fetchmill_model::error::Result;
+use fetchmill_store::background::Background;
 use pyo3::prelude::*;
 
 use crate::errors;

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use fetchmill_core::passes::{
+use fetchmill_model::error::{Error, Result};
+use fetchmill_store::passes::{
     PlanCounts, PlanOptions, PlannedAction, SyncDestination, SyncLedger, SyncStore as Store,
 };
-use fetchmill_core::sink::Format;
-use fetchmill_model::error::{Error, Result};
+use fetchmill_store::sink::Format;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -155,7 +155,7 @@ impl SyncStore {
     #[pyo3(signature = (after, count))]
     fn failures(&self, py: Python<'_>, after: Option<Vec<u8>>, count: usize) -> PyResult<Vec<FailureTuple>> {
         let failures = self.with(py, |store| store.failures(after.as_deref(), count))?;
-        let tuple = |failure: fetchmill_core::passes::PassFailure| {
+        let tuple = |failure: fetchmill_store::passes::PassFailure| {
             (Cow::Owned(failure.name), failure.outcome, failure.kind, failure.detail)
         };
         Ok(failures.into_iter().map(tuple).collect())

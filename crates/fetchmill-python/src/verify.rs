@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use fetchmill_core::reader::verify::{
+use fetchmill_model::outcome::KindCounts;
+use fetchmill_store::reader::verify::{
     self as core, Finding, FindingKind, SampledObject, VerifyOptions, VerifyReport,
 };
-use fetchmill_core::reader::{ObjectOrigin, SampleReader};
-use fetchmill_model::outcome::KindCounts;
+use fetchmill_store::reader::{ObjectOrigin, SampleReader};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use serde::Deserialize;

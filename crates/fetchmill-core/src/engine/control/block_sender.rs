@@ -6,10 +6,10 @@ use std::time::Instant;
 use tokio::sync::mpsc::{Receiver, Sender};
 
 use super::body_memory::BodyMemory;
-use crate::sink::{Block, FetchedBody, Properties, Stage};
 use fetchmill_model::error::Result;
 use fetchmill_model::limits::{BODY_FREE_BYTES, BODY_MEMORY_BYTES_MAX};
 use fetchmill_model::target::Sequence;
+use fetchmill_store::sink::{Block, FetchedBody, Properties, Stage};
 
 /// The sender of a dispatcher's blocks. An abort drops it, since the writer would wait for the engine for ever.
 pub(in crate::engine) type SharedSender = Arc<Mutex<Option<Sender<Block>>>>;

@@ -4,7 +4,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 
-use crate::journal::{PendingPage, UploadState};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
 use fetchmill_model::outcome::{Receipt, Runs, ShardNumber};
@@ -12,6 +11,7 @@ use fetchmill_model::planner::waiting::DueKey;
 use fetchmill_model::source::{ListedPage, PendingFolder};
 use fetchmill_model::sync::lock;
 use fetchmill_model::target::{Sequence, WaitingTarget};
+use fetchmill_store::journal::{PendingPage, UploadState};
 
 /// Everything that the journal is asked for.
 #[derive(Debug)]

@@ -3,10 +3,10 @@
 use std::fmt::Write;
 use std::sync::Mutex;
 
-use crate::journal::Wait;
 use fetchmill_model::planner::origin::{Millis, OriginTrouble};
 use fetchmill_model::sync::lock;
 use fetchmill_model::time_text::utc;
+use fetchmill_store::journal::Wait;
 
 fn wait(what: String, since: Millis, until: Millis) -> Wait {
     Wait { what, since: utc(since / 1000), until: utc(until.div_ceil(1000)) }

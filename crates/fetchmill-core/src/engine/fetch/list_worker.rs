@@ -16,12 +16,12 @@ use crate::engine::control::counters::Delta;
 use crate::engine::control::stop::Stop;
 use crate::engine::event_queues::waiting_runtime;
 use crate::engine::writer::BlockInput;
-use crate::sink::Block;
 use fetchmill_model::error::Result;
 use fetchmill_model::limits;
 use fetchmill_model::outcome::{FailureKind, Outcome};
 use fetchmill_model::planner::{NextWork, WorkerReport};
 use fetchmill_model::row::ListRow;
+use fetchmill_store::sink::Block;
 pub(in crate::engine) use target_urls::TargetUrls;
 
 /// Its number among the workers: it is the only one.

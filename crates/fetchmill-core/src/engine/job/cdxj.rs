@@ -5,13 +5,13 @@
 //! that the journal knows and that is not among the open shards any more is the job's own under its last name. A run
 //! that comes to the job's end makes those that are missing, damaged, or of a shard that is not there any more.
 
-use crate::durable::{self, is_whole};
-use crate::journal::{CdxjFile, Journal, Shard};
-use crate::pack::warc::cdxj_lines;
-use crate::reader::ShardReader;
-use crate::sink::{CdxjWriter, Format, ShardFolder};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::{ShardEnd, ShardNumber};
+use fetchmill_store::durable::{self, is_whole};
+use fetchmill_store::journal::{CdxjFile, Journal, Shard};
+use fetchmill_store::pack::warc::cdxj_lines;
+use fetchmill_store::reader::ShardReader;
+use fetchmill_store::sink::{CdxjWriter, Format, ShardFolder};
 
 /// Records between two looks at the stop signal.
 const STRETCH_RECORDS: u64 = 1024;

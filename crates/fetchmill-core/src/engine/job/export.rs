@@ -14,22 +14,8 @@ use std::time::{Duration, Instant};
 use super::Snapshot;
 use super::job_state::{Interruption, JobReport};
 use super::skipped::SkippedByReason;
-use crate::background::Background;
 use crate::engine::writer::recovery;
 use crate::engine::writer::window_outcomes::WindowOutcomes;
-use crate::journal::{
-    Identity, JobLocation, JobRules, Journal, JournalSnapshot, STRIP_PREFIX, TRANSFORM, must_be_here,
-    must_have_objects, read_doubtful,
-};
-use crate::pack::Sidecars;
-use crate::reader::{
-    EXPORT_OF, REQUEST_PART, are_of_list, are_stripped, for_each_object, request_of, warc_origin,
-};
-use crate::sink::failures::FailuresShard;
-use crate::sink::{
-    Block, EntryDescription, FetchedBody, FileSystemSync, Format, Sink, SinkSetup, Stage, UnfetchedSetup,
-    Validators,
-};
 use fetchmill_model::entry::{Naming, behind_scheme};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::extra_columns::{
@@ -42,6 +28,20 @@ use fetchmill_model::outcome::{FailureKind, KindCounts, Outcome, Tally};
 use fetchmill_model::source::{ListedPage, PageCursor, Skips};
 use fetchmill_model::stored_name::StoredNames;
 use fetchmill_model::target::{Names, Sequence};
+use fetchmill_store::background::Background;
+use fetchmill_store::journal::{
+    Identity, JobLocation, JobRules, Journal, JournalSnapshot, STRIP_PREFIX, TRANSFORM, must_be_here,
+    must_have_objects, read_doubtful,
+};
+use fetchmill_store::pack::Sidecars;
+use fetchmill_store::reader::{
+    EXPORT_OF, REQUEST_PART, are_of_list, are_stripped, for_each_object, request_of, warc_origin,
+};
+use fetchmill_store::sink::failures::FailuresShard;
+use fetchmill_store::sink::{
+    Block, EntryDescription, FetchedBody, FileSystemSync, Format, Sink, SinkSetup, Stage, UnfetchedSetup,
+    Validators,
+};
 
 const GO: u8 = 0;
 const STOP: u8 = 1;

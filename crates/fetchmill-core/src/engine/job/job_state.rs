@@ -8,9 +8,9 @@ use super::skipped::SkippedByReason;
 use crate::engine::control::Control;
 use crate::engine::control::telemetry::LimitedBy;
 use crate::engine::request::stop_rules::{Standing, StopReason, StopRules};
-use crate::journal::Doubtful;
-use crate::results::Summary;
 use fetchmill_model::outcome::{KindCounts, Tally};
+use fetchmill_store::journal::Doubtful;
+use fetchmill_store::results::Summary;
 
 /// See the module.
 #[derive(Debug)]

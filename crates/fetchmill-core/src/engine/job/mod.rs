@@ -36,10 +36,6 @@ use super::plan::preflight::Preflight;
 use super::request::options::{JobOptions, Workers};
 use super::request::stop_rules::StopReason;
 use super::writer::recovery;
-use crate::background::Background;
-use crate::journal::{JobLocation, Journal, Wait};
-use crate::results::{refuse_unfit, take_back_unfetched};
-use crate::sink::{SinkSetup, UnfetchedFiles};
 use crate::transport::TlsRoots;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::extra_columns::ColumnType;
@@ -47,6 +43,10 @@ use fetchmill_model::limits;
 use fetchmill_model::outcome::{KindCounts, Tally};
 use fetchmill_model::planner::retry::LONGEST_DELAY;
 use fetchmill_model::source::list::Items;
+use fetchmill_store::background::Background;
+use fetchmill_store::journal::{JobLocation, Journal, Wait};
+use fetchmill_store::results::{refuse_unfit, take_back_unfetched};
+use fetchmill_store::sink::{SinkSetup, UnfetchedFiles};
 
 /// A job that runs.
 #[derive(Debug)]

@@ -34,9 +34,6 @@ use crate::engine::writer::recorder;
 use crate::engine::writer::recovery;
 use crate::engine::writer::upload::Uploader;
 use crate::engine::{listing, writer};
-use crate::journal::{JobLocation, Journal};
-use crate::results;
-use crate::sink::{Format, SinkSetup, UploadQueue};
 use crate::transport::{NameResolver, PoolSettings};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
@@ -45,6 +42,9 @@ use fetchmill_model::s3::{Selection, list_query};
 use fetchmill_model::source::folder::folder_path;
 use fetchmill_model::source::list::Filters;
 use fetchmill_model::source::sitemap::sitemap_path;
+use fetchmill_store::journal::{JobLocation, Journal};
+use fetchmill_store::results;
+use fetchmill_store::sink::{Format, SinkSetup, UploadQueue};
 
 /// A job before its threads are there.
 pub(in crate::engine) struct Run {

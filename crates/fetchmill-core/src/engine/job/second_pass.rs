@@ -2,13 +2,13 @@
 
 use crate::engine::request::retry_failed::RetryFailed;
 use crate::engine::writer::recovery;
-use crate::journal::{JobLocation, Journal, KeptFailures};
-use crate::sink::failures::{FailureRow, FailureRows, FailuresShard, cut_back};
 use fetchmill_model::entry::{ListEntry, Naming};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::source_metadata::{ListedKey, SizedName};
 use fetchmill_model::target::WaitingTarget;
+use fetchmill_store::journal::{JobLocation, Journal, KeptFailures};
+use fetchmill_store::sink::failures::{FailureRow, FailureRows, FailuresShard, cut_back};
 
 /// What is meant of all that failed or was absent waits for another attempt. What a transform has dropped stays skipped.
 pub(in crate::engine) fn start(

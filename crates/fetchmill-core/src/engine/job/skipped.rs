@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use crate::engine::request::options::SourceOptions;
-use crate::journal::{DROPPED, Journal, UNCHANGED};
 use fetchmill_model::error::Result;
 use fetchmill_model::hidden_text::hide_secrets;
 use fetchmill_model::outcome::{FailureKind, KindCounts, Tally};
 use fetchmill_model::source::SkipReason;
+use fetchmill_store::journal::{DROPPED, Journal, UNCHANGED};
 
 /// How many were skipped, by reason: those of [`SkipReason`], `unchanged` and `dropped`. A job of 0.1.0 has none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

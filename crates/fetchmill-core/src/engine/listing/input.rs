@@ -7,9 +7,9 @@ use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::durable;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::source::list::is_zip;
+use fetchmill_store::durable;
 
 /// A pipe that is empty for so long says so: the thread that reads looks whether the job is to end.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };

@@ -9,13 +9,13 @@ use crate::engine::control::Control;
 use crate::engine::control::journal_link::JournalRequest;
 use crate::engine::control::stop::Stop;
 use crate::engine::request::options::{JobOptions, SourceOptions};
-use crate::journal::Journal;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::extra_columns::ColumnType;
 use fetchmill_model::source::list::{
     Compression, Items, ListFormat, ListOptions, ListReader, ListSample, ListSource, ListStep, decoded,
     format_of, open_only_member,
 };
+use fetchmill_store::journal::Journal;
 
 /// The fact of a job that has the length of its list.
 const LENGTH: &str = "list_bytes";

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use crate::engine::control::Control;
 use crate::engine::control::journal_link::JournalRequest;
-use crate::journal::JobLocation;
-use crate::reader::KnownNames;
 use fetchmill_model::entry::Naming;
 use fetchmill_model::error::Result;
 use fetchmill_model::source::ListedPage;
 use fetchmill_model::target::Names;
+use fetchmill_store::journal::JobLocation;
+use fetchmill_store::reader::KnownNames;
 
 /// See the module.
 pub(in crate::engine) struct Relisting {

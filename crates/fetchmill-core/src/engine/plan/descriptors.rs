@@ -4,9 +4,9 @@ use super::memory_limits::{bound_kept_memory, check_address_space};
 use crate::engine::event_queues::processors;
 use crate::engine::request::http_options::{Concurrency, HttpOptions, Resolvers};
 use crate::engine::request::options::{JobOptions, SourceOptions};
-use crate::sink::StoredParts;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
+use fetchmill_store::sink::StoredParts;
 
 /// Local ports that this machine gives to connections; as many as usual where it does not say so.
 fn local_ports() -> u64 {

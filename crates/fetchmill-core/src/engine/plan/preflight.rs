@@ -4,15 +4,15 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use crate::durable::{self, FreeRoom};
 use crate::engine::request::options::{JobOptions, Listing, SourceOptions};
-use crate::journal::{JobLocation, Journal};
-use crate::sink::Block;
-use crate::sink::Format;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::{Outcome, Tally};
 use fetchmill_model::planner::preflight::{Room, Shortage, SizeSample, Work, find_lack};
 use fetchmill_model::source::{ListedPage, PageCursor};
+use fetchmill_store::durable::{self, FreeRoom};
+use fetchmill_store::journal::{JobLocation, Journal};
+use fetchmill_store::sink::Block;
+use fetchmill_store::sink::Format;
 
 /// See the module.
 #[derive(Debug)]
@@ -261,10 +261,10 @@ fn bytes_text(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sink::FetchedBody;
     use fetchmill_model::object::Facts;
     use fetchmill_model::source::Skips;
     use fetchmill_model::target::Names;
+    use fetchmill_store::sink::FetchedBody;
 
     fn preflight(inodes: u64, bytes: u64) -> Preflight {
         Preflight {

@@ -1,18 +1,18 @@
 //! What makes two runs the same job.
 
 use super::options::{HashAlgorithm, JobOptions, Listing, NameScheme, SourceOptions};
-use crate::journal::{
-    ALL_REPLIES, CDXJ, CHECK, COMPRESSED, DESTINATION, HASH, INDEX_PART, Identity, KEYS, LIST, NAMES,
-    REPLIES_PART, SIDECAR, STRIP_PREFIX, TRANSFORM, transform_text,
-};
-use crate::reader::REQUEST_PART;
-use crate::sink::HashColumn;
 use fetchmill_model::extra_columns::{
     ALL_ROWS, COLUMNS_PART, ENCODINGS_IN_COLUMN, ENCODINGS_PART, ROWS_PART, TYPES_PART,
 };
 use fetchmill_model::row::RowKind;
 use fetchmill_model::source::ApiNames;
 use fetchmill_model::source::list::ListOptions;
+use fetchmill_store::journal::{
+    ALL_REPLIES, CDXJ, CHECK, COMPRESSED, DESTINATION, HASH, INDEX_PART, Identity, KEYS, LIST, NAMES,
+    REPLIES_PART, SIDECAR, STRIP_PREFIX, TRANSFORM, transform_text,
+};
+use fetchmill_store::reader::REQUEST_PART;
+use fetchmill_store::sink::HashColumn;
 
 impl JobOptions {
     /// How a server lists, as it identifies a job.

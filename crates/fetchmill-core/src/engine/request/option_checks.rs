@@ -2,7 +2,6 @@
 
 use super::http_options::Concurrency;
 use super::options::{JobOptions, NameScheme, SourceOptions, Workers};
-use crate::sink::Format;
 use crate::transport::check_insecure_host;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::http1::ACCEPT_ENCODING;
@@ -10,6 +9,7 @@ use fetchmill_model::limits;
 use fetchmill_model::options::Options as _;
 use fetchmill_model::origin::OriginFields;
 use fetchmill_model::row::RowKind;
+use fetchmill_store::sink::Format;
 
 impl JobOptions {
     /// Refuses what cannot be meant.

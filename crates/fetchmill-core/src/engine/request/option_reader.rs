@@ -11,7 +11,6 @@ use super::options::{
 };
 use super::stream_options::StreamOptions;
 use crate::engine::access::s3::S3Options;
-use crate::results::{ResultsFormat, TableFormat};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
 use fetchmill_model::options::{OptionRow, OptionValues, Options, read, take};
@@ -21,6 +20,7 @@ use fetchmill_model::s3::{KeyBounds, UploadDestination, parse_source};
 use fetchmill_model::source::json::JsonPageOptions;
 use fetchmill_model::source::list::{ListOptions, RequestOptions};
 use fetchmill_model::source::{ApiNames, OriginUrl};
+use fetchmill_store::results::{ResultsFormat, TableFormat};
 
 /// What is said of a job beside its options.
 #[derive(Deserialize)]

@@ -13,12 +13,6 @@ use super::retry_failed::RetryFailed;
 use super::stop_rules::{MaxFailed, StopRules};
 use crate::engine::access::s3::{Access, S3Options};
 use crate::engine::event_queues::processors;
-use crate::journal::{
-    FOLDERS, INDEX_PAGES, JobLocation, JobRules, SITEMAPS, folder_listing, has_text_columns,
-};
-use crate::pack::{SampleKeys, Sidecars, WarcOrigin};
-use crate::results::{self, ResultsFormat, refuse_foreign};
-use crate::sink::{Format, HashColumn, Properties, SinkSetup, StoredParts, UnfetchedSetup, Validators};
 use crate::transport::{AddressPolicy, PoolSettings};
 use fetchmill_model::content_encoding::ACCEPTED_ENCODINGS;
 use fetchmill_model::entry::{Naming, behind_scheme};
@@ -40,6 +34,14 @@ use fetchmill_model::source::{ApiNames, OriginUrl};
 use fetchmill_model::stored_name::StoredNames;
 use fetchmill_model::target::Sequence;
 use fetchmill_model::verdict::Rules;
+use fetchmill_store::journal::{
+    FOLDERS, INDEX_PAGES, JobLocation, JobRules, SITEMAPS, folder_listing, has_text_columns,
+};
+use fetchmill_store::pack::{SampleKeys, Sidecars, WarcOrigin};
+use fetchmill_store::results::{self, ResultsFormat, refuse_foreign};
+use fetchmill_store::sink::{
+    Format, HashColumn, Properties, SinkSetup, StoredParts, UnfetchedSetup, Validators,
+};
 
 /// Redirects of a list's targets unless `--redirects` says otherwise: what it takes from `http://host` to
 /// `https://www.host/path`, and some more.

@@ -26,12 +26,12 @@ use super::control::stop::Stop;
 use super::control::telemetry::WriterActivity;
 use super::event_queues::waiting_runtime;
 use super::request::options::JobOptions;
-use crate::journal::JobLocation;
-use crate::sink::failures::FailuresShard;
-use crate::sink::{Block, BlockEntry, Properties, ShardSize, Sink, SinkSetup, Stage, StoredParts};
 use fetchmill_model::error::Result;
 use fetchmill_model::limits::{self, COMMIT_WINDOW_BYTES, COMMIT_WINDOW_OUTCOMES_MAX};
 use fetchmill_model::outcome::{Outcome, Runs, ShardNumber};
+use fetchmill_store::journal::JobLocation;
+use fetchmill_store::sink::failures::FailuresShard;
+use fetchmill_store::sink::{Block, BlockEntry, Properties, ShardSize, Sink, SinkSetup, Stage, StoredParts};
 
 pub(super) struct SinkWriter {
     worker: u32,

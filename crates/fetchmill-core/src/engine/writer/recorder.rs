@@ -9,11 +9,11 @@ use crossbeam_channel::Receiver;
 use super::recovery::ProcessRecovery;
 use crate::engine::control::Control;
 use crate::engine::control::journal_link::{JournalRequest, ended};
-use crate::journal::Journal;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::ShardNumber;
 use fetchmill_model::source::ListedPage;
 use fetchmill_model::target::Page;
+use fetchmill_store::journal::Journal;
 
 /// Messages that make one transaction: pages of 16 MiB at the worst, a few hundred rows usually.
 const MESSAGES_MAX: usize = 64;

@@ -5,17 +5,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::durable;
-use crate::journal::{JobLocation, Journal, Shard, UploadState};
-use crate::manifest::{self, Manifest};
-use crate::pack::parquet::{ShardError, footer_of};
-use crate::reader::latest_names;
-use crate::reader::verify::check_prefix;
-use crate::sink::failures::{FailuresShard, cut_back, cut_back_of};
-use crate::sink::{
-    DestinationFolder, Format, RefusedObject, RenameResult, ShardFolder, ShardSize, SinkSetup, Stage,
-    UploadQueue, new_encoder,
-};
 use fetchmill_model::entry::Naming;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::file_name::FileName;
@@ -23,6 +12,17 @@ use fetchmill_model::outcome::{
     KindCounts, OpenShard, Outcome, Receipt, Runs, SealedShard, ShardEnd, ShardNumber, Tally,
 };
 use fetchmill_model::stored_name::StoredNames;
+use fetchmill_store::durable;
+use fetchmill_store::journal::{JobLocation, Journal, Shard, UploadState};
+use fetchmill_store::manifest::{self, Manifest};
+use fetchmill_store::pack::parquet::{ShardError, footer_of};
+use fetchmill_store::reader::latest_names;
+use fetchmill_store::reader::verify::check_prefix;
+use fetchmill_store::sink::failures::{FailuresShard, cut_back, cut_back_of};
+use fetchmill_store::sink::{
+    DestinationFolder, Format, RefusedObject, RenameResult, ShardFolder, ShardSize, SinkSetup, Stage,
+    UploadQueue, new_encoder,
+};
 
 /// What to do about a damaged shard.
 const REPAIR: &str =

@@ -8,9 +8,9 @@ use tokio::sync::mpsc::{Receiver, channel, error::TryRecvError};
 
 use crate::engine::control::Control;
 use crate::engine::control::threads::spawn;
-use crate::sink::FileSystemSync;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::{Receipt, ShardNumber};
+use fetchmill_store::sink::FileSystemSync;
 
 /// See the module. It ends when this is dropped, behind the window that it has.
 pub(in crate::engine) struct SyncThread {

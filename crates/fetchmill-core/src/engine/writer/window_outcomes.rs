@@ -1,8 +1,8 @@
 //! What a window has settled besides what its sink stores, and the receipt of both.
 
-use crate::sink::CheckpointResult;
 use fetchmill_model::outcome::{KindCounts, Outcome, Receipt, Runs, ShardEnd, Tally};
 use fetchmill_model::target::Sequence;
+use fetchmill_store::sink::CheckpointResult;
 
 /// Outcomes of a window that no sink has stored: those that are not fetched, and all of a check; at most as many as a
 /// window has.

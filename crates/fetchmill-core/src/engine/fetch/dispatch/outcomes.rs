@@ -7,13 +7,13 @@ use super::link::Settlement;
 use super::rules::AnswerFields;
 use crate::engine::control::clock::unix_micros;
 use crate::engine::fetch::target::CurrentTarget;
-use crate::sink::{FetchedBody, StoredParts};
 use fetchmill_model::content_encoding::is_identity;
 use fetchmill_model::error::Result;
 use fetchmill_model::object::Facts;
 use fetchmill_model::outcome::{FailureClass, FailureKind, Outcome};
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::time_text::parse_http_date;
+use fetchmill_store::sink::{FetchedBody, StoredParts};
 
 impl Dispatcher {
     /// There is no room for a target here: it comes back then, without an attempt more.

@@ -18,12 +18,12 @@ use crate::engine::control::stop::Stop;
 use crate::engine::control::threads::spawn;
 use crate::engine::request::options::{JobOptions, SourceOptions};
 use crate::engine::writer;
-use crate::journal::JobLocation;
 use fetchmill_model::error::Result;
 use fetchmill_model::extra_columns::ColumnType;
 use fetchmill_model::outcome::ShardNumber;
 use fetchmill_model::planner::NextWork;
 use fetchmill_model::target::Batch;
+use fetchmill_store::journal::JobLocation;
 
 /// What a worker's process is told by the job's.
 #[derive(Debug)]

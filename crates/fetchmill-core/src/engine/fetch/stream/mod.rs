@@ -2,7 +2,7 @@
 //!
 //! The program fills [`RequestBatch`] and submits them (one lock, one wake); the thread answers with [`ReplyBatch`],
 //! handed over at the end of a turn of its event loop or when there are enough. Nothing here is stored, so nothing is
-//! journaled but how far the program has come ([`crate::journal::ProgressStore`]).
+//! journaled but how far the program has come ([`fetchmill_store::journal::ProgressStore`]).
 //!
 //! What is in memory: requests in flight, as many as may be, a window of others and their replies, and bodies up to
 //! `STREAM_BYTES_MAX`, as long as no single one is larger.

@@ -10,10 +10,10 @@ use std::thread::JoinHandle;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::engine::request::custom_request::CustomRequest;
-use crate::journal::{JobLocation, ProgressStore, SavedProgress};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
 use fetchmill_model::outcome::Runs;
+use fetchmill_store::journal::{JobLocation, ProgressStore, SavedProgress};
 
 /// What is known of the next item of the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 use tokio::sync::mpsc::error::TrySendError;
 
 use super::state::Worker;
-use crate::sink::Block;
 use fetchmill_model::limits;
 use fetchmill_model::planner::NextWork;
 use fetchmill_model::planner::origin::Millis;
+use fetchmill_store::sink::Block;
 
 impl Worker {
     /// Reports to the planner and, with a `max`, takes a batch; see [`Control::turn`].

@@ -6,12 +6,12 @@ use super::body::BodyReceiver;
 use super::state::Worker;
 use super::verdict::FetchAttempt;
 use crate::engine::fetch::target::CurrentTarget;
-use crate::sink::FetchedBody;
 use crate::transport::ReceivedReply;
 use fetchmill_model::byte_range::ByteRange;
 use fetchmill_model::expected_hash::ExpectedHash;
 use fetchmill_model::limits;
 use fetchmill_model::s3::BodyChecksum;
+use fetchmill_store::sink::FetchedBody;
 
 impl Worker {
     /// Takes more targets to the first one, as far as their parts may be asked for with its own.

@@ -1,9 +1,9 @@
 //! The connection of a task with what it holds.
 
 use crate::engine::control::counters::Delta;
-use crate::sink::Block;
 use crate::transport::Connection;
 use fetchmill_model::target::TargetList;
+use fetchmill_store::sink::Block;
 
 /// A task's connection with what it has brought and is not yet certain.
 #[derive(Default)]

@@ -4,12 +4,12 @@ use super::body::BodyReceiver;
 use super::state::Worker;
 use super::verdict::FetchAttempt;
 use crate::engine::fetch::target::CurrentTarget;
-use crate::sink::StoredParts;
 use crate::transport::{Connection, ReceivedReply};
 use fetchmill_model::entry::ListEntry;
 use fetchmill_model::limits;
 use fetchmill_model::outcome::{FailureKind, Outcome};
 use fetchmill_model::verdict::Verdict;
+use fetchmill_store::sink::StoredParts;
 
 /// What is said of a part whose object is not the one of the parts before.
 const REPLACED: &str = "its ETag is another one than that of an earlier part: the object was replaced";

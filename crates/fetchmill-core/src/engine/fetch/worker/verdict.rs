@@ -6,7 +6,6 @@ use super::body::BodyReceiver;
 use super::state::Worker;
 use crate::engine::access::renewal::Renewal;
 use crate::engine::fetch::target::CurrentTarget;
-use crate::sink::{FetchedBody, StoredParts};
 use crate::transport::ReceivedReply;
 use fetchmill_model::error::Error;
 use fetchmill_model::limits;
@@ -16,6 +15,7 @@ use fetchmill_model::planner::hosts::{self, RequestOutcome};
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::source_metadata::ListedKey;
 use fetchmill_model::verdict::{BrokenFacts, Correction, Verdict};
+use fetchmill_store::sink::{FetchedBody, StoredParts};
 
 /// What came of an attempt at a target.
 pub(super) enum FetchAttempt {

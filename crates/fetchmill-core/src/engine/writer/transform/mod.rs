@@ -16,13 +16,15 @@ use self::frame::{ReplyView, TransformAnswer};
 use self::process::{NoTransformReply, TransformProcess};
 use crate::engine::control::Control;
 use crate::engine::request::options::{JobOptions, TransformOptions};
-use crate::sink::{Block, BlockBody, BlockEntry, EntryDescription, FetchedBody, Stage, StoredParts};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::extra_columns::{ColumnType, extra_values, write_extra};
 use fetchmill_model::http1::RequestTemplate;
 use fetchmill_model::limits::{BODY_MEMORY_BYTES_MAX, TRANSFORM_BATCH_BYTES, TRANSFORM_STARTS_MAX};
 use fetchmill_model::object::Facts;
 use fetchmill_model::outcome::{FailureKind, Outcome};
+use fetchmill_store::sink::{
+    Block, BlockBody, BlockEntry, EntryDescription, FetchedBody, Stage, StoredParts,
+};
 
 /// What a transform needs of its job.
 pub(in crate::engine) struct TransformSetup {

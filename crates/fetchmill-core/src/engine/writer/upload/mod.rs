@@ -7,7 +7,7 @@
 //! second pass, and only when it is what the job has made.
 //!
 //! It never holds up a thread that fetches: a writer waits for it before it begins a third shard
-//! ([`crate::sink::UploadQueue`]).
+//! ([`fetchmill_store::sink::UploadQueue`]).
 
 mod shard;
 mod store;
@@ -18,19 +18,19 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::durable;
 use crate::engine::access::s3::Access;
 use crate::engine::control::Control;
 use crate::engine::control::journal_link::JournalRequest;
 use crate::engine::control::stop::Stop;
 use crate::engine::control::threads::spawn;
 use crate::engine::event_queues::network_runtime;
-use crate::journal;
-use crate::sink::{NextShard, ShardFolder, UploadQueue};
 use crate::transport::PoolSettings;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::{ShardEnd, ShardNumber};
 use fetchmill_model::s3::UploadDestination;
+use fetchmill_store::durable;
+use fetchmill_store::journal;
+use fetchmill_store::sink::{NextShard, ShardFolder, UploadQueue};
 use store::{UploadClient, UploadEnd};
 
 /// See the module.

@@ -241,7 +241,7 @@ pub(super) enum SequenceClaim {
 }
 
 /// Compares what counts of a file with its checksum.
-pub(crate) fn check_prefix(path: &std::path::Path, end: &ShardEnd) -> std::result::Result<(), String> {
+pub fn check_prefix(path: &std::path::Path, end: &ShardEnd) -> std::result::Result<(), String> {
     let mut file = std::fs::File::open(path).map_err(|error| error.to_string())?.take(end.end);
     let mut buffer = vec![0; MIB / 4];
     let (mut length, mut crc32c) = (0_u64, 0);

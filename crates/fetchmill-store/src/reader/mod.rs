@@ -37,7 +37,7 @@ use std::path::Path;
 pub use arrow::ArrowBatches;
 pub use cached_lookups::{CachedLookups, LookupCounts};
 pub(crate) use copy::{CopiedRows, copy_shard};
-pub(crate) use entries::{REQUEST_PART, are_of_list, are_stripped, request_of};
+pub use entries::{REQUEST_PART, are_of_list, are_stripped, request_of};
 pub use found_object::{FoundObject, ListedName, NamesPage};
 pub use known_names::KnownNames;
 pub use object_error::ObjectError;
@@ -47,7 +47,7 @@ pub use position::Position;
 pub use sample_reader::SampleReader;
 pub use scan::{LostObject, Scan, ScannedObject};
 pub use shard::ShardReader;
-pub(crate) use stored::latest_names;
+pub use stored::latest_names;
 pub use stored::{EachObject, for_each_object};
 
 use found_object::PAGE_NAME_BYTES;

@@ -12,19 +12,19 @@ use fetchmill_model::entry::{EntryTraits, Naming};
 use fetchmill_model::extra_columns::ExtraColumns;
 
 /// The part of a job's identity that says what its targets are asked with.
-pub(crate) const REQUEST_PART: &str = "request";
+pub const REQUEST_PART: &str = "request";
 /// A listed key of which nothing is known but itself: what stands before it ([`fetchmill_model::source_metadata`]).
 const NOTHING_KNOWN: &str = "\0";
 /// The same of a file in a server's folder ([`fetchmill_model::source_metadata::SizedName`]).
 const SIZE_UNKNOWN: &str = "\0\0";
 
 /// Whether the targets came from a list, also when they were exported since.
-pub(crate) fn are_of_list(snapshot: &JournalSnapshot) -> bool {
+pub fn are_of_list(snapshot: &JournalSnapshot) -> bool {
     snapshot.part("listing").starts_with("list ")
 }
 
 /// What the objects were asked with when it was no plain `GET` of their URLs, also when they were exported since.
-pub(crate) fn request_of(snapshot: &JournalSnapshot) -> Option<String> {
+pub fn request_of(snapshot: &JournalSnapshot) -> Option<String> {
     let said = snapshot.part(REQUEST_PART);
     match said {
         "" => snapshot.traits.request.then(|| "own".to_owned()),
@@ -34,7 +34,7 @@ pub(crate) fn request_of(snapshot: &JournalSnapshot) -> Option<String> {
 
 /// Whether names were listed in a folder that they have lost, also when they were exported since: they do not tell where
 /// a server has their objects.
-pub(crate) fn are_stripped(snapshot: &JournalSnapshot) -> bool {
+pub fn are_stripped(snapshot: &JournalSnapshot) -> bool {
     !snapshot.part(STRIP_PREFIX).is_empty()
 }
 

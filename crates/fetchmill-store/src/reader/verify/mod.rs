@@ -16,7 +16,7 @@ mod shards;
 
 pub use finding::{Finding, FindingKind};
 pub use ledger::LedgerCounts;
-pub(crate) use ledger::check_prefix;
+pub use ledger::check_prefix;
 pub use monitor::VerifyProgress;
 pub use repair::RepairReport;
 pub(crate) use repair::tidy;

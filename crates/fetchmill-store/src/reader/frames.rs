@@ -9,9 +9,9 @@ use fetchmill_model::error::{Error, Result};
 #[derive(Debug, Default)]
 pub(crate) struct ManifestRead {
     /// Rows that could be read.
-    pub(crate) rows: u64,
+    pub rows: u64,
     /// Why some could not.
-    pub(crate) damage: Option<String>,
+    pub damage: Option<String>,
 }
 
 /// What is called with each frame.

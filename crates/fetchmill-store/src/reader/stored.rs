@@ -33,7 +33,7 @@ pub(crate) fn latest_first(manifests: &[ShardEnd]) -> Vec<&ShardEnd> {
 
 /// The names under which `files` has stored these targets of a window, as the latest of their rows say. What cannot be read
 /// of a manifest has none.
-pub(crate) fn latest_names(
+pub fn latest_names(
     place: &JobLocation,
     manifests: &[ShardEnd],
     of: &Runs,
