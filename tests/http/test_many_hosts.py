@@ -27,8 +27,8 @@ COUNT = 1500
 # Failure kinds that no site can give to a check, each with what gives it.
 ELSEWHERE = {
     "checksum": "tests/s3/test_s3_checksums.py: of a store of S3",
-    "dns": "look-ups that are malformed: crates/fetchmill-core/src/transport/dns/tests",
-    "unreachable": "the table of errors: crates/fetchmill-core/src/transport/errno.rs",
+    "dns": "look-ups that are malformed: crates/fetchmill-net/src/dns/tests",
+    "unreachable": "the table of errors: crates/fetchmill-net/src/errno.rs",
     "tls-certificate": "tests/http/test_https.py",
     "proxy": "tests/http/test_proxy.py",
     "proxy-refused": "tests/http/test_proxy.py",

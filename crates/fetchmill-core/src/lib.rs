@@ -5,4 +5,3 @@
 //! - A sink knows no transport and a transport no sink.
 
 pub mod engine;
-pub mod transport;

@@ -235,7 +235,7 @@ impl Target {
 /// Whether an address is a public one; false for what is no address.
 #[pyfunction]
 pub(crate) fn is_public(address: &str) -> bool {
-    address.parse::<IpAddr>().is_ok_and(fetchmill_core::transport::is_public)
+    address.parse::<IpAddr>().is_ok_and(fetchmill_net::is_public)
 }
 
 /// What Python has given up (`socket.detach()`): nobody else closes or uses it.

@@ -12,12 +12,12 @@ use std::time::Instant;
 use super::renewal::{
     CredentialHolder, CredentialSource, LoadedCredentials, Refresher, Renewal, run_command,
 };
-use crate::transport::PoolSettings;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
 use fetchmill_model::origin::{Authority, Authorize, OriginKey};
 use fetchmill_model::sync::lock;
 use fetchmill_model::verdict::is_unauthorized;
+use fetchmill_net::PoolSettings;
 
 const COMMAND: &str = "--bearer-command";
 

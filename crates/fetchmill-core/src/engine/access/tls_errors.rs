@@ -1,9 +1,9 @@
 //! What is said when a job's only server cannot show that it is the one that was asked for.
 
-use crate::transport::rejection_of;
 use fetchmill_model::error::Error;
 use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::FailureKind;
+use fetchmill_net::rejection_of;
 
 /// What stops the job; none when the failure says nothing of trust.
 pub(in crate::engine) fn distrust(key: &OriginKey, kind: FailureKind) -> Option<Error> {

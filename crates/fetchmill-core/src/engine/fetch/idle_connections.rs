@@ -6,7 +6,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 
-use crate::transport::{Connection, Deadlines};
+use fetchmill_net::{Connection, Deadlines};
 
 /// Whether it was woken, and how.
 type IdleConnection = (Rc<Cell<bool>>, Rc<Deadlines>);

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::transport::Deadlines;
 use fetchmill_model::planner::pace::Pace;
+use fetchmill_net::Deadlines;
 
 /// Takes a place in each of these rates and waits for it; `false` when the watch has expired before. `micros` is the
 /// clock that all who share the rates read.

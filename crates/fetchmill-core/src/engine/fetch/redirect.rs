@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use url::Url;
 
-use crate::transport::{AddressPolicy, is_public};
 use fetchmill_model::outcome::FailureKind;
+use fetchmill_net::{AddressPolicy, is_public};
 
 /// Goes on to where a reply says that the object is. `visited` has where it was before, as hashes: a redirect to one
 /// of these is a loop.

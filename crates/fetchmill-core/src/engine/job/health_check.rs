@@ -17,9 +17,6 @@ use crate::engine::control::stop::Stop;
 use crate::engine::event_queues::network_runtime;
 use crate::engine::fetch::target::CurrentTarget;
 use crate::engine::plan::job_origins::ListingServer;
-use crate::transport::{
-    AddressPolicy, ConnectFailure, Connection, Deadlines, IoBuffers, Pool, PoolSettings, RequestTarget,
-};
 use fetchmill_model::entry::Naming;
 use fetchmill_model::error::Result;
 use fetchmill_model::http1::BodySink;
@@ -27,6 +24,9 @@ use fetchmill_model::limits;
 use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::probing::{HealthCheck, HealthStatus};
+use fetchmill_net::{
+    AddressPolicy, ConnectFailure, Connection, Deadlines, IoBuffers, Pool, PoolSettings, RequestTarget,
+};
 
 /// What the thread is made of.
 pub(in crate::engine) struct HealthChecker {

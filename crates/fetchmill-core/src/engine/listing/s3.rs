@@ -21,7 +21,6 @@ use crate::engine::control::Control;
 use crate::engine::control::journal_link::JournalRequest;
 use crate::engine::control::stop::Stop;
 use crate::engine::event_queues::network_runtime;
-use crate::transport::{Connection, PoolSettings};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
@@ -31,6 +30,7 @@ use fetchmill_model::s3::{BucketName, ListedKey, PageEnd, Selection, between, li
 use fetchmill_model::source::{KeyRange, ListedPage, PageCursor, Skips};
 use fetchmill_model::target::Names;
 use fetchmill_model::verdict::{AttemptState, Rules, Verdict};
+use fetchmill_net::{Connection, PoolSettings};
 
 /// What the listing of a bucket is made of, on whatever thread.
 pub(in crate::engine) struct BucketListerSetup {

@@ -16,10 +16,6 @@ use crate::engine::control::Control;
 use crate::engine::control::stop::Stop;
 use crate::engine::event_queues::network_runtime;
 use crate::engine::plan::job_origins::ListingServer;
-use crate::transport::{
-    AddressPolicy, BrokenExchange, ConnectFailure, Connection, Deadlines, OriginConnections, Pool,
-    PoolSettings, Proxy, RequestTarget, Timeouts, UnusedState,
-};
 use fetchmill_model::content_encoding::{ContentEncoding, DecodeError};
 use fetchmill_model::entry::Naming;
 use fetchmill_model::error::{Error, Result};
@@ -34,6 +30,10 @@ use fetchmill_model::source::list::Filters;
 use fetchmill_model::source::{ApiNames, BadPage, ListedPage, OriginUrl, PageCursor, SkipReason};
 use fetchmill_model::target::Names;
 use fetchmill_model::verdict::{AttemptState, BrokenFacts, ReplyFacts, Rules, Verdict};
+use fetchmill_net::{
+    AddressPolicy, BrokenExchange, ConnectFailure, Connection, Deadlines, OriginConnections, Pool,
+    PoolSettings, Proxy, RequestTarget, Timeouts, UnusedState,
+};
 
 /// What a lister is made of, on whatever thread.
 pub(in crate::engine) struct ServerListerSetup {
@@ -599,7 +599,7 @@ impl ServerLister {
             }
         }
         let Some(replied) = replied else { return Ok(false) };
-        if !crate::transport::is_verified(&replied.head) {
+        if !fetchmill_net::is_verified(&replied.head) {
             // A page without a length may have been cut: what is missing would never be fetched. JSON that ends is
             // whole, as is HTML; what does not end is noticed by the parser.
             self.connection.close();

@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::job_origins::ListingServer;
 use crate::engine::request::options::{JobOptions, SourceOptions};
-use crate::transport::AddressPolicy;
 use fetchmill_model::limits;
+use fetchmill_net::AddressPolicy;
 
 /// The hosts of AWS's S3 end with one of these.
 const AWS_SUFFIXES: [&str; 2] = [".amazonaws.com", ".amazonaws.com.cn"];

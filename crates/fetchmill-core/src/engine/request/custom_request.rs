@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::transport::RANGE;
 use fetchmill_model::byte_range::ByteRange;
 use fetchmill_model::entry::ListEntry;
 use fetchmill_model::error::{Error, Result};
@@ -15,6 +14,7 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::source::list::RequestOptions;
 use fetchmill_model::target_request::{TargetRequest, is_condition};
 use fetchmill_model::verdict::is_redirect;
+use fetchmill_net::RANGE;
 
 /// Methods whose requests may be made twice unless somebody says otherwise: they change nothing.
 const REPEATABLE: &[&str] = &["GET", "HEAD"];

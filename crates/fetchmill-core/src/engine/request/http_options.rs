@@ -10,14 +10,14 @@ use serde::de::{Deserializer, Error as _};
 use serde_json::Value;
 
 use crate::engine::access::s3::{Access, S3Options, SignedOrigins};
-use crate::transport::{
-    AddressPolicy, NameResolverSetup, Paces, PoolSettings, Proxy, ProxySetup, Timeouts, TlsOptions, TlsSetup,
-};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
 use fetchmill_model::options::{Bounds, OptionValue, options, seconds, some_seconds};
 use fetchmill_model::origin::{OriginFields, OriginKey};
 use fetchmill_model::source::OriginUrl;
+use fetchmill_net::{
+    AddressPolicy, NameResolverSetup, Paces, PoolSettings, Proxy, ProxySetup, Timeouts, TlsOptions, TlsSetup,
+};
 
 /// The port of DNS.
 const DNS_PORT: u16 = 53;

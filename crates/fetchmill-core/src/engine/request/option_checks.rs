@@ -2,13 +2,13 @@
 
 use super::http_options::Concurrency;
 use super::options::{JobOptions, NameScheme, SourceOptions, Workers};
-use crate::transport::check_insecure_host;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::http1::ACCEPT_ENCODING;
 use fetchmill_model::limits;
 use fetchmill_model::options::Options as _;
 use fetchmill_model::origin::OriginFields;
 use fetchmill_model::row::RowKind;
+use fetchmill_net::check_insecure_host;
 use fetchmill_store::sink::Format;
 
 impl JobOptions {

@@ -13,7 +13,6 @@ use super::retry_failed::RetryFailed;
 use super::stop_rules::{MaxFailed, StopRules};
 use crate::engine::access::s3::{Access, S3Options};
 use crate::engine::event_queues::processors;
-use crate::transport::{AddressPolicy, PoolSettings};
 use fetchmill_model::content_encoding::ACCEPTED_ENCODINGS;
 use fetchmill_model::entry::{Naming, behind_scheme};
 use fetchmill_model::error::{Error, Result};
@@ -34,6 +33,7 @@ use fetchmill_model::source::{ApiNames, OriginUrl};
 use fetchmill_model::stored_name::StoredNames;
 use fetchmill_model::target::Sequence;
 use fetchmill_model::verdict::Rules;
+use fetchmill_net::{AddressPolicy, PoolSettings};
 use fetchmill_store::journal::{
     FOLDERS, INDEX_PAGES, JobLocation, JobRules, SITEMAPS, folder_listing, has_text_columns,
 };

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::http_options::HttpOptions;
 use crate::engine::access::s3::{Access, S3Options};
-use crate::transport::{AddressPolicy, PoolSettings, check_insecure_host};
 use fetchmill_model::error::Result;
 use fetchmill_model::limits;
 use fetchmill_model::options::{Bounds, OptionValue, Options};
 use fetchmill_model::origin::OriginFields;
+use fetchmill_net::{AddressPolicy, PoolSettings, check_insecure_host};
 
 /// See the module.
 #[derive(Debug, Default, Clone)]

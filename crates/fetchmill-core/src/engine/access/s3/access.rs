@@ -12,7 +12,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use super::credentials::CredentialChain;
 use super::options::S3Options;
 use crate::engine::access::renewal::{CredentialHolder, CredentialSource as _, Refresher, Renewal};
-use crate::transport::PoolSettings;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
 use fetchmill_model::origin::{Authority, Authorize, OriginKey};
@@ -23,6 +22,7 @@ use fetchmill_model::s3::{
 };
 use fetchmill_model::sync::lock;
 use fetchmill_model::verdict::Correction;
+use fetchmill_net::PoolSettings;
 
 /// What changes while a job runs.
 #[derive(Debug, Default)]

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use super::{BucketAnswer, BucketReply, BucketRequest, Client};
 use crate::engine::access::tls_errors::distrust;
-use crate::transport::Connection;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::planner::retry::{self, Jitter};
 use fetchmill_model::s3::{BucketName, ErrorDocument, list_query};
 use fetchmill_model::verdict::{AttemptState, Rules, Verdict};
+use fetchmill_net::Connection;
 
 /// Talks to a bucket until it answers as it should. What was learned stays in the client's access.
 pub(in crate::engine) async fn contact(client: &Client, bucket: &BucketName, prefix: &[u8]) -> Result<()> {

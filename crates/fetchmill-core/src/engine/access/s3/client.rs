@@ -8,10 +8,6 @@ use std::sync::Arc;
 use super::Access;
 use super::access::SignedOrigins;
 use crate::engine::access::renewal::Renewal;
-use crate::transport::{
-    AddressPolicy, BrokenExchange, ConnectFailure, Connection, Deadlines, IoBuffers, Millis, Pool,
-    PoolSettings, RequestTarget, Timeouts, UnusedState,
-};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::http1::{BodySink, Head, RequestParts};
 use fetchmill_model::limits;
@@ -19,6 +15,10 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::s3::{BucketAddress, BucketName};
 use fetchmill_model::verdict::{
     AttemptState, BrokenFacts, Correction, ERROR_BYTES_MAX, Rules, StoreReply, Verdict,
+};
+use fetchmill_net::{
+    AddressPolicy, BrokenExchange, ConnectFailure, Connection, Deadlines, IoBuffers, Millis, Pool,
+    PoolSettings, RequestTarget, Timeouts, UnusedState,
 };
 
 /// What is asked of a bucket.

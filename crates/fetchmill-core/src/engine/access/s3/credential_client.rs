@@ -9,10 +9,6 @@ use url::Url;
 
 use crate::engine::access::renewal::stopped;
 use crate::engine::event_queues::network_runtime;
-use crate::transport::{
-    AddressPolicy, ConnectFailure, Connection, Deadlines, IoBuffers, Millis, Pool, PoolSettings,
-    RequestTarget, Timeouts,
-};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::header_field::check_field;
 use fetchmill_model::http1::{BodySink, Head, RequestParts};
@@ -20,6 +16,10 @@ use fetchmill_model::limits;
 use fetchmill_model::name::for_display;
 use fetchmill_model::origin::{OriginFields, OriginKey};
 use fetchmill_model::outcome::FailureKind;
+use fetchmill_net::{
+    AddressPolicy, ConnectFailure, Connection, Deadlines, IoBuffers, Millis, Pool, PoolSettings,
+    RequestTarget, Timeouts,
+};
 
 /// A place that is asked for credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,11 +10,11 @@ use super::profile::{Profile, Profiles, chosen};
 use super::sts::{Role, Sts};
 use super::{credential_document, metadata};
 use crate::engine::access::renewal::{CredentialSource, LoadedCredentials, run_command};
-use crate::transport::PoolSettings;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
 use fetchmill_model::name::for_display;
 use fetchmill_model::s3::Credentials;
+use fetchmill_net::PoolSettings;
 
 const ENVIRONMENT: &str = "environment";
 

@@ -9,11 +9,11 @@ use super::reply_buffer::ReplyBuffer;
 use super::rests::NOT_KNOWN;
 use super::uncertain::{AttemptTimes, ExchangeReply, StreamConnection};
 use super::verdict::StreamAttempt;
-use crate::transport::{ConnectFailure, Connection, Deadlines, OriginConnections, UnusedState};
 use fetchmill_model::limits;
 use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::source::list::{is_plain_at, normalise};
+use fetchmill_net::{ConnectFailure, Connection, Deadlines, OriginConnections, UnusedState};
 
 impl FetchThread {
     /// Until the thread ends.

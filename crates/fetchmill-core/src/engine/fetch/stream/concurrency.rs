@@ -13,13 +13,13 @@ use super::channel::FetcherState;
 use crate::engine::fetch::load_counter::LoadCounter;
 use crate::engine::plan::courtesy::of_host;
 use crate::engine::request::http_options::{Concurrency, HttpOptions};
-use crate::transport::OriginConnections;
 use fetchmill_model::certainty::MonotonicMicros;
 use fetchmill_model::limits;
 use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::concurrency::{ConcurrencyBounds, ConcurrencyLimit};
 use fetchmill_model::planner::origin::Millis;
+use fetchmill_net::OriginConnections;
 
 /// A stream goes to one origin when it has asked no other for so long.
 const ALONE_AFTER: Millis = 2_000;

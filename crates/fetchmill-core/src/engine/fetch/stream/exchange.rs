@@ -4,11 +4,11 @@ use super::fetcher::FetchThread;
 use super::queue::TaskRequest;
 use super::reply_buffer::ReplyBuffer;
 use super::uncertain::ExchangeReply;
-use crate::transport::{
-    BrokenExchange, Connection, Deadlines, OriginConnections, ReceivedReply, RequestTarget, end_connection,
-};
 use fetchmill_model::http1;
 use fetchmill_model::limits;
+use fetchmill_net::{
+    BrokenExchange, Connection, Deadlines, OriginConnections, ReceivedReply, RequestTarget, end_connection,
+};
 
 impl FetchThread {
     /// Sends the request and receives its reply.

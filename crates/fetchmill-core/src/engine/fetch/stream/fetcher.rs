@@ -24,7 +24,6 @@ use crate::engine::control::clock::Clock;
 use crate::engine::event_queues::network_runtime;
 use crate::engine::plan::descriptors::fit_stream;
 use crate::engine::request::stream_options::StreamOptions;
-use crate::transport::{Deadlines, IoBuffers, OriginConnections, Pool, PoolSettings};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
@@ -32,6 +31,7 @@ use fetchmill_model::panics::PanicNote;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::planner::pace::Pace;
 use fetchmill_model::planner::retry::Jitter;
+use fetchmill_net::{Deadlines, IoBuffers, OriginConnections, Pool, PoolSettings};
 
 /// How often the thread looks at what is old while nothing is in flight.
 const IDLE_TICK: Duration = Duration::from_secs(1);

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use super::batch::RequestBatch;
 use super::reply_collector::ReplyCollector;
 use crate::engine::request::custom_request::{CustomRequest, RedirectEffects};
-use crate::transport::AddressPolicy;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::verdict::AttemptState;
+use fetchmill_net::AddressPolicy;
 
 /// The request of a task. Its memory is used for one after the other.
 #[derive(Default)]

@@ -15,11 +15,11 @@ use super::uncertain::{
 };
 use super::verdict::StreamAttempt;
 use crate::engine::fetch::load_counter::Counted;
-use crate::transport::{Deadlines, OriginConnections, UnusedState};
 use fetchmill_model::certainty::{MonotonicMicros, NextStep, REST_MAX};
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::origin::Millis;
+use fetchmill_net::{Deadlines, OriginConnections, UnusedState};
 
 /// What a request gets whose reply can't be known and that may not be made again.
 pub(super) const NOT_KNOWN: (FailureKind, &str) =

@@ -8,13 +8,13 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::super::rate_wait::keep_pace;
-use crate::transport::{Deadlines, OriginConnections};
 use fetchmill_model::limits;
 use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::congestion::Congestion;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::planner::pace::Pace;
+use fetchmill_net::{Deadlines, OriginConnections};
 
 /// An origin that has refused something.
 struct ThrottledOrigin {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::queue::TaskRequest;
 use super::reply_buffer::ReplyBuffer;
 use super::reply_collector::ReplyCollector;
-use crate::transport::{Connection, ReceivedReply};
+use fetchmill_net::{Connection, ReceivedReply};
 
 /// A complete reply, and when its first bytes came.
 pub(super) struct ExchangeReply {

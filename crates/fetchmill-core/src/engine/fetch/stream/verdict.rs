@@ -10,7 +10,6 @@ use super::reply_buffer::ReplyBuffer;
 use super::uncertain::{AttemptTimes, ExchangeReply};
 use crate::engine::access::renewal::Renewal;
 use crate::engine::fetch::redirect::{follow, reach_behind};
-use crate::transport::{BrokenExchange, is_verified};
 use fetchmill_model::limits;
 use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::{FailureKind, Outcome};
@@ -20,6 +19,7 @@ use fetchmill_model::s3::{BucketName, is_damaged, split_url};
 use fetchmill_model::verdict::{
     BrokenFacts, Correction, ERROR_BYTES_MAX, ReplyFacts, Rules, StoreReply, Verdict, field_in,
 };
+use fetchmill_net::{BrokenExchange, is_verified};
 
 /// What came of an attempt.
 pub(super) enum StreamAttempt {

@@ -8,7 +8,6 @@ use super::joined::JoinedTargets;
 use super::observed::ObservedReply;
 use crate::engine::access::s3::BucketResolver;
 use crate::engine::request::custom_request::{CustomRequest, RedirectEffects};
-use crate::transport::AddressPolicy;
 use fetchmill_model::byte_range::ByteRange;
 use fetchmill_model::entry::{ExpectedObject, ListEntry, Naming};
 use fetchmill_model::expected_hash::ExpectedHash;
@@ -24,6 +23,7 @@ use fetchmill_model::stored_name::StoredNames;
 use fetchmill_model::target::{Sequence, WaitingTarget};
 use fetchmill_model::target_request::{IF_NONE_MATCH, is_condition, names_etag};
 use fetchmill_model::verdict::AttemptState;
+use fetchmill_net::AddressPolicy;
 use fetchmill_store::sink::EntryDescription;
 
 /// The target of a task. Its memory is used for one after the other.

@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 
-use crate::transport::{Connection, Phases};
 use fetchmill_model::extra_columns::write_extra;
 use fetchmill_model::http1::{Framing, Head, Version};
 use fetchmill_model::object::Micros;
+use fetchmill_net::{Connection, Phases};
 
 /// What an attempt has shown so far, for a row. Its memory is used for one after the other.
 #[derive(Debug, Default)]

@@ -6,12 +6,12 @@ use super::state::Worker;
 use crate::engine::fetch::rate_wait::keep_pace;
 use crate::engine::fetch::redirect;
 use crate::engine::fetch::target::CurrentTarget;
-use crate::transport::{Connection, Deadlines, OriginConnections, RequestTarget};
 use fetchmill_model::entry::Naming;
 use fetchmill_model::http1::RequestParts;
 use fetchmill_model::limits;
 use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::FailureKind;
+use fetchmill_net::{Connection, Deadlines, OriginConnections, RequestTarget};
 
 impl Worker {
     /// The origin that has the target. The first time its name is checked and its URL is found.

@@ -11,11 +11,11 @@ use super::start_quota::{TO_LOOK_UP, TO_TAKE};
 use super::state::Worker;
 use super::waiters::HostQueue;
 use crate::engine::fetch::target::CurrentTarget;
-use crate::transport::dns::{LookUpEnd, LookUpKind, LookUpStart};
 use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::{FailureKind, Outcome};
 use fetchmill_model::planner::hosts::{Admission, HostId, RequestOutcome};
 use fetchmill_model::planner::origin::Millis;
+use fetchmill_net::dns::{LookUpEnd, LookUpKind, LookUpStart};
 
 /// Targets of a host that had to wait until its pace is believed.
 const PACE_SAMPLE: u32 = 16;

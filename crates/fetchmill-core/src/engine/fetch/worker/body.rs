@@ -11,7 +11,6 @@ use crate::engine::control::body_memory::BodyMemory;
 use crate::engine::control::body_meter::BodyMeter;
 use crate::engine::control::clock::unix_micros;
 use crate::engine::fetch::target::{CurrentTarget, ObservedReply};
-use crate::transport::is_verified;
 use fetchmill_model::byte_range::ByteRange;
 use fetchmill_model::content_encoding::{
     ACCEPTED_ENCODINGS, ContentEncoding, DecodeError, NamedEncoding, is_identity,
@@ -33,6 +32,7 @@ use fetchmill_model::time_text::parse_http_date;
 use fetchmill_model::verdict::{
     ERROR_BYTES_MAX, ExpectedPart, ReplyFacts, ResumedReply, StoreReply, field_in, fields_in,
 };
+use fetchmill_net::is_verified;
 use fetchmill_store::sink::{FetchedBody, Properties, Stage, StoredParts};
 
 /// Why a body that has come is not stored, also for people.

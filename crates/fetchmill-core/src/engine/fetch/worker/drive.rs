@@ -7,11 +7,11 @@ use super::state::{Worker, WorkerSetup};
 use crate::engine::control::stop::Stop;
 use crate::engine::control::telemetry::CapacityUse;
 use crate::engine::event_queues::network_runtime;
-use crate::transport::Deadlines;
 use fetchmill_model::error::Result;
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::origin::{Millis, Observations};
+use fetchmill_net::Deadlines;
 
 /// Milliseconds since the last tick that make one late.
 const LATE: Millis = 100;

@@ -12,16 +12,16 @@ use super::verdict::FetchAttempt;
 use crate::engine::access::tls_errors::distrust;
 use crate::engine::control::stop::Stop;
 use crate::engine::fetch::target::CurrentTarget;
-use crate::transport::{
-    BrokenExchange, ConnectFailure, Connection, Deadlines, OriginConnections, ReceivedReply, RequestTarget,
-    UnusedState,
-};
 use fetchmill_model::certainty::MonotonicMicros;
 use fetchmill_model::error::Error;
 use fetchmill_model::limits;
 use fetchmill_model::outcome::{FailureKind, Outcome};
 use fetchmill_model::planner::hosts::RequestOutcome;
 use fetchmill_model::verdict::{BreakOff, BrokenFacts};
+use fetchmill_net::{
+    BrokenExchange, ConnectFailure, Connection, Deadlines, OriginConnections, ReceivedReply, RequestTarget,
+    UnusedState,
+};
 
 /// A reply's worth of the origin's state is told to the planner at the latest after so many failures.
 const RETRIES_REPORTED_AT: usize = 16;

@@ -6,11 +6,11 @@ use super::body::BodyReceiver;
 use super::state::Worker;
 use super::verdict::FetchAttempt;
 use crate::engine::fetch::target::CurrentTarget;
-use crate::transport::ReceivedReply;
 use fetchmill_model::byte_range::ByteRange;
 use fetchmill_model::expected_hash::ExpectedHash;
 use fetchmill_model::limits;
 use fetchmill_model::s3::BodyChecksum;
+use fetchmill_net::ReceivedReply;
 use fetchmill_store::sink::FetchedBody;
 
 impl Worker {

@@ -7,12 +7,12 @@ use super::resting::WorkerConnection;
 use super::state::Worker;
 use super::verdict::FetchAttempt;
 use crate::engine::fetch::target::CurrentTarget;
-use crate::transport::{
-    BrokenBatch, BrokenExchange, Deadlines, OriginConnections, PipelinedReplies, ReceivedReply, UnusedState,
-};
 use fetchmill_model::http1::BodySink;
 use fetchmill_model::limits;
 use fetchmill_model::target::WaitingTarget;
+use fetchmill_net::{
+    BrokenBatch, BrokenExchange, Deadlines, OriginConnections, PipelinedReplies, ReceivedReply, UnusedState,
+};
 
 /// The targets of a task: one, or as many as are asked for at once. Memory: as many targets as a batch may have, and the
 /// replies to them.

@@ -5,12 +5,12 @@ use super::state::Worker;
 use crate::engine::control::counters::Delta;
 use crate::engine::control::journal_link::JournalRequest;
 use crate::engine::fetch::target::CurrentTarget;
-use crate::transport::OriginConnections;
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::Retry;
 use fetchmill_model::target::TargetList;
 use fetchmill_model::verdict::AttemptState;
+use fetchmill_net::OriginConnections;
 use fetchmill_store::sink::BlockBody;
 
 /// What is held is counted in steps of this size, so that a small object costs nothing here.

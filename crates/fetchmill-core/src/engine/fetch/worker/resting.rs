@@ -1,8 +1,8 @@
 //! The connection of a task with what it holds.
 
 use crate::engine::control::counters::Delta;
-use crate::transport::Connection;
 use fetchmill_model::target::TargetList;
+use fetchmill_net::Connection;
 use fetchmill_store::sink::Block;
 
 /// A task's connection with what it has brought and is not yet certain.

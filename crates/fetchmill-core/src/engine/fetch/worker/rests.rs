@@ -8,12 +8,12 @@ use super::resting::WorkerConnection;
 use super::state::Worker;
 use crate::engine::control::stop::Stop;
 use crate::engine::fetch::target::CurrentTarget;
-use crate::transport::{Deadlines, PipelinedReplies, ReceivedReply, UnusedState};
 use fetchmill_model::certainty::{MonotonicMicros, NextStep, REST_MAX, SILENCE_MIN};
 use fetchmill_model::http1::Head;
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::origin::Millis;
+use fetchmill_net::{Deadlines, PipelinedReplies, ReceivedReply, UnusedState};
 use fetchmill_store::sink::StoredParts;
 
 impl Worker {

@@ -11,13 +11,13 @@ use tokio::time::Instant;
 use super::body::BodyReceiver;
 use super::state::Worker;
 use crate::engine::fetch::target::CurrentTarget;
-use crate::transport::{
-    BrokenExchange, Connection, Deadlines, IF_RANGE, OriginConnections, RANGE, ReceivedReply, RequestTarget,
-};
 use fetchmill_model::http1::RequestParts;
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::verdict::{BreakOff, BrokenFacts};
+use fetchmill_net::{
+    BrokenExchange, Connection, Deadlines, IF_RANGE, OriginConnections, RANGE, ReceivedReply, RequestTarget,
+};
 
 impl Worker {
     /// Whether the rest of a target may be asked for, as far as its request says.

@@ -4,11 +4,11 @@ use super::body::BodyReceiver;
 use super::state::Worker;
 use super::verdict::FetchAttempt;
 use crate::engine::fetch::target::CurrentTarget;
-use crate::transport::{Connection, ReceivedReply};
 use fetchmill_model::entry::ListEntry;
 use fetchmill_model::limits;
 use fetchmill_model::outcome::{FailureKind, Outcome};
 use fetchmill_model::verdict::Verdict;
+use fetchmill_net::{Connection, ReceivedReply};
 use fetchmill_store::sink::StoredParts;
 
 /// What is said of a part whose object is not the one of the parts before.

@@ -21,7 +21,6 @@ use crate::engine::fetch::resting::RestingConnections;
 use crate::engine::fetch::target::{CurrentTarget, TargetQueue};
 use crate::engine::plan::job_origins::ListingServer;
 use crate::engine::request::custom_request::JobRequests;
-use crate::transport::{IoBuffers, OriginConnections, Pool, PoolSettings};
 use fetchmill_model::entry::Naming;
 use fetchmill_model::outcome::Runs;
 use fetchmill_model::planner::WorkerReport;
@@ -29,6 +28,7 @@ use fetchmill_model::planner::hosts::HostRules;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::stored_name::StoredNames;
 use fetchmill_model::verdict::Rules;
+use fetchmill_net::{IoBuffers, OriginConnections, Pool, PoolSettings};
 use fetchmill_store::sink::{Block, Properties, Stage};
 
 /// What a worker is made of.

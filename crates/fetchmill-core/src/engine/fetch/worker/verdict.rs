@@ -6,7 +6,6 @@ use super::body::BodyReceiver;
 use super::state::Worker;
 use crate::engine::access::renewal::Renewal;
 use crate::engine::fetch::target::CurrentTarget;
-use crate::transport::ReceivedReply;
 use fetchmill_model::error::Error;
 use fetchmill_model::limits;
 use fetchmill_model::object::Facts;
@@ -15,6 +14,7 @@ use fetchmill_model::planner::hosts::{self, RequestOutcome};
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::source_metadata::ListedKey;
 use fetchmill_model::verdict::{BrokenFacts, Correction, Verdict};
+use fetchmill_net::ReceivedReply;
 use fetchmill_store::sink::{FetchedBody, StoredParts};
 
 /// What came of an attempt at a target.

@@ -7,10 +7,10 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 use super::start_quota::StartQuota;
 use crate::engine::fetch::target::CurrentTarget;
-use crate::transport::dns::SlotLimits;
 use fetchmill_model::limits;
 use fetchmill_model::planner::hosts::{HostId, HostRules, HostTable};
 use fetchmill_model::planner::origin::Millis;
+use fetchmill_net::dns::SlotLimits;
 
 /// A name that nobody answers for is looked up for so long: its tries and what they wait for.
 const DEAD_NAME_MICROS: u64 = 7_100_000;

@@ -7,11 +7,11 @@ use std::path::Path;
 
 use super::store::{UploadClient, UploadEnd};
 use crate::engine::access::s3::{BucketReply, BucketRequest};
-use crate::transport::{Connection, RANGE};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::UPLOAD_PART_BYTES;
 use fetchmill_model::outcome::{ShardEnd, ShardNumber};
 use fetchmill_model::s3::{START_UPLOAD_QUERY, multipart, part_query, upload_query};
+use fetchmill_net::{Connection, RANGE};
 use fetchmill_store::sink::ShardFolder;
 
 type UploadResult<T> = std::result::Result<T, UploadEnd>;

@@ -8,7 +8,6 @@ use std::time::Duration;
 use crate::engine::access::s3::{Access, BucketReply, BucketRequest, Client};
 use crate::engine::control::clock::Clock;
 use crate::engine::control::stop::{Stop, StopSignal};
-use crate::transport::{AddressPolicy, Connection, Millis, PoolSettings, Timeouts};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
 use fetchmill_model::name::for_display;
@@ -17,6 +16,7 @@ use fetchmill_model::outcome::{FailureClass, FailureKind};
 use fetchmill_model::planner::retry::{Jitter, delay};
 use fetchmill_model::s3::{ErrorDocument, StoreError, UploadDestination, list_query, read_page};
 use fetchmill_model::verdict::{AttemptState, Rules, Verdict};
+use fetchmill_net::{AddressPolicy, Connection, Millis, PoolSettings, Timeouts};
 
 /// Why an upload does not go on.
 pub(super) enum UploadEnd {

@@ -13,9 +13,9 @@ use super::S3Options;
 use super::credentials::CredentialChain;
 use super::environment::Environment;
 use crate::engine::access::renewal::CredentialSource as _;
-use crate::transport::{AddressPolicy, NameResolverSetup, PoolSettings, Resolver, Timeouts, TlsSetup};
 use fetchmill_model::limits;
 use fetchmill_model::origin::OriginFields;
+use fetchmill_net::{AddressPolicy, NameResolverSetup, PoolSettings, Resolver, Timeouts, TlsSetup};
 
 /// As a job with few connections has it.
 fn pool() -> PoolSettings {

@@ -91,7 +91,7 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
-    use crate::transport::ByteStream;
+    use crate::ByteStream;
 
     /// Whether this kernel looks through ranges of sockets port by port.
     fn takes_every_port() -> bool {

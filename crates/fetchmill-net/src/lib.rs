@@ -121,7 +121,7 @@ impl Http1Connection {
     }
 
     /// The same, with a look at the clock when a request is out and when its reply begins.
-    pub(super) fn timed(self, is_timed: bool) -> Self {
+    pub(crate) fn timed(self, is_timed: bool) -> Self {
         Http1Connection { moments: ExchangeTimes::new(is_timed), ..self }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::pool::{ask, counting, multiplexing, origin, settings};
 use super::{Authority, listen, read_request, run, send, watch};
-use crate::transport::{
+use crate::{
     AddressPolicy, ConnectFailure, Connection, OriginConnections, Pool, PoolSettings, Proxy, ProxySetup,
     TlsOptions,
 };

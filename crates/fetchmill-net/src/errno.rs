@@ -106,7 +106,7 @@ mod tests {
 
     /// Every number that Linux knows.
     const ERRNOS: std::ops::RangeInclusive<i32> = 1..=133;
-    const DOCS: &str = include_str!("../../../../docs/reference/exit-codes.md");
+    const DOCS: &str = include_str!("../../../docs/reference/exit-codes.md");
 
     fn connecting(number: i32, address: &str) -> ConnectFailure {
         of_connecting(&io::Error::from_raw_os_error(number), &address.parse().unwrap())

@@ -16,9 +16,9 @@ use tokio::net::TcpStream;
 use tokio::task::spawn_local;
 
 use super::{Authority as CertificateAuthority, MAX_BODY, PATIENCE, listen, listen_tls, run, send, sleep};
-use crate::transport::http2::{Http2Connection, Http2Request};
-use crate::transport::phases::ExchangeTimes;
-use crate::transport::{Alpn, BrokenExchange, Deadlines, ReceivedReply, Timeouts};
+use crate::http2::{Http2Connection, Http2Request};
+use crate::phases::ExchangeTimes;
+use crate::{Alpn, BrokenExchange, Deadlines, ReceivedReply, Timeouts};
 use fetchmill_model::http1::{BodySink, Framing, Head, Span};
 use fetchmill_model::outcome::FailureKind;
 

@@ -11,7 +11,7 @@ use tokio_rustls::server::TlsStream as Served;
 use super::{
     Authority, MAX_BODY, PATIENCE, cut, exchange, listen_tls, read_request, run, send, sleep, watch,
 };
-use crate::transport::{Http1Connection, UnusedState};
+use crate::{Http1Connection, UnusedState};
 use fetchmill_model::outcome::FailureKind;
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n";

@@ -7,7 +7,7 @@ use socket2::{Domain, Socket, Type};
 use tokio::net::TcpListener;
 
 use super::{PATIENCE, run};
-use crate::transport::{ConnectFailure, connect};
+use crate::{ConnectFailure, connect};
 use fetchmill_model::outcome::FailureKind;
 
 const NO_ROUTE: &str = "[fe80::1%4000000]:80";

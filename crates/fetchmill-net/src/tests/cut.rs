@@ -10,7 +10,7 @@ use http::Response;
 
 use super::pool::{ask, origin, settings};
 use super::{Authority, MAX_BODY, listen, listen_tls, read_request, run, send, sleep, watch};
-use crate::transport::{
+use crate::{
     AddressPolicy, Connection, IoBuffers, OriginConnections, Pool, ReceivedReply, RequestTarget, TlsOptions,
     UnusedState,
 };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::message::{DnsQuery, Family, NameAnswer};
 use super::socket::{OwnedTask, SocketId};
-use crate::transport::Millis;
+use crate::Millis;
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 

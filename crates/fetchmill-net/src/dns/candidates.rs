@@ -45,7 +45,7 @@ fn encode(name: &str, domain: &str) -> Option<WireName> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transport::dns::Families;
+    use crate::dns::Families;
 
     fn texts(resolv_conf: &str, name: &str) -> Vec<String> {
         let setup = DnsSetup::of(resolv_conf, "", Families::V4);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::cache::Resolution;
-use crate::transport::Millis;
+use crate::Millis;
 
 /// What became of a question.
 #[derive(Debug, Clone, PartialEq, Eq)]

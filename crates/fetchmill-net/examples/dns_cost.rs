@@ -1,6 +1,6 @@
 //! What a look-up costs: microseconds of CPU of the thread that looks up, for names that one server on loopback knows.
 //!
-//! `cargo run --release -p fetchmill-core --example dns_cost`; on a quiet machine, the best of several rounds.
+//! `cargo run --release -p fetchmill-net --example dns_cost`; on a quiet machine, the best of several rounds.
 #![allow(clippy::print_stdout)]
 
 use std::cell::Cell;
@@ -9,8 +9,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fetchmill_core::transport::dns::{Dns, DnsSetup, Families, LookUpKind, LookUpStart, SlotLimits};
 use fetchmill_model::limits;
+use fetchmill_net::dns::{Dns, DnsSetup, Families, LookUpKind, LookUpStart, SlotLimits};
 use rustix::time::{ClockId, clock_gettime};
 
 const ROUNDS: usize = 5;

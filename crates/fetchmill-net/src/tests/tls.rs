@@ -14,7 +14,7 @@ use super::{
     Authority, Identity, PATIENCE, client, exchange, listen, listen_tls, owned, read_request, run, send,
     sleep,
 };
-use crate::transport::{Alpn, Http1Connection, Tls, TlsOptions, TlsRoots, rejection_of};
+use crate::{Alpn, Http1Connection, Tls, TlsOptions, TlsRoots, rejection_of};
 use fetchmill_model::outcome::FailureKind;
 
 async fn connect(address: SocketAddr) -> TcpStream {

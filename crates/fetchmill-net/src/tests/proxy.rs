@@ -9,8 +9,8 @@ use tokio::io::copy_bidirectional;
 use tokio::net::TcpStream;
 
 use super::{Authority, MAX_BODY, PATIENCE, exchange, listen, listen_tls, read_request, run, send, sleep};
-use crate::transport::proxy::tunnel;
-use crate::transport::{Http1Connection, Proxy};
+use crate::proxy::tunnel;
+use crate::{Http1Connection, Proxy};
 use fetchmill_model::outcome::FailureKind;
 
 fn proxy(text: &str) -> Proxy {

@@ -11,7 +11,7 @@ use tokio_rustls::TlsAcceptor;
 use super::connect::silent;
 use super::pool::{ask, counting, multiplexing, origin, settings};
 use super::{Authority, MAX_BODY, listen, listen_mute, read_request, run, send, sleep, ticking, watch};
-use crate::transport::{
+use crate::{
     AddressPolicy, ConnectFailure, Connection, IoBuffers, OriginConnections, Phases, Pool, PoolSettings,
     RequestTarget, Timeouts, TlsOptions,
 };

@@ -12,7 +12,7 @@ pub type Resolution = Result<Arc<[IpAddr]>, FailureKind>;
 /// Answers of two ages: when the young ones are as many as half the limit they become the old ones, and the old ones
 /// are forgotten. So what is asked for stays, and forgetting costs nothing. `Time` is what the owner's clock tells.
 #[derive(Debug)]
-pub(in crate::transport) struct Cache<Time> {
+pub(crate) struct Cache<Time> {
     names_max: usize,
     young: HashMap<Box<str>, (Resolution, Time)>,
     old: HashMap<Box<str>, (Resolution, Time)>,
@@ -20,12 +20,12 @@ pub(in crate::transport) struct Cache<Time> {
 
 impl<Time: Copy + PartialOrd> Cache<Time> {
     /// Of at most so many names.
-    pub(in crate::transport) fn new(names_max: usize) -> Self {
+    pub(crate) fn new(names_max: usize) -> Self {
         Cache { names_max, young: HashMap::new(), old: HashMap::new() }
     }
 
     /// What is known of a name and still believed.
-    pub(in crate::transport) fn get(&mut self, name: &str, now: Time) -> Option<Resolution> {
+    pub(crate) fn get(&mut self, name: &str, now: Time) -> Option<Resolution> {
         if let Some((answer, until)) = self.young.get(name) {
             return (now < *until).then(|| answer.clone());
         }
@@ -38,7 +38,7 @@ impl<Time: Copy + PartialOrd> Cache<Time> {
     }
 
     /// Keeps an answer, instead of what was known.
-    pub(in crate::transport) fn insert(&mut self, name: Box<str>, answer: Resolution, until: Time) {
+    pub(crate) fn insert(&mut self, name: Box<str>, answer: Resolution, until: Time) {
         if self.young.len() >= (self.names_max / 2).max(1) {
             self.old = std::mem::take(&mut self.young);
         }

@@ -16,7 +16,7 @@ use super::setup::DnsSetup;
 use super::slots::{LookUpSlots, SlotLimits};
 use super::socket::{DnsSocket, Inbox, QueryOwner, SocketId};
 use super::upstreams::Upstreams;
-use crate::transport::Millis;
+use crate::Millis;
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 

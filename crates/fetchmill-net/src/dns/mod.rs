@@ -23,7 +23,7 @@ mod tests;
 mod upstreams;
 
 pub use answers::{DnsCounts, LookUpEnd, LookUpKind, LookUpStart};
-pub(in crate::transport) use cache::Cache;
+pub(crate) use cache::Cache;
 pub use cache::Resolution;
 pub use setup::{DnsSetup, Families};
 pub use slots::SlotLimits;

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::Response;
 
 use super::{Authority, MAX_BODY, listen, listen_mute, listen_tls, read_request, run, send, sleep, watch};
-use crate::transport::{
+use crate::{
     AddressPolicy, Connection, IoBuffers, NameResolverSetup, OriginConnections, Pool, PoolSettings,
     ProxySetup, RequestTarget, Resolver, Timeouts, TlsOptions, TlsSetup,
 };

@@ -12,7 +12,7 @@ use super::question::{Question, SentQuery};
 use super::setup::Families;
 use super::socket::{QueryOwner, SendResult, SocketId};
 use super::upstreams::Upstreams;
-use crate::transport::Millis;
+use crate::Millis;
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 
