@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-ENGINE = "core/src/engine/"
-FETCH = "crate::engine::fetch"
+ENGINE = "engine/src/"
+FETCH = "crate::fetch"
 pytestmark = pytest.mark.of_files("scripts/check-layers", "scripts/check-words", "scripts/rust_modules.py")
 
 

@@ -259,7 +259,7 @@ def test_metrics_are_what_prometheus_reads() -> None:
 
 def names_of_limits() -> list[str]:
     """What can limit a job, as the core calls it."""
-    source = (ROOT / "crates/fetchmill-core/src/engine/control/telemetry/bottleneck.rs").read_text()
+    source = (ROOT / "crates/fetchmill-engine/src/control/telemetry/bottleneck.rs").read_text()
     found = re.findall(r'LimitKind::\w+ => "([a-z-]+)"', source)
     assert len(found) > 10
     return found

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fetchmill_core::engine::Arrivals;
+use fetchmill_engine::Arrivals;
 use fetchmill_model::certainty::{self, MonotonicMicros, NextStep};
 use pyo3::prelude::*;
 

@@ -5,9 +5,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use fetchmill_core::engine::{
-    self, AnswerFields, DispatchedTarget, WorkerAnswer, WorkerProcessOptions, join_job,
-};
+use fetchmill_engine::{AnswerFields, DispatchedTarget, WorkerAnswer, WorkerProcessOptions, join_job};
 use fetchmill_model::extra_columns::ColumnType;
 use fetchmill_model::outcome::FailureKind;
 use pyo3::prelude::*;
@@ -18,7 +16,7 @@ use crate::errors;
 use crate::objects::name_of;
 use crate::options;
 
-type SharedDispatcher = Arc<Mutex<Option<engine::Dispatcher>>>;
+type SharedDispatcher = Arc<Mutex<Option<fetchmill_engine::Dispatcher>>>;
 
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Dispatcher(SharedDispatcher);
@@ -54,12 +52,12 @@ type ReplyTuple = (
     Option<PyBackedStr>,
 );
 
-fn lock(dispatcher: &SharedDispatcher) -> MutexGuard<'_, Option<engine::Dispatcher>> {
+fn lock(dispatcher: &SharedDispatcher) -> MutexGuard<'_, Option<fetchmill_engine::Dispatcher>> {
     dispatcher.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Dispatcher {
-    pub(crate) fn new(dispatcher: engine::Dispatcher) -> Self {
+    pub(crate) fn new(dispatcher: fetchmill_engine::Dispatcher) -> Self {
         Dispatcher(Arc::new(Mutex::new(Some(dispatcher))))
     }
 }
@@ -77,7 +75,7 @@ impl Dispatcher {
         receipts: i32,
     ) -> PyResult<Option<Self>> {
         let options = options::parse(options)?;
-        let engine::Workers::Processes(workers) = options.workers else {
+        let fetchmill_engine::Workers::Processes(workers) = options.workers else {
             return Err(errors::usage("the options are not those of an engine of processes"));
         };
         let (turns, receipts) = (own_descriptor(turns)?, own_descriptor(receipts)?);
@@ -127,18 +125,18 @@ impl Dispatcher {
 
     #[getter]
     fn concurrency(&self) -> usize {
-        lock(&self.0).as_ref().map_or(0, engine::Dispatcher::concurrency)
+        lock(&self.0).as_ref().map_or(0, fetchmill_engine::Dispatcher::concurrency)
     }
 
     #[getter]
     fn is_stopping(&self) -> bool {
-        lock(&self.0).as_ref().is_none_or(engine::Dispatcher::is_stopping)
+        lock(&self.0).as_ref().is_none_or(fetchmill_engine::Dispatcher::is_stopping)
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let closed = py.detach(|| {
             let dispatcher = lock(&self.0).take();
-            dispatcher.map_or(Ok(()), engine::Dispatcher::close)
+            dispatcher.map_or(Ok(()), fetchmill_engine::Dispatcher::close)
         });
         closed.map_err(|error| errors::of(&error))
     }
@@ -212,7 +210,7 @@ impl Target {
     }
 
     fn headers(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
-        let of = |dispatcher: &Option<engine::Dispatcher>| match dispatcher {
+        let of = |dispatcher: &Option<fetchmill_engine::Dispatcher>| match dispatcher {
             Some(dispatcher) => dispatcher.fields_of(&self.handed.url),
             None => Ok(Vec::new()),
         };

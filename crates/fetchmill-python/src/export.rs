@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fetchmill_core::engine::{self, ExportOptions};
+use fetchmill_engine::ExportOptions;
 use fetchmill_store::sink::Format;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -50,7 +50,7 @@ impl ExportArguments {
 
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Export {
-    running: engine::Export,
+    running: fetchmill_engine::Export,
     from: PathBuf,
     dest: PathBuf,
     format: &'static str,
@@ -64,7 +64,7 @@ impl Export {
             serde_json::from_str(options).map_err(|error| errors::usage(&format!("the options: {error}")))?;
         let options = options.into_core()?;
         let (from, dest, format) = (options.from.clone(), options.dest.clone(), options.format.name());
-        let running = start(py, move || engine::Export::start(&options))?;
+        let running = start(py, move || fetchmill_engine::Export::start(&options))?;
         Ok(Export { running, from, dest, format })
     }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use fetchmill_core::engine::CustomRequest;
+use fetchmill_engine::CustomRequest;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::source::list::{ItemBatch, Items};
 use pyo3::exceptions::PyTypeError;

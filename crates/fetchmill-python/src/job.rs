@@ -3,9 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fetchmill_core::engine::{
-    self, Interruption, JobReport, Latency, LimitedBy, OriginLatency, Snapshot, StopReason,
-};
+use fetchmill_engine::{Interruption, JobReport, Latency, LimitedBy, OriginLatency, Snapshot, StopReason};
 use fetchmill_model::error::Error;
 use fetchmill_model::outcome::{KindCounts, Tally};
 use fetchmill_model::source::list::Items;
@@ -23,7 +21,7 @@ use crate::start::start;
 
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Job {
-    running: engine::Job,
+    running: fetchmill_engine::Job,
     source: String,
     dest: PathBuf,
     format: &'static str,
@@ -40,7 +38,7 @@ impl Job {
         let raised = RaisedError::default();
         let given =
             iterator.map(|iterator| Box::new(IterableSource::new(iterator, &raised)) as Box<dyn Items>);
-        let running = start(py, move || engine::Job::start(options, given))?;
+        let running = start(py, move || fetchmill_engine::Job::start(options, given))?;
         Ok(Job { running, source, dest, format, raised })
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use fetchmill_core::engine::{SourceOptions, open_list};
+use fetchmill_engine::{SourceOptions, open_list};
 use fetchmill_model::entry::{ListEntry, Naming};
 use fetchmill_model::source::list::{ListReader, ListSource, ListStep};
 use fetchmill_model::stored_name::StoredNames;

@@ -1,6 +1,6 @@
 //! The options of a job, as the core reads them.
 
-use fetchmill_core::engine::{JobOptions, option_tables};
+use fetchmill_engine::{JobOptions, option_tables};
 use fetchmill_model::answer_pattern::AnswerPattern;
 use fetchmill_net::NoProxy;
 use pyo3::prelude::*;

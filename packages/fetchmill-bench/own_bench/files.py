@@ -27,7 +27,7 @@ STORING = 4
 def files(settings: Settings) -> dict[str, Any]:
     """The bars: CPU an object, as a ratio to null's plus 1.2 times the loop's; the rate beside a loop that syncs."""
     if not LOOP.exists():
-        raise SystemExit("build the loop first: cargo build --release -p fetchmill-core --example bare_files")
+        raise SystemExit("build the loop first: cargo build --release -p fetchmill-engine --example bare_files")
     server_arguments = settings.synthetic(settings.files)
     with _file_system(settings) as folder, fetchmill_server(settings.cores.server, *server_arguments) as (server, url):
         # Nothing is deleted in between: each run has its own folder. The first round warms up.

@@ -195,7 +195,7 @@ class Measurement:
     def _run_loop(self, path: Path) -> float:
         """Seconds of CPU of a run, in which every host must have answered."""
         if not LOOP.exists():
-            sys.exit("build the loop first: cargo build --release -p fetchmill-core --example bare_check")
+            sys.exit("build the loop first: cargo build --release -p fetchmill-engine --example bare_check")
         command = (LOOP, path, self._world.dns, str(LOOP_PLACES))
         good, cpu = measure(command, self._cores.client).output.split()
         if int(good) != self._count:

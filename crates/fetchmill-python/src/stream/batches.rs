@@ -7,7 +7,7 @@ use arrow_array::ffi::{FFI_ArrowSchema, to_ffi};
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{Array as _, RecordBatch, RecordBatchReader, StructArray};
 use arrow_schema::{ArrowError, SchemaRef};
-use fetchmill_core::engine::{ReplyRows, reply_schema};
+use fetchmill_engine::{ReplyRows, reply_schema};
 use fetchmill_model::limits::MIB;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;

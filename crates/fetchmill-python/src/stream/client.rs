@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use fetchmill_core::engine::{Fetcher as CoreFetcher, StreamOptions, StreamProgress};
+use fetchmill_engine::{Fetcher as CoreFetcher, StreamOptions, StreamProgress};
 use pyo3::prelude::*;
 use pyo3::types::PyIterator;
 

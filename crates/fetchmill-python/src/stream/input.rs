@@ -1,8 +1,6 @@
 //! What goes in: items of an iterable, taken only when there is room for them, and kept until their reply is given.
 
-use fetchmill_core::engine::{
-    Channel, CustomRequest, InputState, RequestBatch, StreamProgress, StreamWindow,
-};
+use fetchmill_engine::{Channel, CustomRequest, InputState, RequestBatch, StreamProgress, StreamWindow};
 use fetchmill_model::limits;
 use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyString};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
-use fetchmill_core::engine::{Channel, ReplyBatch, ReplyBody, StreamProgress, TakenReplies};
+use fetchmill_engine::{Channel, ReplyBatch, ReplyBody, StreamProgress, TakenReplies};
 use pyo3::exceptions::{PyRuntimeError, PyStopAsyncIteration, PyStopIteration};
 use pyo3::prelude::*;
 use pyo3::types::PyIterator;

@@ -1,6 +1,6 @@
 //! What came back, as a Python program sees it.
 
-use fetchmill_core::engine::{ReplyBatch, ReplyBody, RequestTimes};
+use fetchmill_engine::{ReplyBatch, ReplyBody, RequestTimes};
 use fetchmill_model::outcome::FailureKind;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fetchmill_core::engine::CustomRequest;
+use fetchmill_engine::CustomRequest;
 use fetchmill_model::header_field::check_field;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;

@@ -1,9 +1,0 @@
-//! Credentials that do not last: found by somebody, for a command perhaps, and replaced while a job runs.
-
-mod command;
-mod refresher;
-
-pub(in crate::engine) use command::run_command;
-pub(in crate::engine) use refresher::{
-    CredentialHolder, CredentialSource, LoadedCredentials, Refresher, Renewal, stopped,
-};

@@ -1,0 +1,331 @@
+//! Tokens that a command prints (`--bearer-command`): requests to one origin show the latest, and the command is run again
+//! when the server says with 401 that it takes that no more.
+//!
+//! Memory: one token, of at most [`limits::TOKEN_BYTES_MAX`], and a copy of it for each thread that makes requests.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use super::renewal::{
+    CredentialHolder, CredentialSource, LoadedCredentials, Refresher, Renewal, run_command,
+};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits;
+use fetchmill_model::origin::{Authority, Authorize, OriginKey};
+use fetchmill_model::sync::lock;
+use fetchmill_model::verdict::is_unauthorized;
+use fetchmill_net::PoolSettings;
+
+const COMMAND: &str = "--bearer-command";
+
+/// What a run of the command has given. Two runs never give the same: whether a token that is printed again is still good
+/// is the server's to say.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Token {
+    text: Arc<str>,
+    run: u64,
+}
+
+impl std::fmt::Debug for Token {
+    /// Without the secret.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Token").field("run", &self.run).finish_non_exhaustive()
+    }
+}
+
+/// The command.
+struct TokenCommand {
+    command: String,
+    runs: AtomicU64,
+}
+
+impl TokenCommand {
+    /// Runs it until it has given a token, a few times; one that is too slow is not run again.
+    fn token(&self, is_over: &dyn Fn() -> bool) -> Result<Token> {
+        let patience = limits::CREDENTIAL_PROCESS_TIMEOUT;
+        let begun = Instant::now();
+        let mut wait = limits::CREDENTIALS_WAIT;
+        let mut left = limits::CREDENTIALS_TRIES;
+        loop {
+            left -= 1;
+            let printed = run_command(&self.command, COMMAND, patience, is_over);
+            match printed.and_then(|output| token_of(&output)) {
+                Ok(text) => return Ok(Token { text, run: self.runs.fetch_add(1, Ordering::Relaxed) }),
+                Err(error) if left == 0 || is_over() || begun.elapsed() >= patience => return Err(error),
+                Err(_) => std::thread::sleep(wait),
+            }
+            wait *= 2;
+        }
+    }
+}
+
+/// The token on the first line of what the command has printed. What is no token is not repeated: it may be a secret, too.
+fn token_of(output: &[u8]) -> Result<Arc<str>> {
+    let no_token = |why: &str| {
+        Err(Error::Temporary(format!(
+            "the {COMMAND} prints {why}; let it print the token on the first line of its output"
+        )))
+    };
+    let line = output.split(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii();
+    if line.is_empty() {
+        return no_token("no token");
+    }
+    if line.len() > limits::TOKEN_BYTES_MAX {
+        return no_token(&format!("a token of more than {} bytes", limits::TOKEN_BYTES_MAX));
+    }
+    match std::str::from_utf8(line) {
+        Ok(text) if line.iter().all(u8::is_ascii_graphic) => Ok(text.into()),
+        _ => no_token("a token with a space, a control character or one that is not ASCII"),
+    }
+}
+
+impl CredentialSource for TokenCommand {
+    type Credentials = Token;
+
+    fn load(&self, is_over: &dyn Fn() -> bool) -> Result<Option<LoadedCredentials<Token>>> {
+        let credentials = self.token(is_over)?;
+        Ok(Some(LoadedCredentials {
+            credentials,
+            expires_at: None,
+            from: COMMAND.into(),
+            is_renewable: true,
+        }))
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct BearerTokens {
+    /// Who gets them.
+    origin: OriginKey,
+    token: Mutex<Option<Token>>,
+    /// Raised whenever there is another token.
+    generation: AtomicU64,
+    /// Tokens one after the other with which no request was taken.
+    refused: AtomicU32,
+    refresher: Mutex<Option<Refresher<BearerTokens>>>,
+}
+
+impl BearerTokens {
+    /// For requests to an origin; the command has not been run.
+    pub(crate) fn new(origin: OriginKey) -> Arc<Self> {
+        Arc::new(BearerTokens {
+            origin,
+            token: Mutex::default(),
+            generation: AtomicU64::new(0),
+            refused: AtomicU32::new(0),
+            refresher: Mutex::default(),
+        })
+    }
+
+    /// Runs the command for the first token. From then on it is run when a token is refused, until [`BearerTokens::close`].
+    pub(crate) fn load(self: &Arc<Self>, command: &str, is_over: &dyn Fn() -> bool) -> Result<()> {
+        let command = TokenCommand { command: command.to_owned(), runs: AtomicU64::new(0) };
+        let loaded = command.load(is_over)?;
+        self.set_credentials(loaded.as_ref().map(|loaded| loaded.credentials.clone()));
+        *lock(&self.refresher) = Some(Refresher::start(self, command, loaded, || false)?);
+        Ok(())
+    }
+
+    /// The job has ended.
+    pub(crate) fn close(&self) {
+        let refresher = lock(&self.refresher).take();
+        drop(refresher);
+    }
+
+    /// Whether requests to this origin show a token.
+    pub(crate) fn is_for(&self, key: &OriginKey) -> bool {
+        self.origin == *key
+    }
+
+    /// Which token it is. Who asks before a request is made never takes a newer one for the one that it used.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// A request that was made with the token of this generation has got a reply with this status.
+    pub(crate) fn note_reply(&self, status: u16, generation: u64) {
+        let is_taken = !is_unauthorized(status) && status < 500;
+        if is_taken && self.refused.load(Ordering::Relaxed) > 0 && self.generation() == generation {
+            self.refused.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// The token of this generation was refused: whether there is a newer one.
+    pub(crate) fn renew(&self, generation: u64) -> Renewal {
+        if self.generation() == generation
+            && self.refused.load(Ordering::Relaxed) >= limits::TOKENS_REFUSED_MAX
+        {
+            return Renewal::Failed(format!(
+                "the server refuses the tokens of the {COMMAND} (status 401), {} one after the other; let it \
+                 print others, and run the same command again",
+                limits::TOKENS_REFUSED_MAX
+            ));
+        }
+        match &*lock(&self.refresher) {
+            Some(refresher) => refresher.renew(generation),
+            // The job is ending.
+            None => Renewal::Pending,
+        }
+    }
+
+    /// Connections whose requests to the origin show the token.
+    pub(crate) fn shown_by(self: &Arc<Self>, pool: PoolSettings) -> PoolSettings {
+        let authority = TokenAuthority { tokens: Arc::clone(self), otherwise: pool.authority };
+        PoolSettings { authority: Some(Arc::new(authority)), ..pool }
+    }
+}
+
+impl CredentialHolder for BearerTokens {
+    type Credentials = Token;
+
+    fn generation(&self) -> u64 {
+        self.generation()
+    }
+
+    fn set_credentials(&self, credentials: Option<Token>) {
+        let mut token = lock(&self.token);
+        *token = credentials;
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// No token says when it expires.
+    fn now(&self) -> u64 {
+        0
+    }
+}
+
+/// The authority of a job that has tokens; what is not their origin's is another's.
+#[derive(Debug)]
+struct TokenAuthority {
+    tokens: Arc<BearerTokens>,
+    otherwise: Option<Arc<dyn Authority>>,
+}
+
+impl Authority for TokenAuthority {
+    fn of(&self, key: &OriginKey) -> Option<Rc<dyn Authorize>> {
+        if self.tokens.is_for(key) {
+            let line = RefCell::default();
+            return Some(Rc::new(TokenLine { tokens: Arc::clone(&self.tokens), line }));
+        }
+        self.otherwise.as_ref()?.of(key)
+    }
+
+    fn is_named(&self, key: &OriginKey) -> bool {
+        self.otherwise.as_ref().is_some_and(|otherwise| otherwise.is_named(key))
+    }
+}
+
+/// A thread's copy of the token.
+struct TokenLine {
+    tokens: Arc<BearerTokens>,
+    /// As it stands in requests, and of which generation it is.
+    line: RefCell<(u64, Vec<u8>)>,
+}
+
+impl std::fmt::Debug for TokenLine {
+    /// Without the secret.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("TokenLine").finish_non_exhaustive()
+    }
+}
+
+impl Authorize for TokenLine {
+    fn write_fields(&self, _method: &str, _target: &[u8], _body: &[u8], out: &mut Vec<u8>) {
+        let mut copy = self.line.borrow_mut();
+        let generation = self.tokens.generation();
+        if copy.0 != generation {
+            let token = lock(&self.tokens.token);
+            let text = token.as_ref().map(|token| Arc::clone(&token.text)).unwrap_or_default();
+            *copy = (generation, format!("Authorization: Bearer {text}\r\n").into_bytes());
+        }
+        out.extend_from_slice(&copy.1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin(url: &str) -> OriginKey {
+        OriginKey::of_url(url).unwrap().0
+    }
+
+    fn tokens(command: &str) -> Arc<BearerTokens> {
+        let tokens = BearerTokens::new(origin("https://a/"));
+        tokens.load(command, &|| false).unwrap();
+        tokens
+    }
+
+    fn renewed(tokens: &BearerTokens) -> Renewal {
+        let generation = tokens.generation();
+        loop {
+            match tokens.renew(generation) {
+                Renewal::Pending => std::thread::yield_now(),
+                other => return other,
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_line_is_the_token() {
+        for printed in ["abc.d-e_f~/+==\n", " abc.d-e_f~/+== \r\nsecond\n", "abc.d-e_f~/+=="] {
+            assert_eq!(&*token_of(printed.as_bytes()).unwrap(), "abc.d-e_f~/+==");
+        }
+    }
+
+    #[test]
+    fn what_is_no_token_is_refused_and_not_repeated() {
+        let long = vec![b'x'; limits::TOKEN_BYTES_MAX + 1];
+        for printed in [
+            &b""[..],
+            b"\nhidden\n",
+            b"  \n",
+            b"hid\x07den",
+            b"hid den",
+            b"hid\tden",
+            b"hid\rden",
+            b"\xffhidden",
+            &long,
+        ] {
+            let said = token_of(printed).unwrap_err().to_string();
+            assert!(said.contains("--bearer-command prints"), "{said}");
+            assert!(!said.contains("hid") && said.len() < 200, "{said}");
+        }
+    }
+
+    #[test]
+    fn only_its_origin_gets_the_token() {
+        let authority = TokenAuthority { tokens: tokens("echo secret"), otherwise: None };
+        let mut line = Vec::new();
+        authority.of(&origin("https://a/")).unwrap().write_fields("GET", b"/", b"", &mut line);
+
+        assert_eq!(line, b"Authorization: Bearer secret\r\n");
+        assert!(
+            authority.of(&origin("http://a/")).is_none() && authority.of(&origin("https://a:1/")).is_none()
+        );
+        assert!(!format!("{authority:?}").contains("secret"));
+    }
+
+    #[test]
+    fn tokens_are_renewed_until_some_in_a_row_were_refused() {
+        let tokens = tokens("echo secret");
+        for _ in 0..10 {
+            tokens.note_reply(200, tokens.generation());
+            assert_eq!(renewed(&tokens), Renewal::Newer);
+        }
+        let last = tokens.generation();
+        for _ in 1..limits::TOKENS_REFUSED_MAX {
+            // What a token has got that is not shown any more says nothing of the next one.
+            tokens.note_reply(200, last - 1);
+            tokens.note_reply(503, tokens.generation());
+            assert_eq!(renewed(&tokens), Renewal::Newer);
+        }
+        assert!(matches!(renewed(&tokens), Renewal::Failed(why) if why.contains("status 401")));
+        assert_eq!(tokens.renew(last), Renewal::Newer);
+    }
+}

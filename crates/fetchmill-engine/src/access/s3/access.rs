@@ -1,0 +1,426 @@
+//! What all threads know of a store: the credentials, the regions of its buckets, and how its clock differs. A thread
+//! that signs has a copy, and looks with one atomic load whether that is the latest.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::credentials::CredentialChain;
+use super::options::S3Options;
+use crate::access::renewal::{CredentialHolder, CredentialSource as _, Refresher, Renewal};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits;
+use fetchmill_model::origin::{Authority, Authorize, OriginKey};
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::panics;
+use fetchmill_model::s3::{
+    BucketAddress, BucketName, CHECKSUM_MODE, Credentials, REGION_DEFAULT, Signer, split_url,
+};
+use fetchmill_model::sync::lock;
+use fetchmill_model::verdict::Correction;
+use fetchmill_net::PoolSettings;
+
+/// What changes while a job runs.
+#[derive(Debug, Default)]
+struct AccessState {
+    /// None: requests are not signed.
+    credentials: Option<Arc<Credentials>>,
+    regions: HashMap<BucketName, String>,
+    /// Origins that get signed requests, with the region that these are signed for.
+    origins: HashMap<OriginKey, String>,
+}
+
+/// See the module. Memory: a row for each bucket that the job has met, at most `limits::S3_BUCKETS_MAX`.
+#[derive(Debug)]
+pub(crate) struct Access {
+    pub(crate) options: S3Options,
+    known: Mutex<AccessState>,
+    /// Raised whenever what is known changes.
+    generation: AtomicU64,
+    /// Raised whenever the credentials are replaced.
+    credentials_generation: AtomicU64,
+    /// Seconds to add to this machine's clock.
+    clock_offset: AtomicI64,
+    /// What the chain of credentials needs to make requests.
+    pool: OnceLock<PoolSettings>,
+    /// Whether the chain was gone through, and what came of it.
+    loaded: Mutex<Option<std::result::Result<(), Arc<Error>>>>,
+    refresher: Mutex<Option<Refresher<Access>>>,
+    /// Goes through the chain for those who do not wait for it.
+    loader: Mutex<Option<JoinHandle<()>>>,
+    load_began: OnceLock<Instant>,
+    is_closed: AtomicBool,
+}
+
+/// Whether the chain of credentials was gone through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LoadState {
+    Done,
+    Failed,
+    /// A thread is at it.
+    Pending,
+}
+
+impl Access {
+    pub(crate) fn new(options: S3Options) -> Arc<Self> {
+        Arc::new(Access {
+            options,
+            known: Mutex::default(),
+            generation: AtomicU64::new(1),
+            credentials_generation: AtomicU64::new(1),
+            clock_offset: AtomicI64::new(0),
+            pool: OnceLock::new(),
+            loaded: Mutex::default(),
+            refresher: Mutex::default(),
+            loader: Mutex::default(),
+            load_began: OnceLock::new(),
+            is_closed: AtomicBool::new(false),
+        })
+    }
+
+    fn known(&self) -> MutexGuard<'_, AccessState> {
+        lock(&self.known)
+    }
+
+    fn changed(&self) {
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// Before the first request: how requests for credentials are made, and how the store's clock is known to go.
+    pub(crate) fn prepare(&self, pool: PoolSettings, clock_offset: i64) {
+        let _ = self.pool.set(pool);
+        self.clock_offset.store(clock_offset, Ordering::Relaxed);
+    }
+
+    /// Looks for credentials, the first time; it may take a second or two. From then on they are kept fresh, until
+    /// [`Access::close`].
+    pub(crate) fn load(self: &Arc<Self>, is_over: &(dyn Fn() -> bool + Sync)) -> Result<()> {
+        let mut loaded = lock(&self.loaded);
+        let done = loaded.get_or_insert_with(|| self.load_now(is_over).map_err(Arc::new));
+        done.clone().map_err(|error| again(&error))
+    }
+
+    /// The same for who must not wait: the first time a thread of its own begins with it. That ends when it is done, or
+    /// soon after [`Access::close`].
+    fn load_beside(self: &Arc<Self>) -> LoadState {
+        match self.loaded.try_lock().as_deref() {
+            Ok(Some(Ok(()))) => return LoadState::Done,
+            Ok(Some(Err(_))) | Err(TryLockError::Poisoned(_)) => return LoadState::Failed,
+            Ok(None) | Err(TryLockError::WouldBlock) => {}
+        }
+        let mut loader = lock(&self.loader);
+        if loader.is_none() && !self.is_closed.load(Ordering::Relaxed) {
+            let access = Arc::clone(self);
+            let work = move || {
+                // What comes of it is kept for all who ask.
+                let _ = access.load(&|| access.is_closed.load(Ordering::Relaxed));
+            };
+            let started =
+                std::thread::Builder::new().name("credentials".into()).spawn(panics::inherited(work));
+            *loader = started.ok();
+        }
+        if loader.is_some() { LoadState::Pending } else { LoadState::Failed }
+    }
+
+    /// How long ago a search for credentials began that has not failed: a target that had none tries again.
+    pub(crate) fn loading(self: &Arc<Self>) -> Option<Duration> {
+        let began = self.load_began.get_or_init(Instant::now);
+        // They may have come since somebody missed them.
+        (self.load_beside() != LoadState::Failed).then(|| began.elapsed())
+    }
+
+    /// On a thread of its own: whoever asks may be one that has an event loop.
+    fn load_now(self: &Arc<Self>, is_over: &(dyn Fn() -> bool + Sync)) -> Result<()> {
+        let Some(pool) = self.pool.get().cloned() else {
+            return Err(Error::Internal("nothing was said of how credentials are asked for".into()));
+        };
+        let load = || {
+            let chain = CredentialChain::new(&self.options, pool);
+            let found = chain.load(is_over)?;
+            self.set_credentials(found.as_ref().map(|found| found.credentials.clone()));
+            let refresher = Refresher::start(self, chain, found, || false)?;
+            *lock(&self.refresher) = Some(refresher);
+            Ok(())
+        };
+        std::thread::scope(|scope| scope.spawn(panics::inherited(load)).join())
+            .unwrap_or_else(|_| Err(Error::Internal("a thread has panicked".into())))
+    }
+
+    /// After the store has said that credentials have expired that were those of `generation`.
+    pub(crate) fn renew(&self, generation: u64) -> Renewal {
+        match &*lock(&self.refresher) {
+            Some(refresher) => refresher.renew(generation),
+            None => {
+                Renewal::Failed("the store says that credentials have expired, and there are none".into())
+            }
+        }
+    }
+
+    /// The job has ended: nothing is kept fresh any more.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+        let loader = lock(&self.loader).take();
+        if let Some(loader) = loader {
+            // It ends within a moment, and its process with it. A panic there has lost nothing.
+            let _ = loader.join();
+        }
+        let refresher = lock(&self.refresher).take();
+        drop(refresher);
+    }
+
+    /// Whether requests are signed.
+    pub(crate) fn is_signed(&self) -> bool {
+        self.known().credentials.is_some()
+    }
+
+    /// What a worker's process must be told: the region that the only bucket of the job was found in.
+    pub(crate) fn region_of_job(&self) -> Option<String> {
+        let known = self.known();
+        known.regions.values().next().filter(|_| known.regions.len() == 1).cloned()
+    }
+
+    /// Seconds by which the store's clock is ahead.
+    pub(crate) fn clock_offset(&self) -> i64 {
+        self.clock_offset.load(Ordering::Relaxed)
+    }
+
+    /// Where a bucket is, as far as is known. Its origin gets signed requests from now on.
+    pub(crate) fn place(&self, bucket: &BucketName) -> Result<BucketAddress> {
+        self.options.must_be_supported(bucket)?;
+        let mut known = self.known();
+        let region = known.regions.get(bucket).or(self.options.region.as_ref());
+        let region = region.map_or(REGION_DEFAULT, String::as_str);
+        let place = BucketAddress::of(&self.options.endpoint(), bucket, region)?;
+        if known.origins.get(&place.key) != Some(&place.region) {
+            if known.origins.len() >= limits::S3_BUCKETS_MAX && !known.origins.contains_key(&place.key) {
+                let most = limits::S3_BUCKETS_MAX;
+                return Err(Error::Usage(format!("a job knows at most {most} buckets; divide the list")));
+            }
+            known.origins.insert(place.key.clone(), place.region.clone());
+            drop(known);
+            self.changed();
+        }
+        Ok(place)
+    }
+
+    /// The store says that a bucket is in another region.
+    pub(crate) fn learn_region(&self, bucket: &BucketName, region: &str) {
+        let mut known = self.known();
+        if known.regions.len() >= limits::S3_BUCKETS_MAX && !known.regions.contains_key(bucket) {
+            return;
+        }
+        known.regions.insert(bucket.clone(), region.to_owned());
+        drop(known);
+        self.changed();
+    }
+
+    /// The store's clock says this, seconds since 1970.
+    fn learn_clock(&self, store: u64) {
+        self.clock_offset.store(store as i64 - machine_seconds(), Ordering::Relaxed);
+    }
+
+    /// Takes note of what a store has shown to be wrong with a request, that was signed with the credentials of this
+    /// generation and is for this bucket, if that is known; whether it may be made again now.
+    pub(crate) fn correct(
+        &self,
+        bucket: Option<&BucketName>,
+        correction: Correction,
+        generation: u64,
+    ) -> Renewal {
+        match correction {
+            Correction::Credentials => return self.renew(generation),
+            Correction::Clock(store) => self.learn_clock(store),
+            Correction::Region(region) => {
+                if let Some(bucket) = bucket {
+                    self.learn_region(bucket, &region);
+                }
+            }
+        }
+        Renewal::Newer
+    }
+
+    /// What a request says that somebody else sends: `Host` apart, nothing of it may change before it is sent.
+    pub(crate) fn signed_fields(self: &Arc<Self>, key: &OriginKey, target: &str) -> Vec<(String, String)> {
+        let mut lines = Vec::new();
+        let asks_checksums = self.options.checksums;
+        if let Some(authorize) =
+            (SignedOrigins { access: Arc::clone(self), asks_checksums, named: None }).of(key)
+        {
+            authorize.write_fields("GET", target.as_bytes(), &[], &mut lines);
+        }
+        let text = String::from_utf8_lossy(&lines);
+        let fields = text.lines().filter_map(|line| line.split_once(": "));
+        fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
+    /// Which credentials these are. Who asks before a request is signed never takes newer ones for those that it used.
+    pub(crate) fn generation(&self) -> u64 {
+        self.credentials_generation.load(Ordering::Acquire)
+    }
+
+    /// Replaces the credentials; none: nothing is signed from now on.
+    pub(crate) fn set_credentials(&self, credentials: Option<Credentials>) {
+        let mut known = self.known();
+        known.credentials = credentials.map(Arc::new);
+        self.credentials_generation.fetch_add(1, Ordering::Release);
+        drop(known);
+        self.changed();
+    }
+
+    /// Seconds since 1970 by the store's clock.
+    pub(crate) fn now(&self) -> u64 {
+        machine_seconds().saturating_add(self.clock_offset.load(Ordering::Relaxed)).max(0) as u64
+    }
+}
+
+impl CredentialHolder for Access {
+    type Credentials = Credentials;
+
+    fn generation(&self) -> u64 {
+        self.generation()
+    }
+
+    fn set_credentials(&self, credentials: Option<Credentials>) {
+        self.set_credentials(credentials);
+    }
+
+    fn now(&self) -> u64 {
+        self.now()
+    }
+}
+
+/// The same error for each who asks.
+fn again(error: &Error) -> Error {
+    let text = error.to_string();
+    match error {
+        Error::Temporary(_) => Error::Temporary(text),
+        Error::Security(_) => Error::Security(text),
+        _ => Error::Usage(text),
+    }
+}
+
+fn machine_seconds() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as i64
+}
+
+/// Turns `s3://` URLs into where their objects are asked for. A thread has its own, so that no object costs a lock,
+/// whatever bucket it is in. Memory: as [`Access`].
+#[derive(Debug)]
+pub(crate) struct BucketResolver {
+    access: Arc<Access>,
+    known: RefCell<ResolvedBuckets>,
+}
+
+#[derive(Debug, Default)]
+struct ResolvedBuckets {
+    /// What they were found by.
+    generation: u64,
+    /// By bucket: the origin, and the path before keys.
+    bases: HashMap<String, String>,
+}
+
+impl BucketResolver {
+    pub(crate) fn new(access: Arc<Access>) -> Self {
+        BucketResolver { access, known: RefCell::default() }
+    }
+
+    /// Where the object of a normalised `s3://` URL is asked for. The first time credentials are looked for, which may take
+    /// a minute: until then, and when there are none to be had, it fails with `credentials`; [`Access::loading`] tells which
+    /// it is.
+    pub(crate) fn http_url(&self, url: &str) -> std::result::Result<String, FailureKind> {
+        let (bucket, key) = split_url(url).ok_or(FailureKind::Url)?;
+        let mut known = self.known.borrow_mut();
+        let generation = self.access.generation.load(Ordering::Acquire);
+        if known.generation != generation || known.bases.len() > limits::S3_BUCKETS_MAX {
+            *known = ResolvedBuckets { generation, ..ResolvedBuckets::default() };
+        }
+        if let Some(base) = known.bases.get(bucket) {
+            return Ok(format!("{base}{key}"));
+        }
+        if self.access.load_beside() != LoadState::Done {
+            return Err(FailureKind::Credentials);
+        }
+        let name = BucketName::parse(bucket).map_err(|_| FailureKind::Url)?;
+        let place = self.access.place(&name).map_err(|_| FailureKind::Url)?;
+        let base = format!("{}{}", place.key.text(), place.prefix);
+        let found = format!("{base}{key}");
+        known.bases.insert(bucket.to_owned(), base);
+        Ok(found)
+    }
+}
+
+/// The [`Authority`] of a job: threads ask it for the signers of their origins.
+#[derive(Debug)]
+pub(crate) struct SignedOrigins {
+    pub(crate) access: Arc<Access>,
+    /// Whether requests are for objects, whose checksums are asked for.
+    pub(crate) asks_checksums: bool,
+    /// An origin that the user has named beside the store's.
+    pub(crate) named: Option<OriginKey>,
+}
+
+impl Authority for SignedOrigins {
+    fn is_named(&self, key: &OriginKey) -> bool {
+        let is_of_store =
+            || self.access.options.endpoint_url.is_some() && self.access.known().origins.contains_key(key);
+        self.named.as_ref() == Some(key) || is_of_store()
+    }
+
+    fn of(&self, key: &OriginKey) -> Option<Rc<dyn Authorize>> {
+        let is_own = self.access.known().origins.contains_key(key);
+        is_own.then(|| {
+            let copy = RefCell::new(ThreadSigner { generation: 0, credentials: None, signer: None });
+            let (access, asks_checksums) = (Arc::clone(&self.access), self.asks_checksums);
+            Rc::new(OriginSigner { access, key: key.clone(), copy, asks_checksums }) as Rc<dyn Authorize>
+        })
+    }
+}
+
+/// Signs a thread's requests to one origin.
+#[derive(Debug)]
+struct OriginSigner {
+    access: Arc<Access>,
+    key: OriginKey,
+    copy: RefCell<ThreadSigner>,
+    asks_checksums: bool,
+}
+
+/// What a thread knows of what is known.
+#[derive(Debug)]
+struct ThreadSigner {
+    generation: u64,
+    credentials: Option<Arc<Credentials>>,
+    signer: Option<Signer>,
+}
+
+impl OriginSigner {
+    fn refresh(&self, copy: &mut ThreadSigner, generation: u64) {
+        let known = self.access.known();
+        copy.generation = generation;
+        copy.credentials.clone_from(&known.credentials);
+        copy.signer = known
+            .origins
+            .get(&self.key)
+            .map(|region| Signer::new(region, self.key.authority()).asking_checksums(self.asks_checksums));
+    }
+}
+
+impl Authorize for OriginSigner {
+    fn write_fields(&self, method: &str, target: &[u8], body: &[u8], out: &mut Vec<u8>) {
+        let mut copy = self.copy.borrow_mut();
+        let generation = self.access.generation.load(Ordering::Acquire);
+        if copy.generation != generation {
+            self.refresh(&mut copy, generation);
+        }
+        let ThreadSigner { credentials, signer, .. } = &mut *copy;
+        if let (Some(credentials), Some(signer)) = (credentials, signer) {
+            signer.write_fields(credentials, method, target, body, self.access.now(), out);
+        } else if self.asks_checksums && method == "GET" {
+            out.extend_from_slice(CHECKSUM_MODE);
+        }
+    }
+}

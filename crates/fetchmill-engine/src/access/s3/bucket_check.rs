@@ -1,0 +1,82 @@
+//! The first words with a bucket: one short page of its listing. They tell where the bucket is, how its clock goes, and
+//! whether it lets us in, before anything is made; and each thing that is wrong has a line that says what to do.
+
+use std::time::Duration;
+
+use super::{BucketAnswer, BucketReply, BucketRequest, Client};
+use crate::access::tls_errors::distrust;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits;
+use fetchmill_model::planner::origin::Millis;
+use fetchmill_model::planner::retry::{self, Jitter};
+use fetchmill_model::s3::{BucketName, ErrorDocument, list_query};
+use fetchmill_model::verdict::{AttemptState, Rules, Verdict};
+use fetchmill_net::Connection;
+
+/// Talks to a bucket until it answers as it should. What was learned stays in the client's access.
+pub(crate) async fn contact(client: &Client, bucket: &BucketName, prefix: &[u8]) -> Result<()> {
+    let mut connection = Connection::default();
+    let query = list_query(prefix, None, None, 1);
+    let ask = BucketRequest { method: "GET", bucket, key: None, query: &query, fields: &[], body: None };
+    let rules = Rules { attempts_max: limits::FIRST_PAGE_ATTEMPTS_MAX, ..Rules::default() };
+    let mut state = AttemptState::default();
+    let mut jitter = Jitter::new(u64::from(std::process::id()));
+    loop {
+        let (verdict, answered) = client.ask(&mut connection, &ask, &mut state, &rules).await?;
+        match (verdict, &answered) {
+            (Verdict::Store, Ok(answer)) if answer.status == 200 => return Ok(()),
+            (Verdict::Retry(kind), _) => {
+                let retry_after = answered.as_ref().ok().and_then(|answer| answer.retry_after);
+                wait(client, retry::delay(kind, state.attempts, retry_after, jitter.draw())).await;
+            }
+            _ => return Err(refused(client, bucket, &answered, state.attempts + 1)),
+        }
+    }
+}
+
+/// Waits, or until the job is to end.
+async fn wait(client: &Client, delay: Millis) {
+    let until = tokio::time::Instant::now() + Duration::from_millis(delay);
+    while tokio::time::Instant::now() < until && !client.is_over() {
+        tokio::time::sleep(limits::TICK).await;
+    }
+}
+
+/// What is said when a bucket does not answer as it should.
+fn refused(client: &Client, bucket: &BucketName, answered: &BucketAnswer, attempts: u32) -> Error {
+    match answered {
+        Ok(answer) => Error::Listing(complaint(client, bucket, answer)),
+        Err(broken) => {
+            let place = client.access().place(bucket);
+            if let Some(error) = place.as_ref().ok().and_then(|place| distrust(&place.key, broken.kind)) {
+                return error;
+            }
+            let origin = place.map_or_else(|_| String::new(), |place| place.key.text().to_owned());
+            Error::Listing(format!(
+                "{origin} does not answer for the bucket {} ({}): {}, attempts: {attempts}; is the endpoint right \
+                 (--endpoint-url), and does the store run?",
+                bucket.text(),
+                broken.kind.name(),
+                broken.reason
+            ))
+        }
+    }
+}
+
+/// What a store said instead of a page, and what can be done about it.
+pub(crate) fn complaint(client: &Client, bucket: &BucketName, answer: &BucketReply) -> String {
+    let name = bucket.text();
+    let Some(fault) = ErrorDocument::read(&answer.body) else {
+        return format!(
+            "the bucket {name} cannot be listed: the answer has status {} and is no error of S3; is the endpoint right \
+             (--endpoint-url)?",
+            answer.status
+        );
+    };
+    let advice = fault.advice(answer.status, client.access().is_signed(), name);
+    let advice = advice.map_or_else(String::new, |advice| format!("; {advice}"));
+    format!(
+        "the bucket {name} cannot be listed ({}, status {}): {}{advice}",
+        fault.code, answer.status, fault.message
+    )
+}

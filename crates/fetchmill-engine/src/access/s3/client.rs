@@ -1,0 +1,301 @@
+//! Requests to a store that fetch no object of a job: the first contact, pages of the listing, uploads. Any number at a
+//! time, each on a connection of its own.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::Access;
+use super::access::SignedOrigins;
+use crate::access::renewal::Renewal;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::http1::{BodySink, Head, RequestParts};
+use fetchmill_model::limits;
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::s3::{BucketAddress, BucketName};
+use fetchmill_model::verdict::{
+    AttemptState, BrokenFacts, Correction, ERROR_BYTES_MAX, Rules, StoreReply, Verdict,
+};
+use fetchmill_net::{
+    AddressPolicy, BrokenExchange, ConnectFailure, Connection, Deadlines, IoBuffers, Millis, Pool,
+    PoolSettings, RequestTarget, Timeouts, UnusedState,
+};
+
+/// What is asked of a bucket.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BucketRequest<'a> {
+    pub(crate) method: &'a str,
+    pub(crate) bucket: &'a BucketName,
+    /// None: the bucket itself.
+    pub(crate) key: Option<&'a [u8]>,
+    /// In canonical form: sorted, encoded as signatures want it, each parameter with `=`. Without `?`; may be empty.
+    pub(crate) query: &'a str,
+    pub(crate) fields: &'a [(String, String)],
+    pub(crate) body: Option<&'a [u8]>,
+}
+
+impl BucketRequest<'_> {
+    /// Whether a head of success may stand before an error: what is asked for is a document of the store's own.
+    fn may_hide_error(&self) -> bool {
+        self.key.is_none() || self.method == "POST"
+    }
+}
+
+/// What came of a request: a reply, or why there is none.
+pub(crate) type BucketAnswer = std::result::Result<BucketReply, BrokenExchange>;
+
+/// What came back. Its body is at most a page long.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct BucketReply {
+    pub(crate) status: u16,
+    pub(crate) body: Vec<u8>,
+    /// Without its quotes.
+    pub(crate) etag: Option<String>,
+    /// Where the bucket is, if the store says it (`x-amz-bucket-region`).
+    region: Option<String>,
+    /// The store's clock, as it was sent.
+    date: Option<String>,
+    /// The region that the request was signed for.
+    signed_for: String,
+    /// Milliseconds.
+    pub(crate) retry_after: Option<Millis>,
+    head: Vec<u8>,
+}
+
+impl BodySink for BucketReply {
+    fn head(&mut self, head: &Head, bytes: &[u8]) {
+        self.status = head.status;
+        self.head = bytes.to_vec();
+    }
+
+    fn piece(&mut self, bytes: &[u8]) {
+        self.body.extend_from_slice(bytes);
+    }
+}
+
+impl BucketReply {
+    /// For the verdict.
+    fn facts(&self) -> StoreReply<'_> {
+        StoreReply {
+            start: &self.body[..self.body.len().min(ERROR_BYTES_MAX)],
+            region: self.region.as_deref().map(str::as_bytes),
+            date: self.date.as_deref().map(str::as_bytes),
+            signed_for: Some(&self.signed_for),
+        }
+    }
+
+    fn read_head(&mut self) {
+        let text = |value: &[u8]| String::from_utf8_lossy(value.trim_ascii()).into_owned();
+        let head = std::mem::take(&mut self.head);
+        for line in head.split(|byte| *byte == b'\n') {
+            let Some(colon) = memchr::memchr(b':', line) else { continue };
+            let (name, value) = (&line[..colon], &line[colon + 1..]);
+            if name.eq_ignore_ascii_case(b"etag") {
+                self.etag = Some(text(value).trim_matches('"').to_owned());
+            } else if name.eq_ignore_ascii_case(b"x-amz-bucket-region") {
+                self.region = Some(text(value));
+            } else if name.eq_ignore_ascii_case(b"date") {
+                self.date = Some(text(value));
+            }
+        }
+    }
+}
+
+/// See the module.
+pub(crate) struct Client {
+    access: Arc<Access>,
+    pool: Pool,
+    buffers: IoBuffers,
+    clock: Rc<Cell<Millis>>,
+    timeouts: Timeouts,
+    now: Box<dyn Fn() -> Millis>,
+    is_over: Box<dyn Fn() -> bool>,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Client").field("access", &self.access).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// `now` is the job's clock; once `is_over` says so, every request ends soon with `total-timeout`.
+    pub(crate) fn new(
+        access: Arc<Access>,
+        pool: PoolSettings,
+        connections: usize,
+        now: impl Fn() -> Millis + 'static,
+        is_over: impl Fn() -> bool + 'static,
+    ) -> Self {
+        let clock = Rc::new(Cell::new(now()));
+        let timeouts =
+            Timeouts { total: limits::PAGE_TIMEOUT.max(pool.timeouts.total), attempt: None, ..pool.timeouts };
+        let authority =
+            Arc::new(SignedOrigins { access: Arc::clone(&access), asks_checksums: false, named: None });
+        let settings = PoolSettings {
+            max_body: limits::PAGE_BYTES_MAX as u64,
+            connections,
+            idle_max: limits::RESTING_PAGES_MAX.max(connections),
+            timeouts,
+            times_phases: false,
+            authority: Some(authority),
+            ..pool
+        };
+        Client {
+            access,
+            pool: Pool::new(settings, Rc::clone(&clock)),
+            buffers: IoBuffers::default(),
+            clock,
+            timeouts,
+            now: Box::new(now),
+            is_over: Box::new(is_over),
+        }
+    }
+
+    /// Whether the job is to end.
+    pub(crate) fn is_over(&self) -> bool {
+        (self.is_over)()
+    }
+
+    /// What a bucket's region, the clock and the credentials are known to be.
+    pub(crate) fn access(&self) -> &Arc<Access> {
+        &self.access
+    }
+
+    /// Sends a request, again with what a store corrects in it, and tells what follows: it is never `Again`, `Correct`
+    /// or `Redirect`. Errors are those that end a job.
+    pub(crate) async fn ask(
+        &self,
+        connection: &mut Connection,
+        ask: &BucketRequest<'_>,
+        state: &mut AttemptState,
+        rules: &Rules,
+    ) -> Result<(Verdict, BucketAnswer)> {
+        let mut is_again = false;
+        loop {
+            let generation = self.access.generation();
+            let place = self.access.place(ask.bucket)?;
+            if !is_again {
+                self.clock.set((self.now)());
+                self.pool.switch_to_rested(connection, &self.pool.origin(&place.key)?);
+            }
+            let was_used = connection.is_open();
+            let answered = self.exchange(connection, &place, ask).await;
+            let now = (self.now)();
+            is_again = false;
+            let verdict = match &answered {
+                Ok(reply) => {
+                    state.after_bucket_reply(&reply.facts(), reply.status, ask.may_hide_error(), rules, now)
+                }
+                Err(BrokenExchange { kind, is_unanswered, .. }) => {
+                    let (kind, is_unanswered) = (*kind, *is_unanswered);
+                    let facts = BrokenFacts { kind, was_used, is_unanswered, is_shared: false };
+                    state.after_broken(facts, rules, now)
+                }
+            };
+            match verdict {
+                // On a fresh connection, not on another that rested.
+                Verdict::Again => is_again = true,
+                Verdict::Correct(correction) => {
+                    if !self.correct(ask.bucket, correction, generation).await? {
+                        return Ok((state.after_failure(FailureKind::TotalTimeout, rules, now), answered));
+                    }
+                }
+                verdict => return Ok((verdict, answered)),
+            }
+        }
+    }
+
+    /// Corrects what a store has shown to be wrong; `false` when the job ends before there are newer credentials.
+    async fn correct(&self, bucket: &BucketName, correction: Correction, generation: u64) -> Result<bool> {
+        let mut renewal = self.access.correct(Some(bucket), correction, generation);
+        loop {
+            match renewal {
+                Renewal::Newer => return Ok(true),
+                Renewal::Failed(why) => return Err(Error::Temporary(why)),
+                Renewal::Pending if self.is_over() => return Ok(false),
+                Renewal::Pending => tokio::time::sleep(limits::TICK).await,
+            }
+            renewal = self.access.renew(generation);
+        }
+    }
+
+    /// Sends a request once, whatever comes of it.
+    pub(crate) async fn send(&self, ask: &BucketRequest<'_>) -> Result<BucketAnswer> {
+        let place = self.access.place(ask.bucket)?;
+        let mut connection = Connection::default();
+        self.pool.switch(&mut connection, &self.pool.origin(&place.key)?);
+        Ok(self.exchange(&mut connection, &place, ask).await)
+    }
+
+    /// Sends a request and awaits all of the answer, whatever its status.
+    async fn exchange(
+        &self,
+        connection: &mut Connection,
+        place: &BucketAddress,
+        ask: &BucketRequest<'_>,
+    ) -> BucketAnswer {
+        self.clock.set((self.now)());
+        let watch = Deadlines::new(Rc::clone(&self.clock), self.timeouts);
+        let mut answer = BucketReply { signed_for: place.region.clone(), ..BucketReply::default() };
+        let path = match ask.key {
+            Some(key) => place.key_path(key),
+            None => place.bucket_path().to_owned(),
+        };
+        let path = if ask.query.is_empty() { path } else { format!("{path}?{}", ask.query) };
+        let call = RequestParts { method: ask.method, path: &path, fields: ask.fields, body: ask.body };
+        let exchange = async {
+            if !connection.is_open() {
+                let opened = self.pool.open_when_able(connection, &watch, AddressPolicy::Anywhere).await;
+                opened.map_err(broken_of)?;
+            }
+            let max = limits::PAGE_BYTES_MAX as u64;
+            connection.exchange(RequestTarget::Call(&call), &self.buffers, &mut answer, &watch, max).await
+        };
+        let replied = tokio::select! {
+            replied = exchange => replied,
+            never = self.tick(&watch) => match never {},
+        };
+        match replied {
+            Ok(replied) => {
+                if replied.surplus != UnusedState::Quiet || !replied.head.keep_alive {
+                    connection.close();
+                }
+                let now = (self.now)() / 1000;
+                answer.retry_after =
+                    replied.head.retry_after.map(|retry_after| retry_after.wait(now).saturating_mul(1000));
+                answer.read_head();
+                Ok(answer)
+            }
+            Err(broken) => {
+                connection.close();
+                Err(broken)
+            }
+        }
+    }
+
+    /// Looks at the deadlines and at the end of the job.
+    async fn tick(&self, watch: &Deadlines) -> std::convert::Infallible {
+        let mut tick = tokio::time::interval(limits::TICK);
+        loop {
+            tick.tick().await;
+            self.pool.tick((self.now)());
+            if (self.is_over)() {
+                watch.expire(FailureKind::TotalTimeout);
+            } else {
+                watch.check();
+            }
+        }
+    }
+}
+
+fn broken_of(failure: ConnectFailure) -> BrokenExchange {
+    match failure {
+        ConnectFailure::Failed(kind) => BrokenExchange { kind, ..BrokenExchange::unconnected() },
+        ConnectFailure::Exhausted(_) => BrokenExchange {
+            kind: FailureKind::Unreachable,
+            reason: "this machine has no descriptor or port left",
+            is_unanswered: false,
+        },
+    }
+}

@@ -1,0 +1,231 @@
+//! Questions to those who give out credentials: one request, one connection, and a bound for each.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use url::Url;
+
+use crate::access::renewal::stopped;
+use crate::event_queues::network_runtime;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::header_field::check_field;
+use fetchmill_model::http1::{BodySink, Head, RequestParts};
+use fetchmill_model::limits;
+use fetchmill_model::name::for_display;
+use fetchmill_model::origin::{OriginFields, OriginKey};
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_net::{
+    AddressPolicy, ConnectFailure, Connection, Deadlines, IoBuffers, Millis, Pool, PoolSettings,
+    RequestTarget, Timeouts,
+};
+
+/// A place that is asked for credentials.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct CredentialEndpoint {
+    pub(super) key: OriginKey,
+    /// Path and query.
+    pub(super) path: String,
+}
+
+impl CredentialEndpoint {
+    /// `from` says where the URL stands: for the message.
+    pub(super) fn parse(url: &str, from: &str) -> Result<Self> {
+        let refused = || {
+            let shown = for_display(url.as_bytes());
+            Error::Usage(format!("{from} is {shown}: write it as http://HOST:PORT/PATH or with https"))
+        };
+        let mut parsed = Url::parse(url).map_err(|_| refused())?;
+        parsed.set_fragment(None);
+        if !parsed.username().is_empty() || parsed.password().is_some() {
+            return Err(refused());
+        }
+        let (key, path) = OriginKey::of_url(parsed.as_str()).ok_or_else(refused)?;
+        let path = if path.is_empty() { "/" } else { path };
+        Ok(CredentialEndpoint { key, path: path.to_owned() })
+    }
+
+    /// The same with more behind its path.
+    pub(super) fn below(&self, path: &str) -> Self {
+        CredentialEndpoint {
+            key: self.key.clone(),
+            path: format!("{}{path}", self.path.trim_end_matches('/')),
+        }
+    }
+}
+
+/// What is asked there.
+#[derive(Debug)]
+pub(super) struct CredentialRequest<'a> {
+    pub(super) place: &'a CredentialEndpoint,
+    pub(super) method: &'a str,
+    pub(super) fields: Vec<(String, String)>,
+    pub(super) body: Option<&'a [u8]>,
+    /// It is part of this machine's surroundings: no proxy stands before it.
+    pub(super) is_near: bool,
+}
+
+/// What came back.
+#[derive(Debug, Default)]
+pub(super) struct CredentialReply {
+    pub(super) status: u16,
+    body: Vec<u8>,
+}
+
+impl CredentialReply {
+    pub(super) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
+impl BodySink for CredentialReply {
+    fn head(&mut self, head: &Head, _bytes: &[u8]) {
+        self.status = head.status;
+    }
+
+    fn piece(&mut self, bytes: &[u8]) {
+        self.body.extend_from_slice(bytes);
+    }
+}
+
+/// How places are reached, and when that is over.
+pub(super) struct CredentialClient<'a> {
+    pub(super) pool: &'a PoolSettings,
+    pub(super) is_over: &'a dyn Fn() -> bool,
+}
+
+impl CredentialClient<'_> {
+    /// A reply that is no error of the server's, after as many tries as `CREDENTIALS_TRIES`.
+    pub(super) fn ask(&self, question: &CredentialRequest<'_>) -> Result<CredentialReply> {
+        let mut wait = limits::CREDENTIALS_WAIT;
+        let mut tries = 1;
+        loop {
+            let asked = self.ask_once(question, limits::CREDENTIALS_TIMEOUT)?;
+            let problem = match asked {
+                Ok(reply) if reply.status < 500 && reply.status != 429 => return Ok(reply),
+                Ok(reply) => format!("it answers with status {}", reply.status),
+                Err(kind) => format!("{} failed", kind.name()),
+            };
+            if tries == limits::CREDENTIALS_TRIES {
+                let place = question.place.key.text();
+                return Err(Error::Temporary(format!(
+                    "cannot get credentials from {place}: {problem}; is it reachable from here? Run the same command \
+                     again when it is"
+                )));
+            }
+            self.sleep(wait)?;
+            wait *= 2;
+            tries += 1;
+        }
+    }
+
+    /// One try; what fails has its kind.
+    pub(super) fn ask_once(
+        &self,
+        question: &CredentialRequest<'_>,
+        patience: Duration,
+    ) -> Result<std::result::Result<CredentialReply, FailureKind>> {
+        question.fields.iter().try_for_each(|(name, value)| check_field(name, value))?;
+        let runtime = network_runtime()?;
+        let asked = runtime.block_on(async {
+            tokio::select! {
+                asked = self.exchange(question, patience) => asked,
+                () = tokio::time::sleep(patience) => Ok(Err(FailureKind::TotalTimeout)),
+                () = self.over() => Err(stopped()),
+            }
+        });
+        runtime.shutdown_background();
+        asked
+    }
+
+    async fn exchange(
+        &self,
+        question: &CredentialRequest<'_>,
+        patience: Duration,
+    ) -> Result<std::result::Result<CredentialReply, FailureKind>> {
+        // Its only deadline is that of the question: the clock may stand still.
+        let clock = Rc::new(Cell::new(0));
+        let timeouts = Timeouts { connect: patience, ..Timeouts::default() };
+        let pool = Pool::new(self.settings(timeouts, question.is_near), Rc::clone(&clock));
+        let origin = pool.origin(&question.place.key)?;
+        let watch = Deadlines::new(Rc::clone(&clock), timeouts);
+        let mut connection = Connection::default();
+        pool.switch(&mut connection, &origin);
+        let ticking = async {
+            let start = Instant::now();
+            let mut tick = tokio::time::interval(limits::TICK);
+            loop {
+                tick.tick().await;
+                pool.tick(start.elapsed().as_millis() as Millis);
+            }
+        };
+        let exchange = async {
+            if let Err(failure) = pool.open(&mut connection, &watch, AddressPolicy::Anywhere).await {
+                return Err(kind_of(failure));
+            }
+            let mut reply = CredentialReply::default();
+            let call = RequestParts {
+                method: question.method,
+                path: &question.place.path,
+                fields: &question.fields,
+                body: question.body,
+            };
+            let max = limits::CREDENTIALS_BYTES_MAX as u64;
+            let buffers = IoBuffers::default();
+            let exchanged =
+                connection.exchange(RequestTarget::Call(&call), &buffers, &mut reply, &watch, max).await;
+            exchanged.map(|_| reply).map_err(|broken| broken.kind)
+        };
+        Ok(tokio::select! {
+            replied = exchange => replied,
+            () = ticking => Err(FailureKind::TotalTimeout),
+        })
+    }
+
+    /// The job's, without what belongs to its objects: no field of the user's, no signature, no rate.
+    fn settings(&self, timeouts: Timeouts, is_near: bool) -> PoolSettings {
+        let pool = self.pool.clone();
+        PoolSettings {
+            timeouts,
+            max_body: limits::CREDENTIALS_BYTES_MAX as u64,
+            connections: 1,
+            fields: OriginFields::default(),
+            authority: None,
+            paces: None,
+            tls: Arc::new(pool.tls.without_http2()),
+            idle_max: 0,
+            proxy: pool.proxy.clone().filter(|_| !is_near),
+            // The machine's owner names these places, no list does.
+            reach: AddressPolicy::Anywhere,
+            times_phases: false,
+            ..pool
+        }
+    }
+
+    /// Waits, unless it is over.
+    pub(super) fn sleep(&self, wait: Duration) -> Result<()> {
+        let end = Instant::now() + wait;
+        while Instant::now() < end {
+            if (self.is_over)() {
+                return Err(stopped());
+            }
+            std::thread::sleep(limits::TICK.min(end.saturating_duration_since(Instant::now())));
+        }
+        Ok(())
+    }
+
+    async fn over(&self) {
+        let mut tick = tokio::time::interval(limits::TICK);
+        while !(self.is_over)() {
+            tick.tick().await;
+        }
+    }
+}
+
+fn kind_of(failure: ConnectFailure) -> FailureKind {
+    match failure {
+        ConnectFailure::Failed(kind) => kind,
+        ConnectFailure::Exhausted(_) => FailureKind::Unreachable,
+    }
+}

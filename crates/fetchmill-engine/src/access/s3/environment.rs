@@ -1,0 +1,77 @@
+//! Variables of the environment, and the files beside it. Tests bring their own: a process has one environment only.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits;
+
+/// What is asked for a variable.
+type VariableReader = dyn Fn(&str) -> Option<String> + Send + Sync;
+
+/// See the module.
+#[derive(Clone)]
+pub(crate) struct Environment {
+    lookup: Arc<VariableReader>,
+}
+
+impl std::fmt::Debug for Environment {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Environment").finish_non_exhaustive()
+    }
+}
+
+impl Environment {
+    /// That of this process.
+    pub(crate) fn of_process() -> Self {
+        Environment::new(|name| std::env::var(name).ok())
+    }
+
+    /// Whatever the function says.
+    pub(super) fn new(lookup: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+        Environment { lookup: Arc::new(lookup) }
+    }
+
+    /// A variable; an empty one is none.
+    pub(super) fn get(&self, name: &str) -> Option<String> {
+        (self.lookup)(name).filter(|value| !value.is_empty())
+    }
+
+    /// The first of several variables.
+    pub(super) fn first(&self, names: &[&str]) -> Option<String> {
+        names.iter().find_map(|name| self.get(name))
+    }
+
+    /// Whether a switch is on.
+    pub(super) fn is_true(&self, name: &str) -> bool {
+        self.get(name).is_some_and(|value| value.eq_ignore_ascii_case("true"))
+    }
+
+    /// A path that may begin with `~/`; none for one in the home of somebody who has none.
+    pub(super) fn path(&self, text: &str) -> Option<PathBuf> {
+        match text.strip_prefix("~/") {
+            Some(rest) => Some(PathBuf::from(self.get("HOME")?).join(rest)),
+            None => Some(PathBuf::from(text)),
+        }
+    }
+
+    /// The text of a file that somebody has named. `what` says who: for the message.
+    pub(super) fn read(&self, text: &str, what: &str) -> Result<String> {
+        let unreadable = |why: &str| Error::Usage(format!("cannot read {text}, {what}: {why}"));
+        let path = self.path(text).ok_or_else(|| unreadable("HOME is not set"))?;
+        read_file(&path).map_err(|error| unreadable(&error.to_string()))
+    }
+}
+
+/// A file of at most `CREDENTIALS_BYTES_MAX`.
+pub(super) fn read_file(path: &std::path::Path) -> std::io::Result<String> {
+    use std::io::Read;
+
+    let mut text = String::new();
+    let file = std::fs::File::open(path)?;
+    file.take(limits::CREDENTIALS_BYTES_MAX as u64 + 1).read_to_string(&mut text)?;
+    if text.len() > limits::CREDENTIALS_BYTES_MAX {
+        return Err(std::io::Error::other("it is too large"));
+    }
+    Ok(text)
+}

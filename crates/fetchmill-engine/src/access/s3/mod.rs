@@ -1,0 +1,21 @@
+//! S3 and compatible stores: who asks, what is learned of a bucket, what its replies mean, and requests that are no
+//! objects.
+
+mod access;
+mod bucket_check;
+mod client;
+mod credential_client;
+mod credential_document;
+mod credentials;
+mod environment;
+mod metadata;
+mod options;
+mod profile;
+mod sts;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use access::{Access, BucketResolver, SignedOrigins};
+pub(crate) use bucket_check::{complaint, contact};
+pub(crate) use client::{BucketAnswer, BucketReply, BucketRequest, Client};
+pub use options::S3Options;

@@ -1,0 +1,46 @@
+//! What is said when a job's only server cannot show that it is the one that was asked for.
+
+use fetchmill_model::error::Error;
+use fetchmill_model::origin::OriginKey;
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_net::rejection_of;
+
+/// What stops the job; none when the failure says nothing of trust.
+pub(crate) fn distrust(key: &OriginKey, kind: FailureKind) -> Option<Error> {
+    let (what, remedy) = match kind {
+        FailureKind::TlsExpired => ("has expired, or is not valid yet", "renew it"),
+        FailureKind::TlsWrongName => ("is for another name", "ask the server by a name that is in it"),
+        FailureKind::TlsSelfSigned => ("is signed by itself", "give it as --ca-file if you know it"),
+        FailureKind::TlsUnknownCa => {
+            ("is signed by an authority that is not known", "give the authority as --ca-file")
+        }
+        FailureKind::TlsCertificate => ("may not be used", "replace it"),
+        _ => return None,
+    };
+    let reason = rejection_of(key.host()).map(|reason| format!("; {reason}")).unwrap_or_default();
+    Some(Error::Security(format!(
+        "the certificate of {} {what} ({}{reason}): {remedy}, or take it as it is with --insecure-host {}",
+        key.text(),
+        kind.name(),
+        key.host()
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_has_a_line_and_other_failures_none() {
+        let (key, _) = OriginKey::of_url("https://a.test:8443/").unwrap();
+
+        for kind in FailureKind::ALL {
+            let said = distrust(&key, *kind).map(|error| (error.exit_code(), error.to_string()));
+            assert_eq!(said.is_some(), kind.is_untrusted());
+            if let Some((code, said)) = said {
+                assert_eq!((code, said.lines().count()), (6, 1));
+                assert!(said.contains(kind.name()) && said.contains("--insecure-host a.test"), "{said}");
+            }
+        }
+    }
+}

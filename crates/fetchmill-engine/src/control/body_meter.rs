@@ -1,0 +1,45 @@
+//! What has come of bodies, for `--max-bytes` and `--bwlimit`. Without either there is none, and nothing is counted.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::clock::Clock;
+use fetchmill_model::planner::pace::ByteRate;
+
+/// See the module. All threads of a job share it: with it a piece of a body costs two atomic additions.
+#[derive(Debug)]
+pub(crate) struct BodyMeter {
+    clock: Clock,
+    rate: Option<ByteRate>,
+    received: AtomicU64,
+}
+
+impl BodyMeter {
+    pub(crate) fn new(clock: Clock, rate: Option<f64>) -> Arc<Self> {
+        Arc::new(BodyMeter { clock, rate: rate.map(ByteRate::new), received: AtomicU64::new(0) })
+    }
+
+    /// So much of a body has come to this process.
+    pub(crate) fn take(&self, bytes: usize) {
+        self.count(bytes as u64);
+        if let Some(rate) = &self.rate {
+            rate.take(bytes, self.clock.micros());
+        }
+    }
+
+    /// So much has come to an engine in Python, which keeps the rate itself.
+    pub(crate) fn count(&self, bytes: u64) {
+        self.received.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// In this run.
+    pub(crate) fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+
+    /// How long the rate asks to wait before more is read; none: not at all.
+    pub(crate) fn wait(&self) -> Option<Duration> {
+        self.rate.as_ref()?.wait(self.clock.micros())
+    }
+}

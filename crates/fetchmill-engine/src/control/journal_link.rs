@@ -1,0 +1,124 @@
+//! The way to the journal's thread: what it is asked for, and how.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
+
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits;
+use fetchmill_model::outcome::{Receipt, Runs, ShardNumber};
+use fetchmill_model::planner::waiting::DueKey;
+use fetchmill_model::source::{ListedPage, PendingFolder};
+use fetchmill_model::sync::lock;
+use fetchmill_model::target::{Sequence, WaitingTarget};
+use fetchmill_store::journal::{PendingPage, UploadState};
+
+/// Everything that the journal is asked for.
+#[derive(Debug)]
+pub(crate) enum JournalRequest {
+    /// A page; its targets are announced to the planner.
+    Page(ListedPage),
+    /// A folder that gives no listing.
+    FailFolder { path: Vec<u8>, status: Option<u16>, attempts: u32, detail: String },
+    /// What is behind a key in a range of keys becomes a range of its own.
+    SplitRange { range: u64, at: Vec<u8>, behind: u64 },
+    /// The listing is complete.
+    EndListing,
+    /// The listing begins again at its start.
+    RestartListing,
+    /// What a worker's sink has made durable; the sender is told when that is in the journal, with the number of the
+    /// shard that was sealed.
+    Receipt(Box<Receipt>, SyncSender<Option<ShardNumber>>),
+    /// The requests of these targets are about to be made, and must not be made twice; the sender is told when that is in the
+    /// journal.
+    Begin(Runs, SyncSender<Option<ShardNumber>>),
+    /// The replies of these have come, and this run makes nothing of them.
+    Leave(Runs),
+    /// How far the upload of a shard is; the sender is told when that is in the journal.
+    Upload(ShardNumber, UploadState, SyncSender<Option<ShardNumber>>),
+    /// Targets that were settled, and that a reply which came too late puts in doubt, with their names.
+    Doubtful(Vec<(Sequence, Vec<u8>)>),
+    /// Targets that wait longer than a commit window.
+    Waiting(Vec<WaitingTarget>),
+    /// What the job waits for, for who reads the journal: JSON.
+    Waits(String),
+    /// Samples of the job, each with the time of its end, as JSON (more than one replace all); and how fast it is.
+    Samples(Vec<(f64, String)>, String),
+    /// The planner has room for waiting targets.
+    LoadWaiting { from: DueKey, max: usize },
+    /// A worker's process has died: what it left is brought into agreement. The answer is what that has settled.
+    Bury { worker: u32, pid: u32, reply: Sender<Runs> },
+    /// The next folder to list.
+    NextFolder(Sender<Option<PendingFolder>>),
+    /// A page of an earlier run with targets that are not settled.
+    NextLivePage(Sequence, Sender<Option<PendingPage>>),
+}
+
+/// What others are told when the journal's thread has failed; the failure itself is known by then.
+pub(crate) fn ended() -> Error {
+    Error::Internal("the journal's thread has ended".into())
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct JournalLink {
+    /// Taken away at the end: the journal's thread works until nobody can send.
+    sender: Mutex<Option<crossbeam_channel::Sender<JournalRequest>>>,
+    /// Waiting targets that the journal has not yet written.
+    unwritten: AtomicUsize,
+}
+
+impl JournalLink {
+    pub(crate) fn new(sender: crossbeam_channel::Sender<JournalRequest>) -> Self {
+        JournalLink { sender: Mutex::new(Some(sender)), unwritten: AtomicUsize::new(0) }
+    }
+
+    /// Sends a request. When the journal's thread has ended there is an error already, and the job is ending.
+    pub(crate) fn send(&self, request: JournalRequest) {
+        if let JournalRequest::Waiting(targets) = &request {
+            self.unwritten.fetch_add(targets.len(), Ordering::Relaxed);
+        }
+        let sender = lock(&self.sender).clone();
+        if let Some(sender) = sender {
+            let _ = sender.send(request);
+        }
+    }
+
+    /// Sends a request and waits for its answer.
+    pub(crate) fn ask<T>(&self, request: impl FnOnce(Sender<T>) -> JournalRequest) -> Result<T> {
+        let (reply, answer) = channel();
+        self.send(request(reply));
+        answer.recv().map_err(|_| ended())
+    }
+
+    /// Sends what must be durable before the sender goes on, and waits until it is; a shard that was sealed has its number
+    /// then.
+    pub(crate) fn commit(
+        &self,
+        request: impl FnOnce(SyncSender<Option<ShardNumber>>) -> JournalRequest,
+    ) -> Result<Option<ShardNumber>> {
+        let (acknowledge, acknowledged) = sync_channel(1);
+        self.send(request(acknowledge));
+        acknowledged.recv().map_err(|_| ended())
+    }
+
+    /// The same for a receipt. It fails only with an error that is known by then, and is the one that is shown.
+    pub(crate) fn commit_receipt(&self, receipt: Receipt) -> Result<Option<ShardNumber>> {
+        self.commit(|acknowledge| JournalRequest::Receipt(Box::new(receipt), acknowledge))
+    }
+
+    /// The journal has written so many waiting targets.
+    pub(crate) fn written(&self, targets: usize) {
+        self.unwritten.fetch_sub(targets, Ordering::Relaxed);
+    }
+
+    /// Whether the journal has enough waiting targets to write: no more are put aside.
+    pub(crate) fn is_full(&self) -> bool {
+        self.unwritten.load(Ordering::Relaxed) >= limits::DEFERRED_QUEUED_MAX
+    }
+
+    /// Nobody will send any more.
+    pub(crate) fn end(&self) {
+        lock(&self.sender).take();
+    }
+}

@@ -1,0 +1,109 @@
+//! Requests of a job that are sent at once on a connection (`--pipeline`): how many, and what has come of them. The job's
+//! workers share it.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+/// Batches that may break: one may be chance.
+const BROKEN_MAX: u32 = 2;
+
+/// See the module. Looked at once a batch, and changed by those that break only.
+#[derive(Debug)]
+pub(crate) struct Pipeline {
+    /// Requests of a batch at most.
+    requests: u32,
+    broken: AtomicU32,
+    has_large: AtomicBool,
+    /// Replies after which the server ends a connection, as far as it has said so.
+    replies_max: AtomicU64,
+}
+
+impl Pipeline {
+    /// With batches of so many requests at most.
+    pub(crate) fn new(requests: u32) -> Self {
+        Pipeline {
+            requests,
+            broken: AtomicU32::new(0),
+            has_large: AtomicBool::new(false),
+            replies_max: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    /// Requests that may be sent at once on a connection that has brought so many replies.
+    pub(crate) fn batch_max(&self, replies: u64) -> u64 {
+        if self.requests <= 1 || self.is_off() {
+            return 1;
+        }
+        let left = self.replies_max.load(Ordering::Relaxed).saturating_sub(replies);
+        left.clamp(1, u64::from(self.requests))
+    }
+
+    fn is_off(&self) -> bool {
+        self.broken.load(Ordering::Relaxed) >= BROKEN_MAX || self.has_large.load(Ordering::Relaxed)
+    }
+
+    /// A batch had too many replies or too few, or broke in any other way.
+    pub(crate) fn note_broken(&self) {
+        self.broken.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A reply was larger than one of a batch may be.
+    pub(crate) fn note_large(&self) {
+        self.has_large.store(true, Ordering::Relaxed);
+    }
+
+    /// The server has said behind so many replies that it closes the connection: it will do so again.
+    pub(crate) fn note_end(&self, replies: u64) {
+        self.replies_max.fetch_min(replies, Ordering::Relaxed);
+    }
+
+    /// What a user should know of it at the end; none when nothing has ended it.
+    pub(crate) fn notice(&self) -> Option<String> {
+        if self.requests <= 1 {
+            return None;
+        }
+        if self.has_large.load(Ordering::Relaxed) {
+            return Some(
+                "--pipeline ended: a reply is larger than 64 KiB; requests went out one by one since".into(),
+            );
+        }
+        let broken = self.broken.load(Ordering::Relaxed);
+        (broken >= BROKEN_MAX).then(|| {
+            format!(
+                "--pipeline ended: {broken} batches had too many replies or too few, or broke; the server does not do \
+                 it well, so requests went out one by one since"
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_broken_batch_or_a_large_reply_ends_it() {
+        let pipeline = Pipeline::new(32);
+        pipeline.note_broken();
+        assert_eq!((pipeline.batch_max(1), pipeline.notice()), (32, None));
+        pipeline.note_broken();
+        assert_eq!(pipeline.batch_max(1), 1);
+        assert!(pipeline.notice().is_some_and(|text| text.contains("2 batches")));
+
+        let pipeline = Pipeline::new(32);
+        pipeline.note_large();
+        assert_eq!(pipeline.batch_max(1), 1);
+        assert!(pipeline.notice().is_some_and(|text| text.contains("64 KiB")));
+    }
+
+    #[test]
+    fn no_batch_goes_beyond_the_end_that_a_server_has_told() {
+        let pipeline = Pipeline::new(32);
+        pipeline.note_end(1000);
+        pipeline.note_end(1200);
+
+        assert_eq!(pipeline.batch_max(990), 10);
+        assert_eq!(pipeline.batch_max(1000), 1);
+        assert_eq!(pipeline.notice(), None);
+        assert_eq!(Pipeline::new(1).batch_max(1), 1);
+    }
+}

@@ -1,0 +1,342 @@
+//! The planner behind its lock, and what is looked at without it: once an object, and so without a lock.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::journal_link::{JournalLink, JournalRequest};
+use super::stop::{Stop, StopSignal, Wakers};
+use fetchmill_model::limits;
+use fetchmill_model::planner::origin::{Millis, Observations, OriginTrouble};
+use fetchmill_model::planner::pace::Pace;
+use fetchmill_model::planner::probing::{HealthCheck, HealthStatus};
+use fetchmill_model::planner::{NextWork, Planner, WorkerReport};
+use fetchmill_model::sync::lock;
+use fetchmill_model::target::{LiveBytes, Sequence, WaitingTarget};
+
+/// No target has this number.
+const NO_PROBE: u64 = u64::MAX;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct SharedPlan {
+    planner: Mutex<Planner>,
+    wakers: Arc<Wakers>,
+    /// Bytes of the names in memory.
+    pub(crate) live_bytes: LiveBytes,
+    /// Targets that were not started are held until then: looked at before each target.
+    held_until: AtomicU64,
+    /// But this one: it asks whether the origin is well.
+    probe: AtomicU64,
+    /// Requests in flight at most: set at each turn, looked at at each tick.
+    concurrency: AtomicUsize,
+    /// The rate of the only origin, while it throttles: set at each turn, looked at before each request.
+    pub(crate) origin_pace: Pace,
+}
+
+/// What a worker's turn gave, and what follows from it for others.
+pub(crate) struct Turn {
+    pub(crate) next: NextWork,
+    pub(crate) is_given_up: bool,
+    /// What the origin is waited for.
+    pub(crate) trouble: Option<OriginTrouble>,
+    /// To be made, to see whether the origin is well.
+    pub(crate) health_check: Option<HealthCheck>,
+    /// Targets that were held back may go.
+    pub(crate) is_freed: bool,
+}
+
+impl SharedPlan {
+    pub(crate) fn new(planner: Planner, wakers: Arc<Wakers>) -> Self {
+        SharedPlan {
+            concurrency: AtomicUsize::new(planner.concurrency()),
+            planner: Mutex::new(planner),
+            wakers,
+            live_bytes: Arc::new(AtomicUsize::new(0)),
+            held_until: AtomicU64::new(0),
+            probe: AtomicU64::new(NO_PROBE),
+            origin_pace: Pace::unset(limits::PACE_BURST),
+        }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Planner> {
+        lock(&self.planner)
+    }
+
+    pub(crate) fn workers(&self) -> usize {
+        self.wakers.workers.len()
+    }
+
+    /// A worker says what it has done and gets something to do. One lock.
+    ///
+    /// What the journal is asked for is sent while the lock is held (its queue has no bound, so nobody waits): a load
+    /// that another worker asks for must not overtake what this one has put aside.
+    pub(crate) fn turn(
+        &self,
+        worker: usize,
+        mut report: WorkerReport,
+        max: usize,
+        now: Millis,
+        journal: &JournalLink,
+    ) -> Turn {
+        let turn = {
+            let mut planner = self.lock();
+            if let Some(load) = report.load.take() {
+                planner.observe_load(worker, load, now);
+            }
+            let was_held_back = planner.is_held_back(now);
+            let to_journal = planner.report(report, now);
+            let next = if max > 0 { planner.next_batch(worker, max, now) } else { planner.outlook() };
+            self.show(&planner, now);
+            let is_freed = was_held_back && !planner.is_held_back(now) || planner.take_divided();
+            ask_journal(&mut planner, to_journal, journal);
+            let health_check = planner.take_health_check();
+            let (is_given_up, trouble) = (planner.is_given_up(now), planner.trouble());
+            Turn { next, is_given_up, trouble, health_check, is_freed }
+        };
+        self.wakers.room.notify_all();
+        turn
+    }
+
+    /// What everybody looks at without the lock.
+    fn show(&self, planner: &Planner, now: Millis) {
+        self.set_gate(planner.held_until(now).unwrap_or(0), planner.probe());
+        self.origin_pace.set(planner.rate());
+        self.concurrency.store(planner.concurrency(), Ordering::Relaxed);
+    }
+
+    /// The same as it was told to a worker's process: until when targets that were not started are held, and which one
+    /// is not.
+    pub(crate) fn set_gate(&self, held_until: Millis, probe: Option<Sequence>) {
+        self.held_until.store(held_until, Ordering::Relaxed);
+        self.probe.store(probe.unwrap_or(NO_PROBE), Ordering::Relaxed);
+    }
+
+    /// See [`SharedPlan::set_gate`].
+    pub(crate) fn gate(&self) -> (Millis, Option<Sequence>) {
+        let probe = self.probe.load(Ordering::Relaxed);
+        (self.held_until.load(Ordering::Relaxed), (probe != NO_PROBE).then_some(probe))
+    }
+
+    /// The number that is found out must never be higher than this.
+    pub(crate) fn lower_concurrency(&self, most: usize, now: Millis) {
+        let mut planner = self.lock();
+        planner.lower_concurrency(most);
+        self.show(&planner, now);
+    }
+
+    /// Requests in flight at most, of one of the workers.
+    pub(crate) fn share(&self, worker: usize) -> usize {
+        let (all, workers) = (self.concurrency.load(Ordering::Relaxed), self.workers());
+        all / workers + usize::from(worker < all % workers)
+    }
+
+    /// An object that was fetched, as its page has it.
+    pub(crate) fn last_fetched(&self) -> Option<Box<[u8]>> {
+        self.lock().last_fetched()
+    }
+
+    /// Holds targets that are not started until then; a moment that is past lets them go.
+    pub(crate) fn pause(&self, until: Millis, now: Millis) {
+        let mut planner = self.lock();
+        planner.pause(until);
+        self.show(&planner, now);
+    }
+
+    /// A health check has come back.
+    pub(crate) fn health_checked(
+        &self,
+        asked: &HealthCheck,
+        status: HealthStatus,
+        now: Millis,
+        journal: &JournalLink,
+    ) {
+        let mut planner = self.lock();
+        let to_journal = planner.health_checked(asked, status, now);
+        ask_journal(&mut planner, to_journal, journal);
+        self.show(&planner, now);
+    }
+
+    /// The journal has loaded targets that wait. What finds no room goes back there, behind what is on its way.
+    pub(crate) fn loaded_waiting(&self, rows: Vec<WaitingTarget>, complete: bool, journal: &JournalLink) {
+        let mut planner = self.lock();
+        let to_journal = planner.loaded_waiting(rows, complete);
+        if !to_journal.is_empty() {
+            journal.send(JournalRequest::Waiting(to_journal));
+        }
+    }
+
+    /// What the listing has seen of the origin.
+    pub(crate) fn observe_listing(&self, observed: Observations, now: Millis) {
+        let mut planner = self.lock();
+        planner.observe_listing(observed, now);
+        self.show(&planner, now);
+    }
+
+    /// Targets go by their hosts from now on: what the only origin asked for holds no more.
+    pub(crate) fn route_by_host(&self, now: Millis) {
+        let mut planner = self.lock();
+        planner.route_by_host();
+        self.show(&planner, now);
+    }
+
+    /// Whether targets that were not started are held: the origin rests, or is asked whether it is well. Not this one,
+    /// if it is what asks.
+    pub(crate) fn is_held(&self, first: impl FnOnce() -> Option<Sequence>, now: Millis) -> bool {
+        self.held_until.load(Ordering::Relaxed) > now && !first().is_some_and(|first| self.is_probe(first))
+    }
+
+    /// Whether nothing goes out now: the origin rests, or is asked whether it is well.
+    pub(crate) fn is_closed(&self, now: Millis) -> bool {
+        self.held_until.load(Ordering::Relaxed) > now
+    }
+
+    /// Whether this target asks whether the origin is well.
+    pub(crate) fn is_probe(&self, sequence: Sequence) -> bool {
+        self.probe.load(Ordering::Relaxed) == sequence
+    }
+
+    /// Waits until the planner wants another page; `false` when the job is to end.
+    pub(crate) fn wait_for_room(&self, stop: &StopSignal) -> bool {
+        let mut planner = self.lock();
+        while stop.get() == Stop::No {
+            if planner.wants_pages(self.live_bytes.load(Ordering::Relaxed)) {
+                return true;
+            }
+            let waited = self.wakers.room.wait_timeout(planner, Duration::from_millis(100));
+            planner = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        false
+    }
+
+    pub(crate) fn wake(&self, worker: usize) -> &Notify {
+        &self.wakers.workers[worker]
+    }
+
+    pub(crate) fn wake_all(&self) {
+        self.wakers.wake_all();
+    }
+}
+
+/// Sends what the planner wants of the journal, in this order, under the planner's lock.
+fn ask_journal(planner: &mut Planner, to_journal: Vec<WaitingTarget>, journal: &JournalLink) {
+    if !to_journal.is_empty() {
+        journal.send(JournalRequest::Waiting(to_journal));
+    }
+    if let Some((from, max)) = planner.wants_waiting() {
+        journal.send(JournalRequest::LoadWaiting { from, max });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::control::clock::Clock;
+    use fetchmill_model::outcome::FailureKind;
+    use fetchmill_model::planner::{PlannerOptions, Retry};
+    use fetchmill_model::target::{Batch, Names, Page};
+
+    const WORKERS: usize = 4;
+    const TARGETS: usize = 3000;
+
+    fn shared_plan() -> SharedPlan {
+        let options = PlannerOptions {
+            auto: None,
+            workers: WORKERS,
+            limit: 1 << 20,
+            commit_window: 1,
+            give_up_after: 900_000,
+            held_max: 8,
+            seed: 1,
+        };
+        let mut planner = Planner::new(options);
+        let mut names = Names::default();
+        (0..TARGETS).for_each(|number| names.push(number.to_string().as_bytes()));
+        planner.announce(TARGETS);
+        planner.add_page(&Arc::new(Page::new(0, names, None)), std::iter::once(0..TARGETS));
+        planner.end_listing();
+        SharedPlan::new(planner, Wakers::new(WORKERS))
+    }
+
+    /// Takes targets until there are none any more: each waits once, and is settled then.
+    fn work(plan: &SharedPlan, clock: Clock, worker: usize, journal: &JournalLink) -> usize {
+        let (mut report, mut settled) = (WorkerReport::default(), 0);
+        loop {
+            let turn = plan.turn(worker, std::mem::take(&mut report), 5, clock.now(), journal);
+            match turn.next {
+                NextWork::Batch(Batch::Retries(targets)) => {
+                    settled += targets.len();
+                    report.settled = targets.len();
+                }
+                NextWork::Batch(Batch::Page(page, range)) => {
+                    report.retries.extend(range.map(|position| {
+                        let target = WaitingTarget {
+                            sequence: page.first + position as Sequence,
+                            name: Box::default(),
+                            attempts: 0,
+                            kind: FailureKind::Throttled,
+                            not_before: 0,
+                            throttled_since: 1,
+                        };
+                        Retry { target, retry_after: None, not_before: Some(clock.now() + 3) }
+                    }));
+                }
+                NextWork::Batch(Batch::Picked(..)) => panic!("there is one host"),
+                NextWork::Done => return settled,
+                NextWork::Wait | NextWork::WaitUntil(_) => std::thread::yield_now(),
+            }
+        }
+    }
+
+    #[test]
+    fn a_load_does_not_overtake_what_was_put_aside() {
+        let (plan, clock) = (shared_plan(), Clock::start());
+        let (sender, requests) = crossbeam_channel::unbounded();
+        let journal = JournalLink::new(sender);
+
+        let settled: usize = std::thread::scope(|scope| {
+            let table = scope.spawn(|| {
+                let mut rows: BTreeMap<(u64, Sequence), WaitingTarget> = BTreeMap::new();
+                for request in requests {
+                    match request {
+                        JournalRequest::Waiting(targets) => {
+                            rows.extend(
+                                targets
+                                    .into_iter()
+                                    .map(|target| ((target.not_before, target.sequence), target)),
+                            );
+                        }
+                        JournalRequest::LoadWaiting { from, max } => {
+                            let found: Vec<_> = rows.range(from..).map(|(_, row)| row.clone()).collect();
+                            let complete = found.len() <= max;
+                            let found = found.into_iter().take(max).collect();
+                            let not_held = plan.lock().loaded_waiting(found, complete);
+                            rows.extend(
+                                not_held
+                                    .into_iter()
+                                    .map(|target| ((target.not_before, target.sequence), target)),
+                            );
+                        }
+                        other => panic!("{other:?}"),
+                    }
+                }
+            });
+            let workers: Vec<_> = (0..WORKERS)
+                .map(|worker| {
+                    let (plan, journal) = (&plan, &journal);
+                    scope.spawn(move || work(plan, clock, worker, journal))
+                })
+                .collect();
+            let settled = workers.into_iter().map(|worker| worker.join().unwrap()).sum();
+            journal.end();
+            table.join().unwrap();
+            settled
+        });
+
+        assert_eq!(settled, TARGETS);
+    }
+}

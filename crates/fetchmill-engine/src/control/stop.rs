@@ -1,0 +1,147 @@
+//! The end of a job: how far it is asked to go on, and the first error. Whoever fails, or is to end it, needs no more of
+//! the job than this.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+
+use tokio::sync::Notify;
+
+use super::block_sender::{self, SharedSender};
+use super::clock::Clock;
+use crate::request::stop_rules::StopReason;
+use fetchmill_model::error::Error;
+use fetchmill_model::limits;
+use fetchmill_model::panics::PanicNote;
+use fetchmill_model::sync::lock;
+
+/// How far a job is asked to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Stop {
+    /// To its end.
+    No = 0,
+    /// Finish what is in flight, make it durable, end.
+    Drain = 1,
+    /// End.
+    Abort = 2,
+}
+
+/// Who waits for something of a job, and looks again when it is woken.
+#[derive(Debug)]
+pub(crate) struct Wakers {
+    pub(crate) workers: Vec<Notify>,
+    /// Signalled when there may be room for a page.
+    pub(crate) room: Condvar,
+}
+
+impl Wakers {
+    pub(crate) fn new(workers: usize) -> Arc<Self> {
+        Arc::new(Wakers { workers: (0..workers).map(|_| Notify::new()).collect(), room: Condvar::new() })
+    }
+
+    pub(crate) fn wake_all(&self) {
+        self.workers.iter().for_each(Notify::notify_one);
+        self.room.notify_all();
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct StopSignal {
+    clock: Clock,
+    stop: AtomicU8,
+    /// When it was first asked to stop, in microseconds of the clock.
+    stopped_at: AtomicU64,
+    /// The rule that asked for it; 0 for none.
+    reason: AtomicU8,
+    failure: Mutex<Option<Error>>,
+    /// Of any thread of the job.
+    pub(crate) panics: Arc<PanicNote>,
+    /// Of a dispatcher, which might not come back.
+    sender: Mutex<Option<SharedSender>>,
+    wakers: Arc<Wakers>,
+}
+
+impl StopSignal {
+    pub(crate) fn new(clock: Clock, wakers: Arc<Wakers>) -> Arc<Self> {
+        Arc::new(StopSignal {
+            clock,
+            stop: AtomicU8::new(0),
+            stopped_at: AtomicU64::new(u64::MAX),
+            reason: AtomicU8::new(0),
+            failure: Mutex::new(None),
+            panics: Arc::default(),
+            sender: Mutex::new(None),
+            wakers,
+        })
+    }
+
+    pub(crate) fn get(&self) -> Stop {
+        match self.stop.load(Ordering::Relaxed) {
+            0 => Stop::No,
+            1 => Stop::Drain,
+            _ => Stop::Abort,
+        }
+    }
+
+    /// A dispatcher's way to its sink is taken away when the job is to end at once: the writer need not wait for the
+    /// dispatcher.
+    pub(crate) fn close_at_abort(&self, sender: SharedSender) {
+        *lock(&self.sender) = Some(sender);
+    }
+
+    /// Whether the job was asked to stop and nothing is waited for any more.
+    pub(crate) fn is_drained(&self) -> bool {
+        let since = self.clock.micros().saturating_sub(self.stopped_at.load(Ordering::Relaxed));
+        self.get() == Stop::Abort || since >= limits::DRAIN.as_micros() as u64
+    }
+
+    pub(crate) fn ask(&self, stop: Stop) {
+        self.stopped_at.fetch_min(self.clock.micros(), Ordering::Relaxed);
+        self.stop.fetch_max(stop as u8, Ordering::Relaxed);
+        if stop == Stop::Abort
+            && let Some(sender) = &*lock(&self.sender)
+        {
+            block_sender::close(sender);
+        }
+        self.wakers.wake_all();
+    }
+
+    /// A rule has ended the run: it drains.
+    pub(crate) fn ask_because(&self, reason: StopReason) {
+        self.reason.store(reason as u8, Ordering::Relaxed);
+        self.ask(Stop::Drain);
+    }
+
+    /// The rule that has ended the run, if one has.
+    pub(crate) fn reason(&self) -> Option<StopReason> {
+        StopReason::of(self.reason.load(Ordering::Relaxed))
+    }
+
+    /// Keeps the first error and lets the job drain: what is in flight is made durable where that is still possible.
+    pub(crate) fn fail(&self, error: Error) {
+        self.keep_failure(error);
+        self.ask(Stop::Drain);
+    }
+
+    /// After a panic the job ends at once: a half-alive one would wait for what is gone for ever.
+    pub(crate) fn heed_panic(&self) {
+        if let Some(error) = self.panics.error() {
+            self.fail(error);
+            self.ask(Stop::Abort);
+        }
+    }
+
+    /// Keeps the first error, and lets the job go on.
+    pub(crate) fn keep_failure(&self, error: Error) {
+        lock(&self.failure).get_or_insert(error);
+    }
+
+    pub(crate) fn take_failure(&self) -> Option<Error> {
+        lock(&self.failure).take()
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        lock(&self.failure).is_some()
+    }
+}

@@ -1,0 +1,432 @@
+//! What holds a job back, decided from what was measured over the last seconds. Pure: no clock, no I/O.
+//!
+//! The capacity of a job is the number of requests that it may have in flight. What that is used for
+//! ([`super::capacity`]) says where to look: places that are empty wait for targets, for the sink, for hosts; places that
+//! wait for a rate say so themselves. Where requests are out all the time it is the server, the network between, this
+//! machine's processors, or the number itself: that shows in how much longer replies take than with few requests in
+//! flight, and connections than at best. A cause for 60 % of the capacity is the answer; else it is `mixed`
+//! (docs/internals/decisions/0031).
+
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+
+use super::capacity::{CapacityUse, Shares};
+use super::machine::Processors;
+
+/// A cause for at least this part of the capacity is the answer.
+const DOMINANT: f64 = 0.6;
+/// A rate binds when so large a part of it is used; the pace of an origin that throttles changes, so less is asked of it.
+const RATE_USED: f64 = 0.9;
+const PACE_USED: f64 = 0.75;
+/// Processors are used up when no more than this part of them is idle.
+const BUSY: f64 = 0.92;
+/// A job is held back by them when its threads that fetch run, or wait to be run, for this part of the time.
+const WANTED: f64 = 0.75;
+/// Replies that take so many times what they take with few requests in flight wait in a queue.
+const QUEUED: f64 = 1.5;
+/// The queue is in the network when connecting takes longer than at best by this part of what replies wait, at least
+/// so many seconds. By this part of all that replies take, it is one even where the first replies, those with few requests
+/// in flight, had to wait in it as well: behind the first bytes of all other connections.
+const ON_THE_WAY: f64 = 0.3;
+const ON_THE_WAY_MIN: f64 = 0.002;
+
+/// Causes, as everything outside calls them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LimitKind {
+    /// The source gives too few names.
+    Listing,
+    /// The server takes longer the more requests it has.
+    Server,
+    /// The way to the server is full.
+    Network,
+    /// This machine's processors are.
+    Cpu,
+    /// Storing.
+    Disk,
+    /// The user's function.
+    Transform,
+    /// `--rate`.
+    Rate,
+    /// `--bwlimit`.
+    Bwlimit,
+    /// The server refuses more.
+    Throttling,
+    /// A bound for the sake of whoever owns the server, or each host.
+    Courtesy,
+    /// The number of requests in flight.
+    Concurrency,
+    /// The name server.
+    Names,
+    /// Nothing comes.
+    Outage,
+    /// There are few targets left.
+    LastTargets,
+    /// No single one of these.
+    Mixed,
+}
+
+impl LimitKind {
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            LimitKind::Listing => "listing",
+            LimitKind::Server => "server",
+            LimitKind::Network => "network",
+            LimitKind::Cpu => "cpu",
+            LimitKind::Disk => "disk",
+            LimitKind::Transform => "transform",
+            LimitKind::Rate => "rate",
+            LimitKind::Bwlimit => "bwlimit",
+            LimitKind::Throttling => "throttling",
+            LimitKind::Courtesy => "courtesy",
+            LimitKind::Concurrency => "concurrency",
+            LimitKind::Names => "names",
+            LimitKind::Outage => "outage",
+            LimitKind::LastTargets => "last-targets",
+            LimitKind::Mixed => "mixed",
+        }
+    }
+}
+
+/// What holds a job back, with the figure that shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitedBy {
+    /// Which of them.
+    pub kind: LimitKind,
+    /// For people, one line.
+    pub text: String,
+}
+
+/// How the number of requests in flight came about.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Search {
+    /// The user gave it.
+    #[default]
+    Given,
+    /// It is being looked for.
+    Trying,
+    /// It was found: more brought nothing.
+    Found,
+    /// More would have been tried, but for this machine's bound, or that for the sake of somebody.
+    AtMost(Option<&'static str>),
+}
+
+/// Rates that a job keeps, a second.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Pacing {
+    /// Requests, of the job.
+    pub(crate) rate: Option<f64>,
+    /// Bytes of bodies, of the job.
+    pub(crate) bwlimit: Option<f64>,
+    /// Requests that an origin is found to accept, and its host.
+    pub(crate) throttled: Option<(f64, String)>,
+}
+
+/// What part of the time writers spend.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct WriterShares {
+    pub(crate) transforming: f64,
+    pub(crate) storing: f64,
+}
+
+/// Seconds that it takes to connect.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct PathTimes {
+    pub(crate) now: f64,
+    pub(crate) least: f64,
+}
+
+/// What was measured over the last seconds.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LimitFacts {
+    pub(crate) shares: Shares,
+    /// A second: targets that were listed, targets that got an outcome, requests, bytes of bodies as they came.
+    pub(crate) listed: f64,
+    pub(crate) settled: f64,
+    pub(crate) requests: f64,
+    pub(crate) bytes: f64,
+    pub(crate) pacing: Pacing,
+    pub(crate) processors: Processors,
+    /// Threads that fetch.
+    pub(crate) threads: usize,
+    /// Whether the engine runs in this process's Python: on one processor at a time.
+    pub(crate) is_python: bool,
+    pub(crate) writers: WriterShares,
+    pub(crate) in_flight: u64,
+    pub(crate) concurrency: u64,
+    pub(crate) search: Search,
+    /// Seconds that replies take now, and with few requests in flight.
+    pub(crate) latency: Option<f64>,
+    pub(crate) unloaded: Option<f64>,
+    pub(crate) path: Option<PathTimes>,
+    /// What the job waits for, and since when.
+    pub(crate) outage: Option<String>,
+    pub(crate) is_listing_done: bool,
+    /// Targets that wait to be tried again.
+    pub(crate) waiting: u64,
+    /// Requests that one host gets at once, in a job over many.
+    pub(crate) per_host: u32,
+}
+
+/// A cause, and the part of the capacity that it takes.
+struct Cause {
+    kind: LimitKind,
+    share: f64,
+    text: String,
+}
+
+/// The answer; none before anything was measured.
+pub(crate) fn bottleneck(facts: &LimitFacts) -> Option<LimitedBy> {
+    if let Some(text) = &facts.outage {
+        return Some(LimitedBy { kind: LimitKind::Outage, text: text.clone() });
+    }
+    if facts.shares.are_unknown() {
+        return None;
+    }
+    if let Some(binding) = facts.binding_rate() {
+        return Some(binding);
+    }
+    let mut causes = facts.causes();
+    causes.sort_by(|one, other| other.share.total_cmp(&one.share));
+    let first = causes.first()?;
+    if first.share >= DOMINANT {
+        return Some(LimitedBy { kind: first.kind, text: first.text.clone() });
+    }
+    let mut text = String::new();
+    for cause in causes.iter().take(2) {
+        let separator = if text.is_empty() { "" } else { "; " };
+        let _ = write!(text, "{separator}{:.0} % {}", cause.share * 100.0, cause.text);
+    }
+    Some(LimitedBy { kind: LimitKind::Mixed, text })
+}
+
+impl LimitFacts {
+    /// A rate that is used up.
+    fn binding_rate(&self) -> Option<LimitedBy> {
+        let Pacing { rate, bwlimit, throttled } = &self.pacing;
+        let found = |kind, text| Some(LimitedBy { kind, text });
+        if let Some((pace, host)) = throttled
+            && self.requests >= PACE_USED * pace
+        {
+            return found(LimitKind::Throttling, format!("throttled by {host} to {}/s", count(*pace)));
+        }
+        if let Some(rate) = rate
+            && self.requests >= RATE_USED * rate
+        {
+            return found(LimitKind::Rate, format!("--rate: {} requests/s", count(*rate)));
+        }
+        if let Some(bwlimit) = bwlimit
+            && self.bytes >= RATE_USED * bwlimit
+        {
+            return found(LimitKind::Bwlimit, format!("--bwlimit: {}/s", bytes(*bwlimit)));
+        }
+        None
+    }
+
+    fn causes(&self) -> Vec<Cause> {
+        let mut causes: Vec<Cause> = Vec::new();
+        let mut add = |share: f64, (kind, text): (LimitKind, String)| match causes
+            .iter_mut()
+            .find(|known| known.kind == kind)
+        {
+            Some(known) => known.share += share,
+            None => causes.push(Cause { kind, share, text }),
+        };
+        let share = |of| self.shares.of(of);
+        add(share(CapacityUse::Exchanging) + share(CapacityUse::Preparing), self.of_exchanges());
+        add(share(CapacityUse::Paced), self.of_pace());
+        add(share(CapacityUse::Sink), self.of_sink());
+        // A worker whose own hosts have nothing left waits for those of others.
+        let waits_for_hosts = share(CapacityUse::Hosts) > 0.0;
+        let of_targets = if waits_for_hosts { self.of_hosts() } else { self.of_targets() };
+        add(share(CapacityUse::NoTargets), of_targets);
+        add(
+            share(CapacityUse::Held),
+            (LimitKind::Outage, "an outage: the server is asked whether it is well".to_owned()),
+        );
+        add(share(CapacityUse::Hosts), self.of_hosts());
+        add(
+            share(CapacityUse::Names),
+            (LimitKind::Names, "the name server: names wait to be looked up".to_owned()),
+        );
+        causes.retain(|cause| cause.share > 0.0);
+        causes
+    }
+
+    /// No rate is used up, and yet targets wait for one: it comes in bursts, or has just changed.
+    fn of_pace(&self) -> (LimitKind, String) {
+        match (&self.pacing.throttled, self.pacing.rate, self.pacing.bwlimit) {
+            (Some((pace, host)), ..) => {
+                (LimitKind::Throttling, format!("throttled by {host} to {}/s", count(*pace)))
+            }
+            (_, None, Some(bwlimit)) => (LimitKind::Bwlimit, format!("--bwlimit: {}/s", bytes(bwlimit))),
+            (_, rate, _) => {
+                (LimitKind::Rate, format!("--rate: {} requests/s", count(rate.unwrap_or_default())))
+            }
+        }
+    }
+
+    fn of_sink(&self) -> (LimitKind, String) {
+        let WriterShares { transforming, storing } = self.writers;
+        if transforming > storing {
+            let part = transforming * 100.0;
+            return (
+                LimitKind::Transform,
+                format!("the transform: its function runs {part:.0} % of the time"),
+            );
+        }
+        if let Some(used_up) = self.used_up_processors() {
+            return used_up;
+        }
+        (LimitKind::Disk, format!("the disk: storing takes {:.0} % of the time", storing * 100.0))
+    }
+
+    fn of_targets(&self) -> (LimitKind, String) {
+        if self.is_listing_done {
+            let text = format!(
+                "the last targets: {} in flight, {} wait to be tried again",
+                whole(self.in_flight),
+                whole(self.waiting)
+            );
+            return (LimitKind::LastTargets, text);
+        }
+        let used = (1.0 - self.shares.of(CapacityUse::NoTargets)).max(0.01);
+        let text = format!(
+            "the listing: it gives {} names/s, fetching could do about {}/s",
+            count(self.listed),
+            count(self.settled / used)
+        );
+        (LimitKind::Listing, text)
+    }
+
+    fn of_hosts(&self) -> (LimitKind, String) {
+        let text =
+            format!("courtesy: each host gets at most {} requests at once (--limit-per-host)", self.per_host);
+        (LimitKind::Courtesy, text)
+    }
+
+    fn used_up_processors(&self) -> Option<(LimitKind, String)> {
+        let Processors { allowed, busy, own, wanted } = self.processors;
+        if self.is_python && wanted >= WANTED && own < 1.5 {
+            return Some((
+                LimitKind::Cpu,
+                "Python: it runs on one processor at a time, all of which is used".to_owned(),
+            ));
+        }
+        let is_used_up = allowed > 0.0 && (busy >= BUSY * allowed || own >= BUSY * allowed);
+        // What else keeps them busy holds back only a job that waits for them.
+        let is_wanted = wanted >= WANTED * allowed.min(self.threads as f64);
+        (is_used_up && is_wanted).then(|| {
+            let text = format!(
+                "this machine's processors: {busy:.1} of {allowed:.1} are busy, {own:.1} of them with this job"
+            );
+            (LimitKind::Cpu, text)
+        })
+    }
+
+    /// Requests are out all the time.
+    fn of_exchanges(&self) -> (LimitKind, String) {
+        if let Some(used_up) = self.used_up_processors() {
+            return used_up;
+        }
+        let in_flight = whole(self.in_flight);
+        match self.search {
+            Search::Trying => {
+                let text = format!(
+                    "--concurrency auto: it still looks for the number, {in_flight} in flight so far"
+                );
+                return (LimitKind::Concurrency, text);
+            }
+            Search::AtMost(Some(whom)) => {
+                let text =
+                    format!("courtesy: {whom} gets at most {in_flight} at once unasked (--concurrency-max)");
+                return (LimitKind::Courtesy, text);
+            }
+            Search::Given | Search::Found | Search::AtMost(None) => {}
+        }
+        let (Some(latency), Some(unloaded)) = (self.latency, self.unloaded) else {
+            let took = duration(self.in_flight as f64 / self.settled.max(1e-3));
+            if self.search == Search::Found {
+                let text =
+                    format!("the server: more than {in_flight} at once brings nothing, replies take {took}");
+                return (LimitKind::Server, text);
+            }
+            let text = format!("--concurrency: {in_flight} in flight, and replies take {took}");
+            return (LimitKind::Concurrency, text);
+        };
+        let is_queued = latency >= unloaded * QUEUED || self.longer_way(latency).is_some();
+        if self.search != Search::Found && !is_queued {
+            let text = format!(
+                "--concurrency: {} in flight, and replies take {}, as with few: more may be faster",
+                whole(self.concurrency),
+                duration(latency)
+            );
+            return (LimitKind::Concurrency, text);
+        }
+        self.of_queue(latency, unloaded)
+    }
+
+    /// What connecting takes, if packets wait on the way for a good part of so many seconds.
+    fn longer_way(&self, waited: f64) -> Option<PathTimes> {
+        self.path.filter(|path| path.now - path.least >= ON_THE_WAY_MIN.max(ON_THE_WAY * waited))
+    }
+
+    /// Replies wait in a queue: at the server, or on the way.
+    fn of_queue(&self, latency: f64, unloaded: f64) -> (LimitKind, String) {
+        if let Some(PathTimes { now, least }) = self.longer_way(latency - unloaded) {
+            let text = format!(
+                "the network: {}/s of bodies come in, and connecting takes {} instead of {}",
+                bytes(self.bytes),
+                duration(now),
+                duration(least)
+            );
+            return (LimitKind::Network, text);
+        }
+        let text = format!(
+            "the server: replies take {} with {} in flight, {} with few",
+            duration(latency),
+            whole(self.in_flight),
+            duration(unloaded)
+        );
+        (LimitKind::Server, text)
+    }
+}
+
+/// `9,800`, or `0.5`.
+fn count(number: f64) -> String {
+    if number < 10.0 && number.fract() > 0.05 { format!("{number:.1}") } else { whole(number.round() as u64) }
+}
+
+fn whole(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn bytes(number: f64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let (mut number, mut unit) = (number, 0);
+    while number >= 1024.0 && unit + 1 < UNITS.len() {
+        (number, unit) = (number / 1024.0, unit + 1);
+    }
+    if unit == 0 { format!("{number:.0} B") } else { format!("{number:.1} {}", UNITS[unit]) }
+}
+
+fn duration(seconds: f64) -> String {
+    match seconds {
+        s if s >= 1.0 => format!("{s:.1} s"),
+        s if s >= 0.01 => format!("{:.0} ms", s * 1e3),
+        s => format!("{:.1} ms", s * 1e3),
+    }
+}
+
+#[cfg(test)]
+mod tests;

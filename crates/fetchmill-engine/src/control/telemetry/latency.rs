@@ -1,0 +1,152 @@
+//! How long replies take: histograms of the crate `hdrhistogram` (Gil Tene's `HdrHistogram`).
+
+use std::collections::VecDeque;
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+/// From a microsecond to an hour; what is above counts as an hour. With two significant digits that takes 13 KiB, with one 2.
+const HIGHEST_MICROS: u64 = 3_600_000_000;
+/// Of so many samples the latency of the last seconds is made.
+const RECENT: usize = 10;
+
+/// What replies took, from their requests to their last bytes; seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Half of them took at most this.
+    pub p50: f64,
+    /// 90 % of them.
+    pub p90: f64,
+    /// 99 % of them.
+    pub p99: f64,
+    /// All of them.
+    pub max: f64,
+}
+
+/// See the module; with so many significant digits, and without memory while it is empty.
+#[derive(Debug, Default)]
+pub(crate) struct LatencyHistogram<const DIGITS: u8 = 2>(Option<Histogram<u32>>);
+
+impl<const DIGITS: u8> LatencyHistogram<DIGITS> {
+    fn histogram(&mut self) -> Option<&mut Histogram<u32>> {
+        if self.0.is_none() {
+            // The bounds are constants: they are never refused.
+            self.0 = Histogram::new_with_bounds(1, HIGHEST_MICROS, DIGITS).ok();
+        }
+        self.0.as_mut()
+    }
+
+    /// A reply took so many microseconds.
+    pub(crate) fn record(&mut self, micros: u64) {
+        if let Some(histogram) = self.histogram() {
+            histogram.saturating_record(micros.max(1));
+        }
+    }
+
+    /// Adds what another one has, which is empty afterwards and keeps its memory.
+    pub(crate) fn append(&mut self, other: &mut Self) {
+        if other.is_empty() {
+            return;
+        }
+        self.add(other);
+        if let Some(others) = other.0.as_mut() {
+            others.reset();
+        }
+    }
+
+    /// Adds what another one has.
+    pub(crate) fn add(&mut self, other: &Self) {
+        if let (Some(own), Some(others)) = (self.histogram(), other.0.as_ref()) {
+            // They have the same bounds.
+            let _ = own.add(others);
+        }
+    }
+
+    /// How many replies were recorded.
+    pub(crate) fn count(&self) -> u64 {
+        self.0.as_ref().map_or(0, Histogram::len)
+    }
+
+    /// Whether nothing was recorded.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.as_ref().is_none_or(Histogram::is_empty)
+    }
+
+    /// The mean, seconds.
+    pub(crate) fn mean(&self) -> Option<f64> {
+        self.0.as_ref().filter(|histogram| !histogram.is_empty()).map(|histogram| histogram.mean() / 1e6)
+    }
+
+    pub(crate) fn latency(&self) -> Option<Latency> {
+        let histogram = self.0.as_ref().filter(|histogram| !histogram.is_empty())?;
+        let at = |quantile: f64| histogram.value_at_quantile(quantile) as f64 / 1e6;
+        Some(Latency { p50: at(0.5), p90: at(0.9), p99: at(0.99), max: histogram.max() as f64 / 1e6 })
+    }
+}
+
+/// The histograms of the last seconds: 140 KiB.
+#[derive(Debug, Default)]
+pub(crate) struct RecentLatency(VecDeque<LatencyHistogram>);
+
+impl RecentLatency {
+    /// Those of another second.
+    pub(crate) fn push(&mut self, histogram: LatencyHistogram) {
+        if self.0.len() >= RECENT {
+            self.0.pop_front();
+        }
+        self.0.push_back(histogram);
+    }
+
+    /// All of the last so many seconds.
+    pub(crate) fn last(&self, seconds: usize) -> LatencyHistogram {
+        let mut all = LatencyHistogram::default();
+        for recent in self.0.iter().rev().take(seconds) {
+            all.add(recent);
+        }
+        all
+    }
+
+    pub(crate) fn latency(&self) -> Option<Latency> {
+        self.last(RECENT).latency()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_have_two_digits_and_only_the_last_seconds_count() {
+        let mut recent = RecentLatency::default();
+        assert_eq!(recent.latency(), None);
+        let mut own = LatencyHistogram::<2>::default();
+        for micros in 1..=100 {
+            own.record(micros * 1_000);
+        }
+        let mut second = LatencyHistogram::default();
+        second.append(&mut own);
+        assert!(own.is_empty());
+        recent.push(second);
+
+        let latency = recent.latency().unwrap();
+
+        let is_near = |one: f64, other: f64| (one / other - 1.0).abs() < 0.01;
+        assert!(is_near(latency.p50, 0.05) && is_near(latency.p90, 0.09), "{latency:?}");
+        assert!(is_near(latency.p99, 0.099) && is_near(latency.max, 0.1), "{latency:?}");
+        for _ in 0..RECENT {
+            recent.push(LatencyHistogram::default());
+        }
+        assert_eq!(recent.latency(), None);
+    }
+
+    #[test]
+    fn what_takes_longer_than_an_hour_counts_as_an_hour() {
+        let mut histogram = LatencyHistogram::<2>::default();
+        histogram.record(u64::MAX);
+        histogram.record(0);
+
+        let latency = histogram.latency().unwrap();
+
+        assert!((3_600.0..3_700.0).contains(&latency.max), "{latency:?}");
+    }
+}

@@ -1,0 +1,234 @@
+//! What is measured of a running job beside its ledger: what its capacity is used for, how long replies take, what its
+//! writers do, and a sample of all that a second. Threads that fetch add to it once a tick, and to a histogram of their
+//! own once a reply; one thread reads it ([`crate::job::sampler`]).
+
+mod bottleneck;
+mod capacity;
+mod latency;
+mod machine;
+mod origins;
+mod sample;
+mod series;
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
+
+pub(crate) use bottleneck::{LimitFacts, Pacing, PathTimes, Search, WriterShares, bottleneck};
+pub use bottleneck::{LimitKind, LimitedBy};
+pub(crate) use capacity::{CapacityCounters, CapacityUse, CountedCapacity, Shares};
+pub use latency::Latency;
+pub(crate) use latency::{LatencyHistogram, RecentLatency};
+pub(crate) use machine::{Machine, Processors};
+pub use origins::OriginLatency;
+pub(crate) use origins::{OriginHistograms, RecentOrigins};
+pub(crate) use sample::Progress;
+pub use sample::Sample;
+pub(crate) use series::Series;
+
+use fetchmill_model::sync::lock;
+
+/// What a writer does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum WriterActivity {
+    /// It waits for a block.
+    Idle = 0,
+    /// A transform has what was fetched.
+    Transforming = 1,
+    /// It stores, syncs, or waits for the journal.
+    Storing = 2,
+}
+
+/// Of one worker and its writer.
+#[derive(Debug, Default)]
+pub(crate) struct WorkerTelemetry {
+    pub(crate) capacity: CapacityCounters,
+    latency: Mutex<LatencyHistogram>,
+    origins: Mutex<OriginHistograms>,
+    /// Replies whose requests went out when few others were in flight, and what they took, microseconds.
+    unloaded_replies: AtomicU64,
+    unloaded_micros: AtomicU64,
+    writer: AtomicU8,
+}
+
+impl WorkerTelemetry {
+    /// What the worker has recorded since it last said so; its own is empty afterwards.
+    pub(crate) fn add_latency(&self, own: &mut LatencyHistogram) {
+        lock(&self.latency).append(own);
+    }
+
+    fn take_latency(&self) -> LatencyHistogram {
+        std::mem::take(&mut *lock(&self.latency))
+    }
+
+    /// The same by origin, in a job over many.
+    pub(crate) fn add_origins(&self, own: &mut OriginHistograms) {
+        lock(&self.origins).append(own);
+    }
+
+    pub(crate) fn add_unloaded(&self, replies: u64, micros: u64) {
+        self.unloaded_replies.fetch_add(replies, Ordering::Relaxed);
+        self.unloaded_micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_writer(&self, activity: WriterActivity) {
+        self.writer.store(activity as u8, Ordering::Relaxed);
+    }
+
+    pub(crate) fn writer(&self) -> WriterActivity {
+        match self.writer.load(Ordering::Relaxed) {
+            1 => WriterActivity::Transforming,
+            2 => WriterActivity::Storing,
+            _ => WriterActivity::Idle,
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Telemetry {
+    pub(crate) workers: Vec<WorkerTelemetry>,
+    /// The other end of the first connection that a worker has opened. Where each object has a connection of its own, none
+    /// of them takes a lock for it.
+    peer: OnceLock<SocketAddr>,
+    /// The shortest and the last two times that TCP took to connect there, microseconds; 0: not known.
+    connect_least: AtomicU64,
+    connect_last: AtomicU64,
+    connect_before: AtomicU64,
+    latest: Mutex<Progress>,
+    /// What has held this run back, for so many seconds, and how that was said last.
+    causes: Mutex<Vec<(LimitedBy, f64)>>,
+    series: Mutex<Series>,
+}
+
+impl Telemetry {
+    pub(crate) fn new(workers: usize) -> Self {
+        Telemetry {
+            workers: (0..workers).map(|_| WorkerTelemetry::default()).collect(),
+            ..Telemetry::default()
+        }
+    }
+
+    /// A connection was opened, and that took so long.
+    pub(crate) fn note_connection(&self, peer: Option<SocketAddr>, took: Option<Duration>) {
+        if let Some(peer) = peer.filter(|_| self.peer.get().is_none()) {
+            let _ = self.peer.set(peer);
+        }
+        if let Some(took) = took {
+            let micros = (took.as_micros() as u64).max(1);
+            self.connect_before.store(self.connect_last.swap(micros, Ordering::Relaxed), Ordering::Relaxed);
+            let least = |known: u64| (known == 0 || micros < known).then_some(micros);
+            let _ = self.connect_least.fetch_update(Ordering::Relaxed, Ordering::Relaxed, least);
+        }
+    }
+
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        self.peer.get().copied()
+    }
+
+    /// Now: the shorter one of the last two, for a lost packet makes a single one a second longer.
+    pub(crate) fn path(&self) -> Option<PathTimes> {
+        let seconds = |of: &AtomicU64| of.load(Ordering::Relaxed) as f64 / 1e6;
+        let [least, last, before] =
+            [&self.connect_least, &self.connect_last, &self.connect_before].map(seconds);
+        let now = if before > 0.0 { last.min(before) } else { last };
+        (least > 0.0).then_some(PathTimes { now, least })
+    }
+
+    /// Seconds that replies take when few requests are in flight.
+    pub(crate) fn unloaded_latency(&self) -> Option<f64> {
+        let sum = |part: fn(&WorkerTelemetry) -> &AtomicU64| -> u64 {
+            self.workers.iter().map(|worker| part(worker).load(Ordering::Relaxed)).sum()
+        };
+        let replies = sum(|worker| &worker.unloaded_replies);
+        (replies > 0).then(|| sum(|worker| &worker.unloaded_micros) as f64 / replies as f64 / 1e6)
+    }
+
+    /// What all workers have recorded since this was asked the last time.
+    pub(crate) fn take_latency(&self) -> LatencyHistogram {
+        let mut all = LatencyHistogram::default();
+        for worker in &self.workers {
+            all.append(&mut worker.take_latency());
+        }
+        all
+    }
+
+    /// The same by origin, in a job over many.
+    pub(crate) fn take_origins(&self) -> OriginHistograms {
+        let mut all = OriginHistograms::default();
+        for worker in &self.workers {
+            all.append(&mut lock(&worker.origins));
+        }
+        all
+    }
+
+    pub(crate) fn set_latest(&self, latest: Progress) {
+        *lock(&self.latest) = latest;
+    }
+
+    /// So many seconds more the run was held back by this.
+    pub(crate) fn count_cause(&self, limited_by: &LimitedBy, seconds: f64) {
+        let mut causes = lock(&self.causes);
+        match causes.iter_mut().find(|(known, _)| known.kind == limited_by.kind) {
+            Some((known, all)) => {
+                known.text.clone_from(&limited_by.text);
+                *all += seconds;
+            }
+            None => causes.push((limited_by.clone(), seconds)),
+        }
+    }
+
+    /// What has held the run back for longest, and for what part of its time.
+    pub(crate) fn main_cause(&self) -> Option<(LimitedBy, f64)> {
+        let causes = lock(&self.causes);
+        let all: f64 = causes.iter().map(|(_, seconds)| seconds).sum();
+        let longest = causes.iter().max_by(|one, other| one.1.total_cmp(&other.1))?;
+        Some((longest.0.clone(), longest.1 / all))
+    }
+
+    pub(crate) fn latest(&self) -> Progress {
+        lock(&self.latest).clone()
+    }
+
+    /// Keeps a sample; see [`Series::push`].
+    pub(crate) fn push_sample(&self, sample: Sample) -> Vec<Sample> {
+        lock(&self.series).push(sample)
+    }
+
+    /// The sample that is being made, at the end of a run.
+    pub(crate) fn finish_samples(&self) -> Option<Sample> {
+        lock(&self.series).finish()
+    }
+
+    /// Those of earlier runs.
+    pub(crate) fn resume_series(&self, samples: Vec<Sample>) {
+        *lock(&self.series) = Series::of(samples);
+    }
+
+    /// Those behind a moment, seconds since 1970 UTC.
+    pub(crate) fn samples(&self, after: f64) -> Vec<Sample> {
+        lock(&self.series).after(after)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_lost_packet_is_no_longer_way_and_two_are() {
+        let telemetry = Telemetry::new(1);
+        let connect = |took| telemetry.note_connection(None, Some(Duration::from_millis(took)));
+        assert_eq!(telemetry.path(), None);
+
+        connect(12);
+        assert_eq!(telemetry.path(), Some(PathTimes { now: 0.012, least: 0.012 }));
+        connect(10);
+        connect(1_010);
+        assert_eq!(telemetry.path(), Some(PathTimes { now: 0.01, least: 0.01 }));
+        connect(1_020);
+        assert_eq!(telemetry.path(), Some(PathTimes { now: 1.01, least: 0.01 }));
+    }
+}

@@ -1,0 +1,136 @@
+//! What a job did in a second, or in some.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::bottleneck::{LimitKind, LimitedBy};
+use super::latency::Latency;
+use super::origins::OriginLatency;
+use fetchmill_model::limits::PACE_KEPT;
+
+/// See the module. All but the counts of the end are counts within it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Its end, seconds since 1970 UTC.
+    pub time: f64,
+    /// Seconds that it covers.
+    pub interval: f64,
+    /// Targets that were listed.
+    pub listed: u64,
+    /// Targets that got an outcome.
+    pub settled: u64,
+    /// Of these: fetched.
+    pub fetched: u64,
+    /// Of these: absent.
+    pub absent: u64,
+    /// Of these: failed.
+    pub failed: u64,
+    /// Bytes of fetched bodies.
+    pub bytes: u64,
+    /// Requests.
+    pub attempts: u64,
+    /// Requests in flight at its end.
+    pub in_flight: u64,
+    /// The most that may be in flight then.
+    pub concurrency: u64,
+    /// Targets that wait to be tried again then.
+    pub waiting: u64,
+    /// Failed targets by kind.
+    #[serde(default)]
+    pub failures: BTreeMap<String, u64>,
+    /// What replies took; none when there were none, or the engine does not say.
+    pub latency: Option<Latency>,
+    /// What held the job back.
+    pub limited_by: Option<LimitKind>,
+}
+
+/// How fast a job is now.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Progress {
+    /// When this was measured, seconds since 1970 UTC.
+    pub(crate) time: f64,
+    /// Targets that get an outcome, over the last ten seconds.
+    pub(crate) objects_per_second: f64,
+    /// Of fetched bodies, the same.
+    pub(crate) bytes_per_second: f64,
+    pub(crate) in_flight: u64,
+    pub(crate) concurrency: u64,
+    /// Of the replies of the last ten seconds.
+    pub(crate) latency: Option<Latency>,
+    /// The same by origin, in a job over many. They are for who looks on: the journal does without them.
+    #[serde(skip)]
+    pub(crate) origins: Vec<OriginLatency>,
+    pub(crate) limited_by: Option<LimitedBy>,
+    /// Requests a second that the only origin accepts, while it throttles.
+    pub(crate) pace: Option<f64>,
+}
+
+impl Progress {
+    /// The pace that an earlier run had found, if that is not long ago; now is in seconds since 1970 UTC.
+    pub(crate) fn pace_to_resume(&self, now: f64) -> Option<f64> {
+        let is_recent = (0.0..=PACE_KEPT.as_secs_f64()).contains(&(now - self.time));
+        self.pace.filter(|pace| is_recent && *pace > 0.0 && pace.is_finite())
+    }
+}
+
+impl Sample {
+    /// This sample and the next one as one. Of their percentiles it has the mean, weighted by their replies: the
+    /// histograms are not kept. What held the job back is that of the longer one.
+    #[must_use]
+    pub(super) fn merged(mut self, next: Sample) -> Sample {
+        self.latency = merged_latency(&self, &next);
+        if next.interval >= self.interval {
+            self.limited_by = next.limited_by;
+        }
+        self.time = next.time;
+        self.interval += next.interval;
+        for (own, more) in [
+            (&mut self.listed, next.listed),
+            (&mut self.settled, next.settled),
+            (&mut self.fetched, next.fetched),
+            (&mut self.absent, next.absent),
+            (&mut self.failed, next.failed),
+            (&mut self.bytes, next.bytes),
+            (&mut self.attempts, next.attempts),
+        ] {
+            *own += more;
+        }
+        (self.in_flight, self.concurrency, self.waiting) = (next.in_flight, next.concurrency, next.waiting);
+        for (kind, count) in next.failures {
+            *self.failures.entry(kind).or_default() += count;
+        }
+        self
+    }
+}
+
+fn merged_latency(one: &Sample, other: &Sample) -> Option<Latency> {
+    let (Some(first), Some(second)) = (one.latency, other.latency) else {
+        return one.latency.or(other.latency);
+    };
+    let (before, after) = (one.settled.max(1) as f64, other.settled.max(1) as f64);
+    let mean = |first: f64, second: f64| (first * before + second * after) / (before + after);
+    Some(Latency {
+        p50: mean(first.p50, second.p50),
+        p90: mean(first.p90, second.p90),
+        p99: mean(first.p99, second.p99),
+        max: first.max.max(second.max),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pace_is_resumed_for_some_minutes() {
+        let found = Progress { time: 1_000.0, pace: Some(200.0), ..Progress::default() };
+
+        assert_eq!(found.pace_to_resume(1_060.0), Some(200.0));
+        assert_eq!(found.pace_to_resume(1_000.0 + 2.0 * PACE_KEPT.as_secs_f64()), None);
+        assert_eq!(found.pace_to_resume(900.0), None, "a clock that was set back tells nothing");
+        assert_eq!(Progress { pace: None, ..found.clone() }.pace_to_resume(1_001.0), None);
+        let read: Progress = serde_json::from_str(&serde_json::to_string(&found).unwrap()).unwrap();
+        assert_eq!(read, found);
+    }
+}

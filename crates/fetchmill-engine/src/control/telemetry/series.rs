@@ -1,0 +1,132 @@
+//! Samples over time, bounded: when there are too many, neighbours become one, and samples are longer from then on.
+
+use super::sample::Sample;
+use fetchmill_model::limits::SAMPLES_MAX;
+
+/// See the module. About 200 bytes a sample.
+#[derive(Debug, Default)]
+pub(crate) struct Series {
+    samples: Vec<Sample>,
+    /// Of so many seconds a sample is made; 0: of what comes.
+    seconds: f64,
+    /// The one that is being made.
+    open: Option<Sample>,
+}
+
+impl Series {
+    /// One that goes on with what is known. Its samples stay as long as they are.
+    pub(crate) fn of(samples: Vec<Sample>) -> Self {
+        // Those at the ends of runs are shorter than the others.
+        let seconds = samples.iter().map(|sample| sample.interval).fold(0.0, f64::max);
+        let seconds = if seconds < 2.0 { 0.0 } else { seconds };
+        let mut series = Series { samples, seconds, open: None };
+        series.thin_out();
+        series
+    }
+
+    /// Takes a sample. Returned are those that were completed by it; all, when neighbours became one.
+    pub(crate) fn push(&mut self, sample: Sample) -> Vec<Sample> {
+        let sample = match self.open.take() {
+            Some(open) => open.merged(sample),
+            None => sample,
+        };
+        // Seconds are never whole ones.
+        if sample.interval < self.seconds - 0.5 {
+            self.open = Some(sample);
+            return Vec::new();
+        }
+        self.samples.push(sample);
+        if self.thin_out() {
+            self.samples.clone()
+        } else {
+            self.samples.last().cloned().into_iter().collect()
+        }
+    }
+
+    /// The one that is being made, at the end of a run: it stays shorter than the others.
+    pub(crate) fn finish(&mut self) -> Option<Sample> {
+        let open = self.open.take()?;
+        self.samples.push(open.clone());
+        Some(open)
+    }
+
+    /// Those that end behind a moment, the one that is being made as well.
+    pub(crate) fn after(&self, time: f64) -> Vec<Sample> {
+        let from = self.samples.partition_point(|sample| sample.time <= time);
+        self.samples[from..].iter().chain(&self.open).filter(|sample| sample.time > time).cloned().collect()
+    }
+
+    /// Whether there were too many.
+    fn thin_out(&mut self) -> bool {
+        let is_full = self.samples.len() >= SAMPLES_MAX;
+        while self.samples.len() >= SAMPLES_MAX {
+            let mut merged = Vec::with_capacity(self.samples.len() / 2 + 1);
+            let mut samples = std::mem::take(&mut self.samples).into_iter();
+            while let Some(one) = samples.next() {
+                merged.push(match samples.next() {
+                    Some(other) => one.merged(other),
+                    None => one,
+                });
+            }
+            self.seconds = merged.iter().map(|sample| sample.interval).fold(0.0, f64::max);
+            self.samples = merged;
+        }
+        is_full
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn second(number: usize) -> Sample {
+        Sample {
+            time: number as f64,
+            interval: 1.0,
+            settled: 10,
+            in_flight: number as u64,
+            ..Sample::default()
+        }
+    }
+
+    #[test]
+    fn a_series_of_any_length_is_bounded_and_loses_no_count() {
+        let mut series = Series::default();
+        let (mut stored, mut seconds) = (Vec::new(), 0);
+        for number in 1..=10 * SAMPLES_MAX {
+            let completed = series.push(second(number));
+            seconds += 1;
+            if completed.len() > 1 {
+                stored = completed;
+            } else {
+                stored.extend(completed);
+            }
+            assert!(stored.len() < SAMPLES_MAX);
+        }
+
+        let kept = series.after(0.0);
+
+        assert_eq!(kept.iter().map(|sample| sample.settled).sum::<u64>(), 10 * seconds);
+        let covered = kept.iter().map(|sample| sample.interval).sum::<f64>();
+        assert!((covered - seconds as f64).abs() < 1e-6, "{covered}");
+        assert_eq!(kept.last().unwrap().in_flight, seconds);
+        assert_eq!(kept[..stored.len()], stored, "what is stored is what is kept");
+        assert!(kept.len() > SAMPLES_MAX / 4, "{}", kept.len());
+        assert!(kept.windows(2).all(|pair| pair[0].time < pair[1].time));
+        assert_eq!(series.after(kept[3].time), kept[4..]);
+        stored.extend(series.finish());
+        assert_eq!(stored, kept);
+        assert_eq!(series.finish(), None);
+    }
+
+    #[test]
+    fn a_series_that_goes_on_keeps_what_it_has() {
+        let mut series = Series::of((1..=5).map(second).collect());
+
+        assert_eq!(series.push(second(6)), [second(6)]);
+
+        assert_eq!(series.after(4.0), [second(5), second(6)]);
+        let long = Series::of((1..=2 * SAMPLES_MAX).map(second).collect());
+        assert!(long.after(0.0).len() < SAMPLES_MAX);
+    }
+}

@@ -1,0 +1,87 @@
+//! What a job waits for: its origin, or a page of its listing. Each wait has an end (`--give-up-after`), and a name.
+
+use std::fmt::Write;
+use std::sync::Mutex;
+
+use fetchmill_model::planner::origin::{Millis, OriginTrouble};
+use fetchmill_model::sync::lock;
+use fetchmill_model::time_text::utc;
+use fetchmill_store::journal::Wait;
+
+fn wait(what: String, since: Millis, until: Millis) -> Wait {
+    Wait { what, since: utc(since / 1000), until: utc(until.div_ceil(1000)) }
+}
+
+/// All of them, at most two.
+#[derive(Debug, Default)]
+pub(crate) struct Waits(Mutex<KnownWaits>);
+
+#[derive(Debug, Default)]
+struct KnownWaits {
+    origin: Option<OriginTrouble>,
+    listing: Option<Wait>,
+}
+
+impl Waits {
+    /// What the origin is waited for; whether that is another wait than before.
+    pub(crate) fn set_origin(&self, trouble: Option<OriginTrouble>) -> bool {
+        let mut shown = lock(&self.0);
+        let has_changed = shown.origin.map(|known| known.since) != trouble.map(|trouble| trouble.since);
+        shown.origin = trouble;
+        has_changed
+    }
+
+    /// A page of the listing fails since then, for a reason; none: it has come. Whether that is another wait than before.
+    pub(crate) fn set_page(&self, failing: Option<(&str, &str, Millis, Millis)>) -> bool {
+        let mut shown = lock(&self.0);
+        let listing = failing.map(|(page, reason, since, until)| {
+            wait(format!("the listing's page {page} fails ({reason})"), since, until)
+        });
+        let has_changed = shown.listing != listing;
+        shown.listing = listing;
+        has_changed
+    }
+
+    /// The longest first.
+    pub(crate) fn all(&self) -> Vec<Wait> {
+        let shown = lock(&self.0);
+        let origin = shown.origin.map(|OriginTrouble { since, until, kind }| {
+            let mut what = "the server gives no good reply".to_owned();
+            if let Some(kind) = kind {
+                let _ = write!(what, " ({})", kind.name());
+            }
+            wait(what, since, until)
+        });
+        let mut waits: Vec<Wait> = origin.into_iter().chain(shown.listing.clone()).collect();
+        waits.sort_by(|one, other| one.since.cmp(&other.since));
+        waits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fetchmill_model::outcome::FailureKind;
+
+    #[test]
+    fn a_wait_says_for_what_since_when_and_until_when() {
+        let waits = Waits::default();
+        let trouble = OriginTrouble { since: 60_000, until: 120_000, kind: Some(FailureKind::Reset) };
+
+        assert!(waits.set_origin(Some(trouble)));
+        assert!(!waits.set_origin(Some(OriginTrouble { kind: None, ..trouble })), "it is the same wait");
+        assert!(waits.set_page(Some(("/list?2", "status 500", 1_000, 61_000))));
+
+        let text = |wait: &Wait| format!("{} | {} | {}", wait.what, wait.since, wait.until);
+        assert_eq!(
+            waits.all().iter().map(text).collect::<Vec<_>>(),
+            [
+                "the listing's page /list?2 fails (status 500) | 1970-01-01T00:00:01Z | 1970-01-01T00:01:01Z",
+                "the server gives no good reply | 1970-01-01T00:01:00Z | 1970-01-01T00:02:00Z",
+            ]
+        );
+        assert!(waits.set_page(None));
+        assert!(waits.set_origin(None));
+        assert_eq!(waits.all(), []);
+    }
+}

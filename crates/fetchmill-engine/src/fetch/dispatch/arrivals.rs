@@ -1,0 +1,91 @@
+//! What replies say of their origin as they come, while it is not certain yet whose they are: its pace, and the number of
+//! requests that it gets at once, must not follow what it gave a second ago. A reply that turns out to be another's costs
+//! a little pace, and nothing else.
+
+use std::sync::Mutex;
+
+use crate::control::clock::unix_micros;
+use fetchmill_model::certainty::MonotonicMicros;
+use fetchmill_model::http1::RetryAfter;
+use fetchmill_model::outcome::{FailureClass, FailureKind};
+use fetchmill_model::planner::concurrency::Load;
+use fetchmill_model::planner::origin::{Millis, Observations};
+use fetchmill_model::sync::lock;
+
+/// See the module. The connections of an engine in Python share it with its dispatcher.
+#[derive(Debug, Default)]
+pub struct Arrivals {
+    seen: Mutex<SeenReplies>,
+}
+
+#[derive(Debug, Default)]
+struct SeenReplies {
+    observed: Observations,
+    /// Its replies, their bytes and their latency.
+    load: Load,
+}
+
+impl Arrivals {
+    /// A complete reply, with the value of its `Retry-After`: what it took since its request went out, and the bytes of its
+    /// body.
+    pub fn note(&self, status: u16, retry_after: Option<&str>, took: MonotonicMicros, bytes: u64) {
+        let mut seen = lock(&self.seen);
+        match FailureKind::of_status(status) {
+            Err(kind) if kind.class() == FailureClass::Throttle => {
+                let asked = retry_after.and_then(|value| RetryAfter::parse(value.as_bytes(), None));
+                let asked = asked.map(|asked| asked.wait(unix_seconds()).saturating_mul(1000));
+                seen.observed.note_failure(kind, 0, asked);
+            }
+            // What it says depends on what its target has been through.
+            Err(kind) if kind.is_retryable() => {}
+            _ => {
+                seen.observed.successes += 1;
+                seen.load.replies += 1;
+                seen.load.bytes += bytes;
+                seen.load.latency_micros += took;
+            }
+        }
+    }
+
+    pub(super) fn take(&self) -> Observations {
+        std::mem::take(&mut lock(&self.seen).observed)
+    }
+
+    /// The replies of which nothing was told yet; what is in flight is known elsewhere.
+    pub(super) fn take_load(&self) -> Load {
+        std::mem::take(&mut lock(&self.seen).load)
+    }
+}
+
+fn unix_seconds() -> Millis {
+    unix_micros() as Millis / 1_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_reply_says_of_its_origin_is_taken_once() {
+        let arrivals = Arrivals::default();
+        for status in [200, 204, 304, 404, 403] {
+            arrivals.note(status, None, 100, 7);
+        }
+        arrivals.note(503, Some("7"), 100, 7);
+        arrivals.note(429, None, 100, 7);
+        arrivals.note(500, None, 100, 7);
+
+        let observed = Observations {
+            successes: 5,
+            throttled: 2,
+            retry_after: 7000,
+            last_failure: Some(FailureKind::Throttled),
+            ..Observations::default()
+        };
+        assert_eq!(arrivals.take(), observed);
+        assert_eq!(arrivals.take(), Observations::default());
+        let load = Load { replies: 5, bytes: 35, latency_micros: 500, ..Load::default() };
+        assert_eq!(arrivals.take_load(), load);
+        assert_eq!(arrivals.take_load(), Load::default());
+    }
+}

@@ -1,0 +1,274 @@
+//! A dispatcher: its turns with the job, and its end.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::arrivals::Arrivals;
+use super::host_gate::HostGate;
+use super::link::{JobLink, LocalLink, TurnReport};
+use super::rules::{CorrectedTarget, DispatchRules, MeanBody};
+use super::worker_threads::WorkerThreads;
+use crate::access::s3::BucketResolver;
+use crate::control::Control;
+use crate::control::block_sender::BlockSender;
+use crate::control::stop::Stop;
+use crate::event_queues::waiting_runtime;
+use crate::fetch::target::{CurrentTarget, TargetQueue};
+use fetchmill_model::error::Result;
+use fetchmill_model::http1::request_fields;
+use fetchmill_model::limits;
+use fetchmill_model::origin::OriginKey;
+use fetchmill_model::planner::NextWork;
+use fetchmill_model::planner::concurrency::Load;
+use fetchmill_model::planner::origin::Observations;
+use fetchmill_model::target::Sequence;
+
+/// A block waits so long for more outcomes: the sink's commit window begins with it.
+const BLOCK_AFTER: Duration = Duration::from_millis(50);
+/// How often it is told what is in flight: an engine is heard several times within it.
+const LOAD_EVERY: Duration = Duration::from_millis(100);
+/// So small a part of the places may be empty of an engine that has targets enough.
+const IDLE_SHARE: usize = 8;
+/// Times a second that the rate of a dispatcher is measured anew.
+const RATE_EVERY: Duration = Duration::from_millis(250);
+
+/// See the module.
+pub struct Dispatcher {
+    pub(super) control: Arc<Control>,
+    pub(super) link: Box<dyn JobLink>,
+    pub(super) rules: DispatchRules,
+    pub(super) block_sender: BlockSender,
+    pub(super) queue: TargetQueue,
+    /// Taken and not handed out: its place in the rate has not come.
+    pub(super) paced: Option<CurrentTarget>,
+    pub(super) mean_body: MeanBody,
+    /// Answered, and to be handed out again with something corrected; at most as many as were handed out.
+    pub(super) corrected: VecDeque<CorrectedTarget>,
+    /// Handed out and not answered; as many as the engine has asked for.
+    pub(super) held: HashMap<Sequence, CurrentTarget>,
+    pub(super) hosts: HostGate,
+    /// The rate allows no other request before this.
+    pub(super) paced_until: Option<Instant>,
+    pub(super) done: TurnReport,
+    /// What tells what replies say of the origin, if their answers come later than they do.
+    pub(super) arrivals: Option<Arc<Arrivals>>,
+    /// What the engine is at, if it says so.
+    pub(super) running: Option<RunningRequests>,
+    load_told: Instant,
+    /// When the last turn was.
+    pub(super) told_at: Instant,
+    pub(super) rate: AnswerRate,
+    pub(super) path: Vec<u8>,
+    pub(super) places: BucketResolver,
+    pub(super) is_done: bool,
+    pub(super) worker_process: Option<WorkerThreads>,
+}
+
+/// What an engine says of itself.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct RunningRequests {
+    requests: usize,
+    /// Since the last load, the most of them, and of targets that wait for a place: replies come in waves, and an engine
+    /// has most to say right behind one.
+    most: usize,
+    waiting: usize,
+}
+
+/// Answers a second, lately: what says how many targets are taken at once.
+pub(super) struct AnswerRate {
+    answers: u64,
+    since: Instant,
+    per_second: f64,
+}
+
+impl AnswerRate {
+    pub(super) fn note(&mut self, answers: u64) {
+        self.answers += answers;
+        let elapsed = self.since.elapsed();
+        if elapsed >= RATE_EVERY {
+            let rate = self.answers as f64 / elapsed.as_secs_f64();
+            self.per_second = self.per_second * 0.5 + rate * 0.5;
+            (self.answers, self.since) = (0, Instant::now());
+        }
+    }
+}
+
+impl Dispatcher {
+    /// In the process of its job.
+    pub(crate) fn own(
+        worker: usize,
+        control: Arc<Control>,
+        rules: DispatchRules,
+        hosts: HostGate,
+        block_sender: BlockSender,
+    ) -> Result<Self> {
+        let link = LocalLink::new(worker, Arc::clone(&control), waiting_runtime()?);
+        Ok(Self::new(control, Box::new(link), rules, hosts, block_sender))
+    }
+
+    pub(super) fn new(
+        control: Arc<Control>,
+        link: Box<dyn JobLink>,
+        rules: DispatchRules,
+        hosts: HostGate,
+        block_sender: BlockSender,
+    ) -> Self {
+        Dispatcher {
+            places: BucketResolver::new(Arc::clone(&control.store)),
+            control,
+            link,
+            rules,
+            block_sender,
+            queue: TargetQueue::default(),
+            paced: None,
+            mean_body: MeanBody::default(),
+            corrected: VecDeque::new(),
+            held: HashMap::new(),
+            hosts,
+            paced_until: None,
+            done: TurnReport::default(),
+            arrivals: None,
+            running: None,
+            load_told: Instant::now(),
+            told_at: Instant::now(),
+            rate: AnswerRate { answers: 0, since: Instant::now(), per_second: 0.0 },
+            path: Vec::new(),
+            is_done: false,
+            worker_process: None,
+        }
+    }
+
+    /// The fields that the request of a target carries besides `Host`.
+    pub fn fields_of(&self, url: &str) -> Result<Vec<(String, String)>> {
+        let Some((key, path)) = OriginKey::of_url(url) else { return Ok(Vec::new()) };
+        let fields = self.rules.fields.of(&key);
+        let fields = request_fields(&fields)?;
+        let signed = self.control.store.signed_fields(&key, path);
+        let fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+        Ok(fields.chain(signed).collect())
+    }
+
+    /// From now on what replies say of the origin is taken from here, and not from their answers.
+    pub fn observe_arrivals(&mut self, arrivals: Arc<Arrivals>) {
+        self.arrivals = Some(arrivals);
+    }
+
+    /// Requests that are out now, and targets that wait for a place.
+    pub fn note_running(&mut self, requests: usize, waiting: usize) {
+        let known = self.running.unwrap_or_default();
+        self.running = Some(RunningRequests {
+            requests,
+            most: known.most.max(requests),
+            waiting: known.waiting.max(waiting),
+        });
+    }
+
+    /// Requests of this dispatcher that may be out at a time, as of now: it may change at every turn.
+    pub fn concurrency(&self) -> usize {
+        self.link.share()
+    }
+
+    /// Whether the job is asked to stop: what is in flight may be finished.
+    pub fn is_stopping(&self) -> bool {
+        self.control.stop.get() != Stop::No
+    }
+
+    /// The last block and the last turn. Targets that are not answered stay pending. In a process of its own it waits
+    /// until everything is durable.
+    pub fn close(mut self) -> Result<()> {
+        if self.control.stop.get() != Stop::Abort {
+            self.send_block(true);
+        }
+        self.held.clear();
+        self.corrected.clear();
+        let last = self.turn(0, Duration::ZERO);
+        self.block_sender.close();
+        if let Some(worker_process) = self.worker_process.take() {
+            worker_process.wait();
+        }
+        self.link.end();
+        last.map(drop)
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.is_done || self.control.stop.get() != Stop::No
+    }
+
+    /// What this dispatcher answers in a second, and something for each place.
+    pub(super) fn wanted(&self, max: usize) -> usize {
+        (self.rate.per_second as usize).clamp(max.min(limits::BATCH_TARGETS_MAX), limits::BATCH_TARGETS_MAX)
+    }
+
+    pub(super) fn turn(&mut self, max: usize, patience: Duration) -> Result<TurnResult> {
+        self.told_at = Instant::now();
+        let mut done = std::mem::take(&mut self.done);
+        done.in_flight = self.in_flight() as u64;
+        done.load = self.take_load();
+        done.observed.add(self.take_arrivals());
+        Ok(match self.link.turn(done, max, patience)? {
+            NextWork::Batch(batch) => {
+                self.queue.set(batch);
+                TurnResult::Targets
+            }
+            NextWork::Wait | NextWork::WaitUntil(_) => TurnResult::Nothing,
+            NextWork::Done => {
+                self.is_done = true;
+                TurnResult::Nothing
+            }
+        })
+    }
+
+    fn take_arrivals(&self) -> Observations {
+        let observed = self.arrivals.as_ref().map(|arrivals| arrivals.take()).unwrap_or_default();
+        if self.link.has_many_origins() {
+            // A refusal is its host's.
+            return Observations { successes: observed.successes, ..Observations::default() };
+        }
+        observed
+    }
+
+    fn in_flight(&self) -> usize {
+        self.running.map_or(self.held.len(), |running| running.requests)
+    }
+
+    /// For who finds out how many requests are useful.
+    fn take_load(&mut self) -> Option<Load> {
+        if !self.control.finds_concurrency() || self.load_told.elapsed() < LOAD_EVERY {
+            return None;
+        }
+        self.load_told = Instant::now();
+        let share = self.link.share();
+        let RunningRequests { most: in_flight, waiting, requests } = self.running.unwrap_or_default();
+        self.running = Some(RunningRequests { requests, most: requests, waiting: 0 });
+        let seen = self.arrivals.as_ref().map(|arrivals| arrivals.take_load()).unwrap_or_default();
+        Some(Load {
+            in_flight: in_flight as u32,
+            // Whether a request is out or its connection is being made only a transport knows.
+            exchanging: in_flight as u32,
+            // Threads and tasks take a moment to begin: they are not without targets for that.
+            is_starved: waiting == 0 && in_flight + share / IDLE_SHARE < share,
+            ..seen
+        })
+    }
+
+    /// Sends the block when it is time, or now.
+    pub(super) fn send_block(&mut self, is_due: bool) {
+        if is_due || self.block_sender.sent_at.elapsed() >= BLOCK_AFTER {
+            self.block_sender.send();
+        }
+    }
+}
+
+impl std::fmt::Debug for Dispatcher {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = formatter.debug_struct("Dispatcher");
+        shown.field("held", &self.held.len()).field("is_done", &self.is_done).finish_non_exhaustive()
+    }
+}
+
+/// What a turn gave.
+pub(super) enum TurnResult {
+    Targets,
+    Nothing,
+}

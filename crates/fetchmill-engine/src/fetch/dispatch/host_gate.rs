@@ -1,0 +1,195 @@
+//! Which targets of a dispatcher may go to their host now. In a job over many hosts a host belongs to one worker, and
+//! so to one dispatcher (docs/internals/decisions/0013); with only one host its dispatchers share what the host may be asked.
+
+use std::collections::VecDeque;
+
+use crate::fetch::target::CurrentTarget;
+use crate::request::options::JobOptions;
+use fetchmill_model::limits;
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::planner::hosts::{Admission, HostId, HostRules, HostTable, RequestOutcome};
+use fetchmill_model::planner::origin::Millis;
+
+/// See the module.
+pub(crate) struct HostGate {
+    hosts: HostTable,
+    /// What holds when there are many.
+    many: HostRules,
+    is_of_many: bool,
+    /// Whether the only host has a limit of its own.
+    is_limited: bool,
+    /// Those whose host has no place now, at most a batch's worth.
+    held: VecDeque<CurrentTarget>,
+    ready: VecDeque<GateResult>,
+}
+
+/// What becomes of a target.
+pub(crate) enum GateResult {
+    Go(CurrentTarget),
+    /// It is kept here.
+    Held,
+    /// There is no room for it here: not before then.
+    Aside(CurrentTarget, Millis),
+    /// Its host is dead, for this reason.
+    Closed(CurrentTarget, FailureKind),
+}
+
+impl HostGate {
+    /// For one of so many dispatchers of a job.
+    pub(crate) fn of_job(options: &JobOptions, dispatchers: usize) -> Self {
+        let many = options.host_rules(dispatchers);
+        let only = HostRules {
+            connections: options.limit_per_host.unwrap_or(0),
+            rate: options.http.host_rate(),
+            places: 0,
+            ..many
+        };
+        Self::new(many, only, dispatchers)
+    }
+
+    /// For one of so many dispatchers. `only` is what holds while there is one host, for all dispatchers together.
+    pub(crate) fn new(many: HostRules, only: HostRules, dispatchers: usize) -> Self {
+        let only = HostRules {
+            connections: only.connections.div_ceil(dispatchers as u32),
+            rate: only.rate.map(|rate| rate / dispatchers as f64),
+            ..only
+        };
+        HostGate {
+            is_limited: only.rate.is_some() || only.connections > 0,
+            hosts: HostTable::new(only),
+            many,
+            is_of_many: false,
+            held: VecDeque::new(),
+            ready: VecDeque::new(),
+        }
+    }
+
+    /// Whether targets must be admitted; it is told whether there are many hosts.
+    pub(crate) fn is_needed(&mut self, has_many_origins: bool) -> bool {
+        if has_many_origins && !self.is_of_many {
+            self.is_of_many = true;
+            self.hosts = HostTable::new(self.many);
+        }
+        self.is_of_many || self.is_limited
+    }
+
+    pub(crate) fn has_targets(&self) -> bool {
+        !self.held.is_empty() || !self.ready.is_empty()
+    }
+
+    /// Asks for a target that has not been asked for.
+    pub(crate) fn admit(&mut self, mut target: CurrentTarget, now: Millis) -> GateResult {
+        target.host = HostId::of_url(target.url.as_bytes());
+        match self.ask(target, now) {
+            GateResult::Aside(target, _) if self.held.len() < limits::BATCH_TARGETS_MAX => {
+                self.held.push_back(target);
+                GateResult::Held
+            }
+            admitted => admitted,
+        }
+    }
+
+    fn ask(&mut self, mut target: CurrentTarget, now: Millis) -> GateResult {
+        match self.hosts.admit(target.host, now) {
+            Admission::Go => {
+                target.is_admitted = true;
+                target.admitted_at = now;
+                GateResult::Go(target)
+            }
+            Admission::Closed(kind) => GateResult::Closed(target, kind),
+            Admission::Full | Admission::Crowded | Admission::Later(_) | Admission::Resting(_) => {
+                let earliest = now + limits::DEFERRED_FOR.as_millis() as Millis;
+                let outlook = self.hosts.outlook(target.host, self.held.len(), now);
+                GateResult::Aside(target, outlook.max(earliest))
+            }
+        }
+    }
+
+    /// Looks once at those that are kept here.
+    pub(crate) fn look(&mut self, now: Millis) {
+        for _ in 0..self.held.len() {
+            let Some(target) = self.held.pop_front() else { return };
+            match self.ask(target, now) {
+                GateResult::Aside(target, _) => self.held.push_back(target),
+                admitted => self.ready.push_back(admitted),
+            }
+        }
+    }
+
+    /// One whose host has a place since, or has died.
+    pub(crate) fn take_ready(&mut self) -> Option<GateResult> {
+        self.ready.pop_front()
+    }
+
+    /// An attempt is over.
+    pub(crate) fn left(&mut self, target: &CurrentTarget, seen: RequestOutcome, now: Millis) {
+        if target.is_admitted {
+            self.hosts.left_after(target.host, seen, now.saturating_sub(target.admitted_at), now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(connections: u32, rate: Option<f64>) -> HostRules {
+        HostRules { connections, rate, probes: 1, dead_for: 900_000, held_max: 100, places: 0 }
+    }
+
+    fn target(sequence: u64, url: &str) -> CurrentTarget {
+        CurrentTarget { sequence, url: url.to_owned(), ..CurrentTarget::default() }
+    }
+
+    fn taken(admitted: Option<GateResult>) -> Option<u64> {
+        match admitted? {
+            GateResult::Go(target) => Some(target.sequence),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_host_has_its_places_and_the_next_one_follows() {
+        let mut gate = HostGate::new(rules(1, None), rules(0, None), 1);
+        assert!(!gate.is_needed(false));
+        assert!(gate.is_needed(true));
+
+        let GateResult::Go(first) = gate.admit(target(1, "http://a/"), 0) else { panic!("it has a place") };
+        assert!(matches!(gate.admit(target(2, "http://a/"), 0), GateResult::Held));
+        assert!(matches!(gate.admit(target(3, "http://b/"), 0), GateResult::Go(_)));
+        gate.look(1);
+        assert_eq!(taken(gate.take_ready()), None);
+        gate.left(&first, RequestOutcome::Answer, 2);
+        gate.look(3);
+
+        assert_eq!(taken(gate.take_ready()), Some(2));
+        assert!(!gate.has_targets());
+    }
+
+    #[test]
+    fn dispatchers_share_the_rate_of_the_only_host() {
+        let mut gate = HostGate::new(rules(0, None), rules(0, Some(20.0)), 2);
+        assert!(gate.is_needed(false));
+
+        let admitted =
+            |gate: &mut HostGate, now| matches!(gate.admit(target(1, "http://a/"), now), GateResult::Go(_));
+        let now = 1_000_000;
+        let count = (0..1000).filter(|step| admitted(&mut gate, now + step)).count();
+
+        assert!((9..=12).contains(&count), "{count}");
+    }
+
+    #[test]
+    fn what_finds_no_room_is_put_aside() {
+        let mut gate = HostGate::new(rules(1, None), rules(0, None), 1);
+        gate.is_needed(true);
+        for sequence in 0..=limits::BATCH_TARGETS_MAX as u64 {
+            assert!(!matches!(gate.admit(target(sequence, "http://a/"), 0), GateResult::Aside(..)));
+        }
+
+        let GateResult::Aside(target, then) = gate.admit(target(9, "http://a/"), 0) else {
+            panic!("there is no room")
+        };
+        assert_eq!((target.sequence, then), (9, limits::DEFERRED_FOR.as_millis() as Millis));
+    }
+}

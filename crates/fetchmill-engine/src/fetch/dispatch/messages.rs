@@ -1,0 +1,197 @@
+//! What a worker in a process of its own and its job say to each other: frames over a socket, a length and that many
+//! bytes. Both ends are the same program.
+
+use std::io::{ErrorKind, Read, Write};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::link::TurnReport;
+use crate::request::options::Listing;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::planner::origin::Millis;
+use fetchmill_model::target::{Sequence, WaitingTarget};
+
+/// Bytes of a frame: a batch of 4,096 targets whose names are as long as a listing allows takes a quarter of it.
+const FRAME_BYTES_MAX: usize = 256 << 20;
+
+/// The first message to a worker's process: it may begin, the files of a dead one before it are recovered.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct JoinReply {
+    /// Of a bucket: the region that it was found in.
+    pub(super) region: Option<String>,
+    /// Seconds by which the clock of the store is ahead of this machine's.
+    pub(super) clock_offset: i64,
+    /// How the server lists.
+    pub(super) listing: Listing,
+}
+
+/// A worker's turn.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum WorkerMessage {
+    /// See [`super::link::JobLink::turn`].
+    Turn { done: TurnReport, max: u32, patience_ms: u32 },
+    /// Its sink, or something else of this machine, has failed: the exit code that follows, and why.
+    Failed { code: i32, text: String },
+    /// All that it did is durable.
+    Ended,
+}
+
+/// What it is told.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct JobMessage {
+    /// How far the job is asked to go on, as a number.
+    pub(super) stop: u8,
+    pub(super) has_many_origins: bool,
+    /// Requests that it may have out at a time.
+    pub(super) share: u32,
+    /// Requests a second that this worker may make, while the origin throttles.
+    pub(super) rate: Option<f64>,
+    /// Until when it holds what it has not handed out, while the origin is not well; and what it does not hold.
+    pub(super) held_until: Millis,
+    pub(super) probe: Option<Sequence>,
+    pub(super) next: Assignment,
+}
+
+/// What a worker is to do.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Assignment {
+    Targets(Vec<WaitingTarget>),
+    Wait,
+    Done,
+}
+
+/// Writes a frame.
+pub(super) fn send<T: Serialize>(mut socket: impl Write, message: &T) -> Result<()> {
+    let bytes = postcard::to_allocvec(message).map_err(|error| Error::Internal(error.to_string()))?;
+    let mut frame = (bytes.len() as u32).to_le_bytes().to_vec();
+    frame.extend_from_slice(&bytes);
+    socket.write_all(&frame).map_err(|error| broken(&error))
+}
+
+/// Reads a frame; none when the other end has gone.
+pub(super) fn receive<T: DeserializeOwned>(mut socket: impl Read) -> Result<Option<T>> {
+    let mut length = [0; 4];
+    match socket.read_exact(&mut length) {
+        Ok(()) => {}
+        Err(error) if is_gone(&error) => return Ok(None),
+        Err(error) => return Err(broken(&error)),
+    }
+    let length = u32::from_le_bytes(length) as usize;
+    if length > FRAME_BYTES_MAX {
+        return Err(Error::Internal(format!("a message of {length} bytes between the processes of a job")));
+    }
+    let mut bytes = vec![0; length];
+    match socket.read_exact(&mut bytes) {
+        Ok(()) => {}
+        Err(error) if is_gone(&error) => return Ok(None),
+        Err(error) => return Err(broken(&error)),
+    }
+    postcard::from_bytes(&bytes).map(Some).map_err(|error| Error::Internal(error.to_string()))
+}
+
+fn is_gone(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
+}
+
+fn broken(error: &std::io::Error) -> Error {
+    Error::Internal(format!("the processes of a job cannot talk to each other: {error}"))
+}
+
+/// The error that a worker's process told.
+pub(super) fn error_of(code: i32, text: String) -> Error {
+    match code {
+        2 => Error::Usage(text),
+        5 => Error::Temporary(text),
+        6 => Error::Security(text),
+        7 => Error::NoRoom(text),
+        10 => Error::Journal(text),
+        _ => Error::Internal(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+    use fetchmill_model::file_name::FileName;
+    use fetchmill_model::outcome::{FailureKind, Outcome, Receipt, Runs, SealedShard, ShardEnd};
+
+    #[test]
+    fn what_is_sent_arrives_and_an_end_is_told() {
+        let (one, other) = UnixStream::pair().unwrap();
+        let end = ShardEnd { path: FileName::of_own("0-1-2.shard"), end: 7, crc32c: 9 };
+        let receipt = Receipt {
+            worker: 3,
+            settled: Runs::from_unsorted(&mut [1, 2, 9]),
+            sealed: Some(SealedShard {
+                data: end.clone(),
+                manifest: end,
+                objects: 3,
+                bytes: 5,
+                replaces: vec![1],
+            }),
+            ..Receipt::default()
+        };
+        let target = WaitingTarget {
+            sequence: u64::MAX,
+            name: b"\xff\0name"[..].into(),
+            attempts: 1,
+            kind: FailureKind::Worker,
+            not_before: 5,
+            throttled_since: 6,
+        };
+
+        send(&one, &receipt).unwrap();
+        let next = Assignment::Targets(vec![target.clone()]);
+        let told = JobMessage {
+            stop: 1,
+            has_many_origins: true,
+            share: 17,
+            rate: Some(0.5),
+            held_until: u64::MAX,
+            probe: Some(3),
+            next,
+        };
+        send(&one, &told).unwrap();
+        send(&one, &Outcome::Failed(FailureKind::Url)).unwrap();
+        drop(one);
+
+        let arrived: Receipt = receive(&other).unwrap().unwrap();
+        assert_eq!((arrived.worker, arrived.settled, arrived.sealed), (3, receipt.settled, receipt.sealed));
+        let Some(JobMessage {
+            stop: 1,
+            has_many_origins: true,
+            share: 17,
+            rate: Some(0.5),
+            held_until: u64::MAX,
+            probe: Some(3),
+            next: Assignment::Targets(targets),
+        }) = receive(&other).unwrap()
+        else {
+            panic!("another message")
+        };
+        assert_eq!(targets, [target]);
+        assert_eq!(receive(&other).unwrap(), Some(Outcome::Failed(FailureKind::Url)));
+        assert_eq!(receive::<Outcome>(&other).unwrap(), None);
+    }
+
+    #[test]
+    fn an_error_keeps_its_exit_code() {
+        for code in [1, 2, 5, 6, 7, 10] {
+            assert_eq!(error_of(code, "why".into()).exit_code(), code);
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_or_no_message_is_an_error() {
+        let (one, other) = UnixStream::pair().unwrap();
+        (&one).write_all(&u32::MAX.to_le_bytes()).unwrap();
+        assert!(receive::<Outcome>(&other).is_err());
+
+        let (one, other) = UnixStream::pair().unwrap();
+        (&one).write_all(&[1, 0, 0, 0, 77]).unwrap();
+        assert!(receive::<Outcome>(&other).is_err());
+    }
+}

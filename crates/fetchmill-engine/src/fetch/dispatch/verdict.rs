@@ -1,0 +1,194 @@
+//! Carries out what follows from an answer ([`fetchmill_model::verdict`]): stores, settles, plans another attempt, corrects.
+
+use super::dispatcher::Dispatcher;
+use super::rules::{AnswerFields, CorrectedTarget};
+use crate::access::renewal::Renewal;
+use crate::access::tls_errors::distrust;
+use crate::fetch::target::CurrentTarget;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::http1::RetryAfter;
+use fetchmill_model::limits;
+use fetchmill_model::origin::OriginKey;
+use fetchmill_model::outcome::{FailureClass, FailureKind, Outcome};
+use fetchmill_model::planner::hosts::{RequestOutcome, seen};
+use fetchmill_model::planner::origin::Millis;
+use fetchmill_model::s3::is_damaged;
+use fetchmill_model::verdict::{BrokenFacts, Correction, ERROR_BYTES_MAX, ReplyFacts, StoreReply, Verdict};
+
+/// What an answer says of a failure besides its kind.
+#[derive(Clone, Copy, Default)]
+struct AnswerNotes<'a> {
+    status: u16,
+    retry_after: Option<Millis>,
+    detail: Option<&'a str>,
+}
+
+impl Dispatcher {
+    pub(super) fn replied(
+        &mut self,
+        mut target: CurrentTarget,
+        status: u16,
+        body: &[u8],
+        is_verified: bool,
+        fields: AnswerFields<'_>,
+    ) -> Result<()> {
+        let now = self.control.clock.now();
+        let store = target.is_of_store.then(|| StoreReply {
+            start: &body[..body.len().min(ERROR_BYTES_MAX)],
+            region: fields.bucket_region.map(str::as_bytes),
+            date: fields.date.map(str::as_bytes),
+            signed_for: None,
+        });
+        let mut state = target.state;
+        let facts = ReplyFacts {
+            status,
+            // Engines hold what is not.
+            is_certain: true,
+            is_verified,
+            length: body.len() as u64,
+            etag: fields.etag.map(str::as_bytes),
+            is_encoded: fields.content_encoding.is_some(),
+            listed: target.listed(self.rules.naming),
+            part: None,
+            // Engines in Python ask for all of an object again.
+            is_no_rest: false,
+            is_conditional: false,
+            shows_token: false,
+            store,
+        };
+        let verdict = state.after_reply(&facts, &self.rules.rules, now);
+        target.state = state;
+        let is_damaged = matches!(verdict, Verdict::Store) && self.is_damaged(&target, body, fields);
+        let verdict = if is_damaged {
+            target.state.after_failure(FailureKind::Checksum, &self.rules.rules, now)
+        } else {
+            verdict
+        };
+        if matches!(verdict, Verdict::Store) {
+            self.fetched(&target, status, body, fields)?;
+            self.hosts.left(&target, RequestOutcome::Answer, now);
+            return Ok(());
+        }
+        let retry_after = fields.retry_after.and_then(|value| RetryAfter::parse(value.as_bytes(), None));
+        let retry_after = retry_after.map(|after| after.wait(now / 1000).saturating_mul(1000));
+        self.carry_out(target, verdict, AnswerNotes { status, retry_after, detail: None }, now);
+        Ok(())
+    }
+
+    /// Whether an object of a store is not what the store says of its bytes.
+    fn is_damaged(&self, target: &CurrentTarget, body: &[u8], fields: AnswerFields<'_>) -> bool {
+        let Some(lines) = fields.checksums else { return false };
+        if !target.is_of_store || !self.control.store.options.checksums {
+            return false;
+        }
+        let etag = fields.etag.map(|etag| format!("etag: {etag}\n")).unwrap_or_default();
+        is_damaged(format!("{etag}{lines}").as_bytes(), body)
+    }
+
+    pub(super) fn broken(&mut self, mut target: CurrentTarget, kind: FailureKind, detail: Option<&str>) {
+        let key = OriginKey::of_url(&target.url).map(|(key, _)| key);
+        let key = key.or_else(|| self.rules.server.as_ref().map(|(key, _)| key.clone()));
+        if let Some(key) = key.filter(|_| kind.is_untrusted())
+            && self.control.is_only_origin(&key)
+            && let Some(error) = distrust(&key, kind)
+        {
+            // The target stays pending: the next run may trust the server.
+            self.control.stop.fail(error);
+            return;
+        }
+        let now = self.control.clock.now();
+        // A transport makes up for connections that the server had closed itself.
+        let facts = BrokenFacts { kind, was_used: false, is_unanswered: false, is_shared: false };
+        let verdict = target.state.after_broken(facts, &self.rules.rules, now);
+        self.carry_out(target, verdict, AnswerNotes { detail, ..AnswerNotes::default() }, now);
+    }
+
+    /// Everything but the object itself.
+    fn carry_out(&mut self, target: CurrentTarget, verdict: Verdict, notes: AnswerNotes<'_>, now: Millis) {
+        match verdict {
+            Verdict::Settle(outcome, _) if !self.control.may_settle(outcome, notes.status) => {
+                // It stays pending.
+                self.hosts.left(&target, RequestOutcome::Nothing, now);
+            }
+            Verdict::Settle(outcome, said) => {
+                let mut left = RequestOutcome::Answer;
+                if let Outcome::Failed(kind) = outcome {
+                    self.observe(kind, target.state.attempts, notes.retry_after);
+                    left = seen_of(kind, notes, now);
+                }
+                self.hosts.left(&target, left, now);
+                let detail = said.as_deref().or(notes.detail);
+                self.settle_other(&target, outcome, notes.status, 1, detail);
+            }
+            Verdict::Retry(kind) | Verdict::SecondLook(kind) => {
+                self.observe(kind, target.state.attempts.saturating_sub(1), notes.retry_after);
+                self.hosts.left(&target, seen_of(kind, notes, now), now);
+                self.done.retries.push(target.again(kind, notes.retry_after));
+            }
+            Verdict::Correct(correction) => self.correct(target, correction, now),
+            Verdict::Again => self.hand_out_again(target, now, false),
+            Verdict::Stop(error) => self.stop_at(&target, error, now),
+            Verdict::Store | Verdict::Redirect => {
+                self.stop_at(&target, Error::Internal("a failure was taken for a reply".into()), now);
+            }
+        }
+    }
+
+    /// Takes note of what a store has shown to be wrong.
+    fn correct(&mut self, mut target: CurrentTarget, correction: Correction, now: Millis) {
+        let is_elsewhere = matches!(correction, Correction::Region(_));
+        let bucket = if is_elsewhere { target.bucket(self.rules.naming) } else { None };
+        match self.control.store.correct(bucket.as_ref(), correction, target.credentials_generation) {
+            Renewal::Failed(why) => self.stop_at(&target, Error::Temporary(why), now),
+            Renewal::Pending => self.hand_out_again(target, now, true),
+            Renewal::Newer => {
+                if is_elsewhere {
+                    target.forget_location();
+                }
+                self.hand_out_again(target, now, false);
+            }
+        }
+    }
+
+    fn hand_out_again(&mut self, target: CurrentTarget, now: Millis, is_renewing: bool) {
+        self.hosts.left(&target, RequestOutcome::Answer, now);
+        let not_before = if is_renewing { now + limits::RENEWAL_WAIT } else { now };
+        self.corrected.push_back(CorrectedTarget { target, not_before, is_renewing });
+    }
+
+    /// The next one of those that are handed out again, if one may go now.
+    pub(super) fn take_corrected(&mut self, now: Millis) -> Option<CurrentTarget> {
+        let first = self.corrected.front().filter(|first| first.not_before <= now)?;
+        if first.is_renewing {
+            match self.control.store.renew(first.target.credentials_generation) {
+                Renewal::Newer => {}
+                Renewal::Pending => {
+                    // The others wait for the same.
+                    self.corrected.iter_mut().for_each(|each| each.not_before = now + limits::RENEWAL_WAIT);
+                    return None;
+                }
+                Renewal::Failed(why) => {
+                    self.control.stop.fail(Error::Temporary(why));
+                    return None;
+                }
+            }
+        }
+        self.corrected.pop_front().map(|corrected| corrected.target)
+    }
+
+    /// No target will fare better: they stay pending.
+    fn stop_at(&mut self, target: &CurrentTarget, error: Error, now: Millis) {
+        self.control.stop.fail(error);
+        self.defer(target, now);
+        self.hosts.left(target, RequestOutcome::Answer, now);
+    }
+}
+
+/// What a failed attempt tells of its host.
+fn seen_of(kind: FailureKind, notes: AnswerNotes<'_>, now: Millis) -> RequestOutcome {
+    if notes.status != 0 && kind.class() == FailureClass::Final {
+        return RequestOutcome::Answer;
+    }
+    let asked = notes.retry_after.map(|wait| wait.min(limits::RETRY_AFTER_MAX.as_millis() as Millis));
+    seen(kind, asked.map(|wait| now + wait))
+}

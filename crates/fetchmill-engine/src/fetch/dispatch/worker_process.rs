@@ -1,0 +1,161 @@
+//! A dispatcher in a worker's own process: its sink and the writer beside it are here; turns and receipts go to the job
+//! over a socket each. When the job's process is gone nothing is made durable any more.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::dispatcher::Dispatcher;
+use super::host_gate::HostGate;
+use super::link::{JobLink, TurnReport};
+use super::messages::{Assignment, JobMessage, JoinReply, WorkerMessage, receive, send};
+use super::rules::DispatchRules;
+use super::worker_threads::WorkerThreads;
+use crate::control::Control;
+use crate::control::journal_link::JournalRequest;
+use crate::control::stop::Stop;
+use crate::control::threads::spawn;
+use crate::request::options::{JobOptions, SourceOptions};
+use crate::writer;
+use fetchmill_model::error::Result;
+use fetchmill_model::extra_columns::ColumnType;
+use fetchmill_model::outcome::ShardNumber;
+use fetchmill_model::planner::NextWork;
+use fetchmill_model::target::Batch;
+use fetchmill_store::journal::JobLocation;
+
+/// What a worker's process is told by the job's.
+#[derive(Debug)]
+pub struct WorkerProcessOptions {
+    /// Which worker it is.
+    pub worker: usize,
+    /// Of how many.
+    pub workers: usize,
+    /// What the kept columns are called, and what their values are, when the source is a list.
+    pub kept: Option<Vec<(String, ColumnType)>>,
+    /// The ends of the two sockets.
+    pub turns: OwnedFd,
+    /// See `turns`.
+    pub receipts: OwnedFd,
+}
+
+/// Makes a dispatcher in a worker's process. The options are the job's. None: the job has nothing to do any more.
+pub fn join_job(mut options: JobOptions, joining: WorkerProcessOptions) -> Result<Option<Dispatcher>> {
+    let WorkerProcessOptions { worker, workers, kept, turns, receipts } = joining;
+    let turns = UnixStream::from(turns);
+    let Some(JoinReply { region, clock_offset, listing }) = receive(&turns)? else { return Ok(None) };
+    options.resolve_s3()?;
+    options.s3.region = region.or(options.s3.region);
+    options.listing = listing;
+    options.settle_columns(kept)?;
+    let place = JobLocation::find(&options.dest, options.state.as_deref())?;
+    let (to_journal, messages) = crossbeam_channel::unbounded();
+    let control = Control::new(&options, workers, None, to_journal);
+    let store = &control.store;
+    store.prepare(options.pool_settings(store)?, clock_offset);
+    if let SourceOptions::S3 { bucket, .. } = &options.source {
+        store.load(&|| control.stop.get() != Stop::No)?;
+        store.place(bucket)?;
+    }
+    let setup = options.sink_setup(&place, workers)?;
+    let (writer, block_sender) = writer::open(&place, &options, &control, &setup, worker, Vec::new())?;
+    let rules = DispatchRules::new(&options, workers)?;
+    let hosts = HostGate::of_job(&options, workers);
+    let link = {
+        let control = Arc::clone(&control);
+        spawn("fetchmill-link", &Arc::clone(&control.stop), move || {
+            link(&messages, &receipts.into(), &control);
+            Ok(())
+        })?
+    };
+    let writer = spawn("fetchmill-sink", &control.stop, move || writer.run())?;
+    let job_link = RemoteLink {
+        socket: turns,
+        share: control.plan.share(worker),
+        control: Arc::clone(&control),
+        has_many_origins: false,
+    };
+    let mut dispatcher = Dispatcher::new(
+        Arc::clone(&control),
+        Box::new(job_link),
+        rules,
+        hosts,
+        block_sender.into_block_sender(),
+    );
+    dispatcher.worker_process = Some(WorkerThreads { control, writer, link });
+    Ok(Some(dispatcher))
+}
+
+/// Carries receipts to the job's journal, and its answers back.
+fn link(messages: &crossbeam_channel::Receiver<JournalRequest>, socket: &UnixStream, control: &Control) {
+    while let Ok(message) = messages.recv() {
+        // A worker sends nothing else.
+        let JournalRequest::Receipt(receipt, acknowledge) = message else { continue };
+        let answer = send(socket, &*receipt).and_then(|()| receive::<Option<ShardNumber>>(socket));
+        let Ok(Some(number)) = answer else {
+            return control.stop.ask(Stop::Abort);
+        };
+        let _ = acknowledge.send(number);
+    }
+}
+
+/// Turns over a socket.
+struct RemoteLink {
+    socket: UnixStream,
+    control: Arc<Control>,
+    has_many_origins: bool,
+    share: usize,
+}
+
+impl RemoteLink {
+    fn exchange(&mut self, said: &WorkerMessage) -> Result<Option<JobMessage>> {
+        if let Some(error) = self.control.stop.take_failure() {
+            send(&self.socket, &WorkerMessage::Failed { code: error.exit_code(), text: error.to_string() })?;
+        }
+        send(&self.socket, said)?;
+        if matches!(said, WorkerMessage::Ended) { Ok(None) } else { receive(&self.socket) }
+    }
+}
+
+impl JobLink for RemoteLink {
+    fn turn(&mut self, done: TurnReport, max: usize, patience: Duration) -> Result<NextWork> {
+        let said = WorkerMessage::Turn { done, max: max as u32, patience_ms: patience.as_millis() as u32 };
+        let Ok(Some(told)) = self.exchange(&said) else {
+            // The job's process is gone, or has given this one up.
+            self.control.stop.ask(Stop::Abort);
+            return Ok(NextWork::Wait);
+        };
+        self.has_many_origins |= told.has_many_origins;
+        self.share = told.share as usize;
+        self.control.plan.origin_pace.set(told.rate);
+        self.control.plan.set_gate(told.held_until, told.probe);
+        match told.stop {
+            0 => {}
+            1 => self.control.stop.ask(Stop::Drain),
+            _ => self.control.stop.ask(Stop::Abort),
+        }
+        Ok(match told.next {
+            Assignment::Targets(targets) => NextWork::Batch(Batch::Retries(targets)),
+            Assignment::Wait => NextWork::Wait,
+            Assignment::Done => NextWork::Done,
+        })
+    }
+
+    fn has_many_origins(&self) -> bool {
+        self.has_many_origins
+    }
+
+    fn share(&self) -> usize {
+        self.share
+    }
+
+    fn give_back(&mut self, batch: Batch) -> Option<Batch> {
+        Some(batch)
+    }
+
+    fn end(&mut self) {
+        // Whoever is not there any more need not know.
+        let _ = self.exchange(&WorkerMessage::Ended);
+    }
+}

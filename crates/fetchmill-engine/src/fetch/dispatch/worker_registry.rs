@@ -1,0 +1,64 @@
+//! The workers of an engine in Python register here: an engine in this process takes the job's dispatcher, and a
+//! process of an engine says here that it is there.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::{AttachedProcess, Dispatcher};
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct WorkerRegistry {
+    dispatcher: Mutex<Option<Dispatcher>>,
+    is_open: Condvar,
+    /// The receiving ends, until the supervisors take them.
+    attachments: Mutex<Vec<crossbeam_channel::Receiver<AttachedProcess>>>,
+    process_senders: Vec<crossbeam_channel::Sender<AttachedProcess>>,
+}
+
+impl std::fmt::Debug for WorkerRegistry {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("WorkerRegistry")
+            .field("doors", &self.process_senders.len())
+            .finish_non_exhaustive()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl WorkerRegistry {
+    /// With a channel for each process of the engine.
+    pub(crate) fn new(processes: usize) -> Self {
+        let (process_senders, attachments) = (0..processes).map(|_| crossbeam_channel::unbounded()).unzip();
+        WorkerRegistry { attachments: Mutex::new(attachments), process_senders, ..WorkerRegistry::default() }
+    }
+
+    pub(crate) fn open(&self, dispatcher: Dispatcher) {
+        *lock(&self.dispatcher) = Some(dispatcher);
+        self.is_open.notify_all();
+    }
+
+    /// The dispatcher, once it is there; waits at most this long. It can be taken once.
+    pub(crate) fn take_dispatcher(&self, patience: Duration) -> Option<Dispatcher> {
+        let waited = self
+            .is_open
+            .wait_timeout_while(lock(&self.dispatcher), patience, |dispatcher| dispatcher.is_none());
+        waited.unwrap_or_else(PoisonError::into_inner).0.take()
+    }
+
+    pub(crate) fn take_attachments(&self) -> Vec<crossbeam_channel::Receiver<AttachedProcess>> {
+        std::mem::take(&mut *lock(&self.attachments))
+    }
+
+    /// A worker's process has come up, and these are the ends of its sockets. Without a
+    /// supervisor they are closed, which ends the process.
+    pub(crate) fn attach(&self, worker: usize, pid: u32, turns: OwnedFd, receipts: OwnedFd) {
+        if let Some(sender) = self.process_senders.get(worker) {
+            let _ = sender.send(AttachedProcess { pid, turns: turns.into(), receipts: receipts.into() });
+        }
+    }
+}

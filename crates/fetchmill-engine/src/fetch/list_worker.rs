@@ -1,0 +1,151 @@
+//! The worker of a list that is written out: a target becomes a row as it was listed, and nobody is asked.
+//!
+//! Rows go to the writer as those of a check do, a block at a time. Or they go to the program that has started the job,
+//! as lines of JSON in chunks, while it takes them: then nothing of them is kept, and the writer only settles them.
+
+mod target_urls;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{SendTimeoutError, Sender};
+
+use super::target::{CurrentTarget, TargetQueue};
+use crate::control::Control;
+use crate::control::counters::Delta;
+use crate::control::stop::Stop;
+use crate::event_queues::waiting_runtime;
+use crate::writer::BlockInput;
+use fetchmill_model::error::Result;
+use fetchmill_model::limits;
+use fetchmill_model::outcome::{FailureKind, Outcome};
+use fetchmill_model::planner::{NextWork, WorkerReport};
+use fetchmill_model::row::ListRow;
+use fetchmill_store::sink::Block;
+pub(crate) use target_urls::TargetUrls;
+
+/// Its number among the workers: it is the only one.
+const INDEX: usize = 0;
+
+/// What the worker is made of.
+pub(crate) struct ListWorkerSetup {
+    pub(crate) control: Arc<Control>,
+    pub(crate) target_urls: TargetUrls,
+    pub(crate) block_input: BlockInput,
+    /// Where chunks of rows go; none: into the shards of the job.
+    pub(crate) rows_chunks: Option<Sender<Vec<u8>>>,
+}
+
+/// See the module.
+struct ListWorker {
+    setup: ListWorkerSetup,
+    target: CurrentTarget,
+    line: Vec<u8>,
+    block: Block,
+    rows_chunk: Vec<u8>,
+    delta: Delta,
+}
+
+/// Works until every target has its row, or the job is to end.
+pub(crate) fn run(setup: ListWorkerSetup) -> Result<()> {
+    let list_worker = ListWorker {
+        setup,
+        target: CurrentTarget::default(),
+        line: Vec::new(),
+        block: Block::default(),
+        rows_chunk: Vec::new(),
+        delta: Delta::default(),
+    };
+    waiting_runtime()?.block_on(list_worker.drive());
+    Ok(())
+}
+
+impl ListWorker {
+    async fn drive(mut self) {
+        let control = Arc::clone(&self.setup.control);
+        let mut report = WorkerReport::default();
+        while control.stop.get() == Stop::No {
+            match control.turn(INDEX, std::mem::take(&mut report), limits::BATCH_TARGETS_MAX) {
+                NextWork::Batch(batch) => {
+                    let mut queue = TargetQueue::default();
+                    queue.set(batch);
+                    report.settled = self.write(queue).await;
+                }
+                NextWork::Wait | NextWork::WaitUntil(_) => {
+                    // Nobody is to wait for a row that is there.
+                    self.send_rows_chunk();
+                    self.send_block().await;
+                    let _ = tokio::time::timeout(limits::TICK, control.plan.wake(INDEX).notified()).await;
+                }
+                NextWork::Done => break,
+            }
+        }
+        if control.stop.get() != Stop::Abort {
+            self.send_rows_chunk();
+            self.send_block().await;
+        }
+        control.turn(INDEX, report, 0);
+    }
+
+    /// Makes rows of a batch; how many. What is left of it when the job is to end stays pending.
+    async fn write(&mut self, mut queue: TargetQueue) -> usize {
+        let mut settled = 0;
+        while queue.take(&mut self.target) {
+            self.push_row();
+            settled += 1;
+            if self.rows_chunk.len() >= limits::ROWS_CHUNK_BYTES && !self.send_rows_chunk() {
+                break;
+            }
+            if self.block.is_full() {
+                self.send_block().await;
+            }
+        }
+        settled
+    }
+
+    fn push_row(&mut self) {
+        let ListWorker { setup, target, line, block, rows_chunk, delta } = self;
+        line.clear();
+        let row: ListRow<'_> = setup.target_urls.row_of(&target.entry);
+        row.write_line(line);
+        let outcome = if row.url.is_some() { Outcome::Fetched } else { Outcome::Failed(FailureKind::Url) };
+        delta.count(outcome, 0);
+        let kept = if setup.rows_chunks.is_some() {
+            line.push(b'\n');
+            rows_chunk.append(line);
+            &[]
+        } else {
+            line.as_slice()
+        };
+        block.push_row(target.sequence, outcome, 0, 0, 0, kept);
+    }
+
+    /// Hands over what there is for the program, as soon as that has room; whether the job goes on.
+    fn send_rows_chunk(&mut self) -> bool {
+        let Some(rows_chunks) = &self.setup.rows_chunks else { return true };
+        let mut rows_chunk = std::mem::take(&mut self.rows_chunk);
+        while !rows_chunk.is_empty() {
+            match rows_chunks.send_timeout(rows_chunk, Duration::from_millis(50)) {
+                Ok(()) => return true,
+                Err(SendTimeoutError::Timeout(again)) if self.setup.control.stop.get() == Stop::No => {
+                    rows_chunk = again;
+                }
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    /// Sends the block to the writer; waits while that is behind.
+    async fn send_block(&mut self) {
+        if self.block.is_empty() {
+            return;
+        }
+        let block_input = &mut self.setup.block_input;
+        let fresh = block_input.empty.try_recv().unwrap_or_default();
+        let block = std::mem::replace(&mut self.block, fresh);
+        self.setup.control.counters[INDEX].add(&mut self.delta);
+        // A writer that has ended has ended the job with it.
+        let _ = block_input.blocks.send(block).await;
+    }
+}

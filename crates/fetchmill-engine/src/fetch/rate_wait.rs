@@ -1,0 +1,26 @@
+//! Waits that a rate asks for.
+
+use std::time::Duration;
+
+use fetchmill_model::planner::pace::Pace;
+use fetchmill_net::Deadlines;
+
+/// Takes a place in each of these rates and waits for it; `false` when the watch has expired before. `micros` is the
+/// clock that all who share the rates read.
+pub(crate) async fn keep_pace<'p>(
+    paces: impl Iterator<Item = &'p Pace>,
+    micros: impl Fn() -> u64,
+    watch: &Deadlines,
+) -> bool {
+    for pace in paces {
+        let wait = pace.reserve(micros());
+        if wait > 0 {
+            watch.rest();
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_micros(wait)) => {}
+                _ = watch.expired() => return false,
+            }
+        }
+    }
+    true
+}

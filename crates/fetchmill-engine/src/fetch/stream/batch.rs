@@ -1,0 +1,205 @@
+//! What goes to the thread that fetches and what comes back: many at once, their texts and bodies in one piece each.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::request::custom_request::CustomRequest;
+use fetchmill_model::http1::{FieldSpans, Span};
+use fetchmill_model::limits;
+use fetchmill_model::outcome::FailureKind;
+
+/// A request within a batch.
+#[derive(Debug)]
+pub(super) struct BatchedRequest {
+    pub(super) slot: u32,
+    pub(super) index: u64,
+    url_end: usize,
+    pub(super) call: Option<Arc<CustomRequest>>,
+}
+
+/// Requests that are submitted together.
+#[derive(Debug, Default)]
+pub struct RequestBatch {
+    urls: String,
+    requested: Vec<BatchedRequest>,
+    pub(super) submitted: Option<Instant>,
+}
+
+impl RequestBatch {
+    /// Adds a request; its reply has the same `slot`. `index` is its place in the input.
+    pub fn push(&mut self, (slot, index): (u32, u64), url: &str, call: Option<Arc<CustomRequest>>) {
+        self.urls.push_str(url);
+        self.requested.push(BatchedRequest { slot, index, url_end: self.urls.len(), call });
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.requested.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.requested.is_empty()
+    }
+
+    /// Forgets all of them and keeps the memory.
+    pub(super) fn clear(&mut self) {
+        self.urls.clear();
+        self.requested.clear();
+    }
+
+    /// One of them, with its URL.
+    pub(super) fn get(&self, position: usize) -> Option<(&BatchedRequest, &str)> {
+        let start = position.checked_sub(1).map_or(0, |before| self.requested[before].url_end);
+        let requested = self.requested.get(position)?;
+        Some((requested, &self.urls[start..requested.url_end]))
+    }
+}
+
+/// Where the time of a request went, in microseconds.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct RequestTimes {
+    /// From its submission to the start of its last attempt.
+    pub queue: u64,
+    /// Making the connection of that attempt, unless it was there.
+    pub connect: u64,
+    /// From the start of that attempt to the first bytes of the reply.
+    pub first_byte: u64,
+    /// From its submission to the end of the reply.
+    pub total: u64,
+}
+
+/// Where a body is.
+#[derive(Debug)]
+pub enum ReplyBody {
+    /// Among the bytes of its batch.
+    Inside(Range<usize>),
+    /// By itself.
+    Large(Vec<u8>),
+}
+
+/// A reply, or what came instead of one.
+#[derive(Debug)]
+pub struct ReplyRecord {
+    /// Whose.
+    pub slot: u32,
+    /// Of a complete reply; 0 for none.
+    pub status: u16,
+    /// Why there is no complete reply, and the same for people.
+    pub failure: Option<(FailureKind, &'static str)>,
+    /// Where it came from, when it was redirected there.
+    pub url: Option<Box<str>>,
+    /// See [`RequestTimes`].
+    pub times: RequestTimes,
+    /// See [`ReplyBody`].
+    pub body: ReplyBody,
+    head: Range<usize>,
+    kept: FieldSpans,
+}
+
+/// Replies that are handed over together.
+#[derive(Debug, Default)]
+pub struct ReplyBatch {
+    bytes: Vec<u8>,
+    records: Vec<ReplyRecord>,
+    /// Bytes of all bodies.
+    pub(super) body_bytes: usize,
+}
+
+impl ReplyBatch {
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// One of them.
+    pub fn get(&self, position: usize) -> Option<&ReplyRecord> {
+        self.records.get(position)
+    }
+
+    /// The same, to take what it owns.
+    pub fn get_mut(&mut self, position: usize) -> Option<&mut ReplyRecord> {
+        self.records.get_mut(position)
+    }
+
+    /// The head of a reply, as it was sent.
+    pub fn head(&self, record: &ReplyRecord) -> &[u8] {
+        &self.bytes[record.head.clone()]
+    }
+
+    /// The body of a reply.
+    pub fn body<'a>(&'a self, record: &'a ReplyRecord) -> &'a [u8] {
+        match &record.body {
+            ReplyBody::Inside(range) => &self.bytes[range.clone()],
+            ReplyBody::Large(bytes) => bytes,
+        }
+    }
+
+    /// The value of `Content-Type`.
+    pub fn content_type(&self, record: &ReplyRecord) -> Option<&[u8]> {
+        record.kept.content_type.map(|span: Span| span.in_head(self.head(record)))
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.records.len() >= limits::STREAM_BATCH_REPLIES || self.body_bytes >= limits::STREAM_BATCH_BYTES
+    }
+
+    /// Adds a complete reply. A large body is taken, another one is copied.
+    pub(super) fn push_reply(
+        &mut self,
+        (slot, status): (u32, u16),
+        (head, kept): (&[u8], FieldSpans),
+        body: &mut Vec<u8>,
+        url: Option<Box<str>>,
+        times: RequestTimes,
+    ) {
+        let head = self.append(head);
+        self.body_bytes += body.len();
+        let body = if body.len() < limits::STREAM_BODY_COPIED_BYTES {
+            ReplyBody::Inside(self.append(body))
+        } else {
+            body.shrink_to_fit();
+            ReplyBody::Large(std::mem::take(body))
+        };
+        self.records.push(ReplyRecord { slot, status, failure: None, url, times, body, head, kept });
+    }
+
+    /// Adds what came instead of a reply.
+    pub(super) fn push_failure(
+        &mut self,
+        slot: u32,
+        failure: (FailureKind, &'static str),
+        times: RequestTimes,
+    ) {
+        self.records.push(ReplyRecord {
+            slot,
+            status: 0,
+            failure: Some(failure),
+            url: None,
+            times,
+            body: ReplyBody::Inside(0..0),
+            head: 0..0,
+            kept: FieldSpans::default(),
+        });
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Range<usize> {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        start..self.bytes.len()
+    }
+
+    /// Forgets all of them and keeps the memory, unless it is much.
+    pub(super) fn clear(&mut self) {
+        self.records.clear();
+        self.bytes.clear();
+        self.bytes.shrink_to(limits::STREAM_BATCH_BYTES);
+        self.body_bytes = 0;
+    }
+}

@@ -1,0 +1,191 @@
+//! How many requests are in flight: as many as were asked for, or as prove useful (docs/internals/decisions/0029).
+//!
+//! That is found out while all requests go to one origin. With several, each would need a number of its own: then it is the
+//! usual one, until for a while only one of them was asked.
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::channel::FetcherState;
+use crate::fetch::load_counter::LoadCounter;
+use crate::plan::courtesy::of_host;
+use crate::request::http_options::{Concurrency, HttpOptions};
+use fetchmill_model::certainty::MonotonicMicros;
+use fetchmill_model::limits;
+use fetchmill_model::origin::OriginKey;
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::planner::concurrency::{ConcurrencyBounds, ConcurrencyLimit};
+use fetchmill_model::planner::origin::Millis;
+use fetchmill_net::OriginConnections;
+
+/// A stream goes to one origin when it has asked no other for so long.
+const ALONE_AFTER: Millis = 2_000;
+/// With nothing to begin, the thread is starved when so large a part of the places was empty since the last tick: between
+/// two waves of replies a program has not yet given the next requests.
+const EMPTY_SHARE: usize = 4;
+
+/// See the module. A thread's own.
+pub(super) struct StreamConcurrency {
+    /// The streams take as much from their inputs as follows from the limit.
+    hub: Arc<FetcherState>,
+    limit: Cell<usize>,
+    pub(super) load: LoadCounter,
+    search: Option<OriginSearch>,
+}
+
+/// The number is looked for.
+struct OriginSearch {
+    most: usize,
+    /// The user has said how high it may be: nobody is spared unasked.
+    is_agreed: bool,
+    /// None while several origins are asked.
+    found: RefCell<Option<ConcurrencyLimit>>,
+    origin: RefCell<Option<Rc<OriginConnections>>>,
+    /// When it became another one.
+    switched_at: Cell<Millis>,
+    /// What was found for an origin before another one was asked.
+    before: RefCell<Option<(OriginKey, usize)>>,
+    /// Where its last reply came from.
+    judged: Cell<Option<SocketAddr>>,
+    is_judged: Cell<bool>,
+}
+
+impl StreamConcurrency {
+    /// Requests in flight at most, before anything is known.
+    pub(super) fn first(options: &HttpOptions) -> usize {
+        let most = options.concurrency.most();
+        match options.concurrency {
+            Concurrency::Number(_) => most,
+            Concurrency::Auto { .. } => most.min(limits::AUTO_CONCURRENCY_FIRST as usize),
+        }
+    }
+
+    pub(super) fn new(options: &HttpOptions, hub: Arc<FetcherState>) -> Self {
+        let most = options.concurrency.most();
+        let search = matches!(options.concurrency, Concurrency::Auto { .. }).then(|| OriginSearch {
+            most,
+            is_agreed: options.concurrency_max.is_some(),
+            found: RefCell::default(),
+            origin: RefCell::default(),
+            switched_at: Cell::default(),
+            before: RefCell::default(),
+            judged: Cell::default(),
+            is_judged: Cell::default(),
+        });
+        let limit = Cell::new(Self::first(options));
+        StreamConcurrency { hub, limit, load: LoadCounter::default(), search }
+    }
+
+    /// Requests in flight at most, now.
+    pub(super) fn limit(&self) -> usize {
+        self.limit.get()
+    }
+
+    /// A request is about to go to this origin, and so many are in flight with it.
+    pub(super) fn note_origin(&self, origin: &Rc<OriginConnections>, in_flight: usize, now: Millis) {
+        let Some(search) = &self.search else { return };
+        let mut known = search.origin.borrow_mut();
+        if known.as_ref().is_some_and(|known| Rc::ptr_eq(known, origin)) {
+            return;
+        }
+        let before = known.replace(Rc::clone(origin));
+        drop(known);
+        if before.as_ref().is_some_and(|before| before.key == origin.key) {
+            return;
+        }
+        search.switched_at.set(now);
+        search.keep_found(before);
+        if in_flight <= 1 {
+            search.begin(&origin.key);
+        } else {
+            search.found.replace(None);
+        }
+        self.set(search.limit());
+    }
+
+    /// A complete reply has come from the origin.
+    pub(super) fn note_reply(
+        &self,
+        origin: &Rc<OriginConnections>,
+        status: u16,
+        (took, bytes): (MonotonicMicros, u64),
+        (address, is_of_store): (Option<SocketAddr>, bool),
+    ) {
+        let Some(search) = &self.search else { return };
+        if !FailureKind::of_status(status).is_err_and(FailureKind::is_retryable) {
+            self.load.note(took, bytes);
+        }
+        search.judge(origin, address, is_of_store);
+    }
+
+    /// Some milliseconds have passed. `is_dry`: nothing more can be begun; `is_paced`: an origin has a pace.
+    pub(super) fn tick(&self, in_flight: usize, is_dry: bool, is_paced: bool, now: Millis) {
+        let Some(search) = &self.search else { return };
+        if is_dry && in_flight + self.limit.get() / EMPTY_SHARE < self.limit.get() {
+            self.load.starve();
+        }
+        let load = self.load.take(in_flight);
+        match &mut *search.found.borrow_mut() {
+            Some(found) => found.observe(0, load, is_paced, now),
+            None if now.saturating_sub(search.switched_at.get()) < ALONE_AFTER => {}
+            none => {
+                *none = search.origin.borrow().as_ref().map(|origin| search.first_of(&origin.key));
+            }
+        }
+        self.set(search.limit());
+    }
+
+    fn set(&self, limit: usize) {
+        self.limit.set(limit);
+        self.hub.concurrency.store(limit, Ordering::Relaxed);
+    }
+}
+
+impl OriginSearch {
+    fn limit(&self) -> usize {
+        let usual = (limits::CONCURRENCY_DEFAULT as usize).min(self.most);
+        self.found.borrow().as_ref().map_or(usual, ConcurrencyLimit::limit)
+    }
+
+    fn begin(&self, origin: &OriginKey) {
+        let first = self.first_of(origin);
+        self.found.replace(Some(first));
+    }
+
+    /// Nothing is known of an origin, but what was found when it was asked alone before.
+    fn first_of(&self, origin: &OriginKey) -> ConcurrencyLimit {
+        self.judged.set(None);
+        self.is_judged.set(false);
+        let before = self.before.borrow();
+        let found = before.as_ref().filter(|(known, _)| known == origin).map(|(_, number)| *number);
+        let first = found.unwrap_or(limits::AUTO_CONCURRENCY_FIRST as usize);
+        ConcurrencyLimit::new(ConcurrencyBounds { first, least: 1, most: self.most }, 1)
+    }
+
+    fn keep_found(&self, origin: Option<Rc<OriginConnections>>) {
+        let found = self.found.borrow().as_ref().map(ConcurrencyLimit::limit);
+        if let (Some(origin), Some(found)) = (origin, found) {
+            self.before.replace(Some((origin.key.clone(), found)));
+        }
+    }
+
+    /// What the origin is spared shows with its address.
+    fn judge(&self, origin: &Rc<OriginConnections>, address: Option<SocketAddr>, is_of_store: bool) {
+        let is_known = self.is_judged.get() && self.judged.get() == address;
+        let is_other = || !self.origin.borrow().as_ref().is_some_and(|known| Rc::ptr_eq(known, origin));
+        if self.is_agreed || is_known || is_other() {
+            return;
+        }
+        self.is_judged.set(true);
+        self.judged.set(address);
+        let addresses = address.as_ref().map(std::slice::from_ref);
+        if let Some(courtesy) = of_host(origin.key.host(), addresses, is_of_store)
+            && let Some(found) = &mut *self.found.borrow_mut()
+        {
+            found.lower_most(courtesy.most as usize);
+        }
+    }
+}

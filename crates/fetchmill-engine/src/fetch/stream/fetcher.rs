@@ -1,0 +1,413 @@
+//! The thread that fetches, and its handle. Tasks are made when they are needed, as many as requests may be in flight, and
+//! stay: when fewer may be, those above wait.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::super::idle_connections::IdleConnections;
+use super::super::resting::RestingConnections;
+use super::channel::{Channel, FetcherState};
+use super::concurrency::StreamConcurrency;
+use super::queue::{RequestQueue, TaskRequest};
+use super::reply_collector::ReplyCollector;
+use super::throttling::Throttling;
+use super::uncertain::StreamConnection;
+use crate::access::s3::{Access, BucketResolver};
+use crate::control::clock::Clock;
+use crate::event_queues::network_runtime;
+use crate::plan::descriptors::fit_stream;
+use crate::request::stream_options::StreamOptions;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits;
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::panics::PanicNote;
+use fetchmill_model::planner::origin::Millis;
+use fetchmill_model::planner::pace::Pace;
+use fetchmill_model::planner::retry::Jitter;
+use fetchmill_net::{Deadlines, IoBuffers, OriginConnections, Pool, PoolSettings};
+
+/// How often the thread looks at what is old while nothing is in flight.
+const IDLE_TICK: Duration = Duration::from_secs(1);
+
+/// A thread that fetches for any number of streams, and keeps its connections from one to the next.
+#[derive(Debug)]
+pub struct Fetcher {
+    hub: Arc<FetcherState>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Fetcher {
+    /// Starts the thread.
+    pub fn start(mut options: StreamOptions) -> Result<Self> {
+        options.s3.resolve()?;
+        options.check()?;
+        fit_stream(&mut options.http);
+        let store = Access::new(options.s3.clone());
+        let settings = options.pool_settings(&store)?;
+        store.prepare(settings.clone(), 0);
+        let hub = Arc::new(FetcherState::new(StreamConcurrency::first(&options.http)));
+        let own = Arc::clone(&hub);
+        let panics = Arc::new(PanicNote::default());
+        let started = std::thread::Builder::new().name("fetchmill-stream".into()).spawn(move || {
+            let _guard = EndGuard(Arc::clone(&own));
+            panics.watch(|| run(own, settings, options, &store, &panics));
+            store.close();
+        });
+        let thread = started.map_err(|error| Error::storage("start a thread of", "this process", error))?;
+        Ok(Fetcher { hub, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Requests in flight at most, now.
+    pub fn concurrency(&self) -> usize {
+        self.hub.concurrency.load(Ordering::Relaxed)
+    }
+
+    /// Opens a stream. With `is_certain` its replies are held until it is certain whose they are.
+    pub fn channel(&self, is_certain: bool) -> Channel {
+        Channel::new(Arc::clone(&self.hub), is_certain)
+    }
+
+    /// Ends the thread: what is in flight is given up, all connections are closed. Waits for it.
+    pub fn end(&self) {
+        self.hub.is_ended.store(true, Ordering::SeqCst);
+        self.hub.wake.notify_one();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // In the child of a fork there is none, and its end would never come.
+        if let Some(thread) = thread.filter(|_| !self.hub.is_elsewhere()) {
+            // A panic was told to the streams when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Fetcher {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// However the thread ends, nobody waits for it.
+struct EndGuard(Arc<FetcherState>);
+
+impl Drop for EndGuard {
+    fn drop(&mut self) {
+        self.0.die();
+    }
+}
+
+/// Without an event queue there is nothing to be done: the streams see that the thread has ended.
+fn run(
+    hub: Arc<FetcherState>,
+    settings: PoolSettings,
+    options: StreamOptions,
+    store: &Arc<Access>,
+    panics: &PanicNote,
+) {
+    if let Ok(runtime) = network_runtime() {
+        runtime.block_on(Rc::new(FetchThread::new(hub, settings, options, store)).drive(panics));
+    }
+}
+
+/// What a task is at: looked at by ticks.
+pub(super) struct TaskState {
+    pub(super) watch: Rc<Deadlines>,
+    pub(super) collector: RefCell<Option<Rc<ReplyCollector>>>,
+}
+
+/// The state that the tasks of the thread share. Nothing in it is borrowed across an await.
+pub(super) struct FetchThread {
+    pub(super) hub: Arc<FetcherState>,
+    pub(super) options: StreamOptions,
+    pub(super) pool: Pool,
+    /// What is known of stores of S3, and where their buckets are.
+    pub(super) store: Arc<Access>,
+    pub(super) buckets: BucketResolver,
+    pub(super) pace: Option<Pace>,
+    pub(super) throttling: Throttling,
+    pub(super) concurrency: StreamConcurrency,
+    /// As of the last turn,
+    pub(super) clock: Rc<Cell<Millis>>,
+    /// and exactly.
+    pub(super) exact: Clock,
+    pub(super) idle_connections: IdleConnections,
+    pub(super) buffers: IoBuffers,
+    pub(super) last_origin: RefCell<Option<Rc<OriginConnections>>>,
+    pub(super) jitter: RefCell<Jitter>,
+    /// Bytes of large bodies that are being received,
+    pub(super) receiving: Cell<usize>,
+    /// of replies that wait until it is certain whose they are,
+    pub(super) held_bytes: Cell<usize>,
+    /// and a sign that they may have become fewer, or those that were not taken.
+    pub(super) room: Notify,
+    /// Tasks whose large bodies wait for room in memory.
+    pub(super) waiting_for_room: Cell<usize>,
+    /// Connections without a request, until they have been silent for long enough.
+    pub(super) resting: RestingConnections<StreamConnection>,
+    /// Those that have rested, and since when: should something come late, what was certain is in doubt. At most as many
+    /// as requests may be in flight, the oldest first.
+    pub(super) rested: RefCell<VecDeque<(StreamConnection, Millis)>>,
+    /// Tasks without a request whose connection has something uncertain.
+    pub(super) waiting_for_silence: Cell<usize>,
+    queue: RefCell<RequestQueue>,
+    collectors: RefCell<Vec<Rc<ReplyCollector>>>,
+    unflushed: RefCell<Vec<Rc<ReplyCollector>>>,
+    places: RefCell<Vec<Rc<TaskState>>>,
+    /// Tasks that have a request, ...
+    busy: Cell<usize>,
+    /// the most of them since the last tick: replies come in waves, and a tick often comes right behind one,
+    busy_most: Cell<usize>,
+    /// ... and those of them whose connection rests behind its reply.
+    pub(super) resting_here: Cell<usize>,
+    replies: Cell<u64>,
+    has_replies: Notify,
+    last_tick: Cell<Millis>,
+}
+
+impl FetchThread {
+    fn new(
+        hub: Arc<FetcherState>,
+        settings: PoolSettings,
+        options: StreamOptions,
+        store: &Arc<Access>,
+    ) -> Self {
+        let exact = Clock::start();
+        let clock = Rc::new(Cell::new(exact.now()));
+        FetchThread {
+            concurrency: StreamConcurrency::new(&options.http, Arc::clone(&hub)),
+            hub,
+            pool: Pool::new(settings, Rc::clone(&clock)),
+            store: Arc::clone(store),
+            buckets: BucketResolver::new(Arc::clone(store)),
+            pace: options.http.rate.map(Pace::new),
+            throttling: Throttling::default(),
+            options,
+            jitter: RefCell::new(Jitter::new(clock.get())),
+            last_tick: Cell::new(clock.get()),
+            clock,
+            exact,
+            idle_connections: IdleConnections::default(),
+            buffers: IoBuffers::default(),
+            last_origin: RefCell::default(),
+            receiving: Cell::new(0),
+            held_bytes: Cell::new(0),
+            waiting_for_room: Cell::new(0),
+            resting: RestingConnections::default(),
+            rested: RefCell::default(),
+            waiting_for_silence: Cell::new(0),
+            room: Notify::new(),
+            queue: RefCell::default(),
+            collectors: RefCell::default(),
+            unflushed: RefCell::default(),
+            places: RefCell::default(),
+            busy: Cell::new(0),
+            busy_most: Cell::new(0),
+            resting_here: Cell::new(0),
+            replies: Cell::new(0),
+            has_replies: Notify::new(),
+        }
+    }
+
+    /// Until the thread is to end, or until a task has panicked: its reply would never come.
+    async fn drive(self: Rc<Self>, panics: &PanicNote) {
+        tokio::task::spawn_local(Rc::clone(&self).flush_turns());
+        tokio::task::spawn_local(Rc::clone(&self).finish_rests());
+        while !self.hub.is_ended.load(Ordering::SeqCst) && panics.error().is_none() {
+            let is_busy =
+                self.busy.get() + self.waiting_for_silence.get() > 0 || !self.queue.borrow().is_empty();
+            let tick = if is_busy { limits::TICK } else { IDLE_TICK };
+            // Whether it was woken or has waited for long enough: both are looked at.
+            let _ = tokio::time::timeout(tick, self.hub.wake.notified()).await;
+            self.clock.set(self.exact.now());
+            self.take_submitted();
+            if self.clock.get().saturating_sub(self.last_tick.get()) >= limits::TICK.as_millis() as Millis {
+                self.tick();
+            }
+            self.room.notify_waiters();
+            self.start_tasks();
+        }
+    }
+
+    fn take_submitted(&self) {
+        for (shared, requests) in self.hub.take_submitted() {
+            let submitted = requests.submitted.map_or(0, |moment| self.exact.micros_at(moment));
+            let mut collectors = self.collectors.borrow_mut();
+            let known = collectors.iter().find(|collector| Arc::ptr_eq(&collector.shared, &shared)).cloned();
+            let collector = known.unwrap_or_else(|| {
+                collectors.push(Rc::new(ReplyCollector::new(shared, Arc::clone(&self.hub))));
+                Rc::clone(&collectors[collectors.len() - 1])
+            });
+            self.queue.borrow_mut().push(collector, requests, submitted);
+        }
+        self.forget_dropped();
+    }
+
+    /// What is in flight for streams that were given up is broken off.
+    fn forget_dropped(&self) {
+        let count = self.collectors.borrow().len();
+        self.collectors.borrow_mut().retain(|collector| !collector.shared.is_closed());
+        if self.collectors.borrow().len() == count {
+            return;
+        }
+        self.queue.borrow_mut().forget_dropped();
+        for place in &*self.places.borrow() {
+            if place.collector.borrow().as_ref().is_some_and(|collector| collector.shared.is_closed()) {
+                place.watch.expire(FailureKind::TotalTimeout);
+            }
+        }
+    }
+
+    fn tick(&self) {
+        self.last_tick.set(self.clock.get());
+        for place in &*self.places.borrow() {
+            place.watch.check();
+        }
+        self.throttling.tick(self.clock.get());
+        self.tick_concurrency();
+        self.pool.names().tick();
+        self.pool.sweep(usize::MAX, limits::KEEP_ALIVE_IDLE);
+    }
+
+    fn tick_concurrency(&self) {
+        let now = self.clock.get();
+        let is_dry = self.is_full() || self.queue.borrow().ready(now) == 0;
+        let in_flight = self.busy_most.replace(self.busy.get()).saturating_sub(self.resting_here.get());
+        let before = self.concurrency.limit();
+        self.concurrency.tick(in_flight, is_dry, self.throttling.has_pace(), now);
+        let limit = self.concurrency.limit();
+        if limit < before {
+            self.pool.note_fewer(before, limit, self.exact.micros());
+        }
+    }
+
+    /// Requests that have a task.
+    pub(super) fn in_flight(&self) -> usize {
+        self.busy.get()
+    }
+
+    /// How many more may have one.
+    fn places(&self) -> usize {
+        self.concurrency.limit().saturating_sub(self.busy.get())
+    }
+
+    /// Wakes and makes tasks for what can be begun.
+    fn start_tasks(self: &Rc<Self>) {
+        // When too much is in memory, one looks for what is wanted all the same.
+        let most = if self.takes_only_wanted() { 1 } else { self.places() };
+        let ready = self.queue.borrow().ready(self.clock.get()).min(most);
+        let idle = self.idle_connections.count();
+        self.idle_connections.wake(ready.min(idle));
+        let made = self.places.borrow().len();
+        // All tasks may wait for room, for a request that is still queued: it gets one more task.
+        let tasks_max = self.concurrency.limit() + usize::from(self.waiting_for_room.get() > 0);
+        let missing = ready.saturating_sub(idle).min(tasks_max.saturating_sub(made));
+        for _ in 0..missing {
+            let watch = Rc::new(Deadlines::new(Rc::clone(&self.clock), self.options.http.timeouts()));
+            let place = Rc::new(TaskState { watch, collector: RefCell::default() });
+            self.places.borrow_mut().push(Rc::clone(&place));
+            let fetching = Rc::clone(self);
+            tokio::task::spawn_local(async move { fetching.serve(&place).await });
+        }
+    }
+
+    /// So many bytes of bodies are in memory that nothing new is begun.
+    fn is_full(&self) -> bool {
+        self.held() >= limits::STREAM_BYTES_MAX
+    }
+
+    /// Whether a new request would have to wait: for memory, or for a place while tasks wait for memory. Only the request
+    /// that all others wait for is begun then.
+    fn takes_only_wanted(&self) -> bool {
+        self.is_full() || (self.waiting_for_room.get() > 0 && self.places() == 0)
+    }
+
+    /// Bytes of bodies in memory, but for those of the replies that are about to be handed over. The program is asked
+    /// to tell when it takes some.
+    pub(super) fn held(&self) -> usize {
+        let own = self.receiving.get() + self.held_bytes.get();
+        let held = self.hub.untaken.load(Ordering::SeqCst) + own;
+        if held < limits::STREAM_BYTES_MAX {
+            return held;
+        }
+        self.hub.is_holding.store(true, Ordering::SeqCst);
+        // It may have taken some meanwhile, and seen nobody who waits.
+        self.hub.untaken.load(Ordering::SeqCst) + own
+    }
+
+    /// Takes the next request; `false` when there is none now.
+    pub(super) fn take(&self, place: &TaskState, ticket: &mut TaskRequest) -> bool {
+        let used = |requests| self.hub.give_back(requests);
+        let now = self.clock.get();
+        let is_taken = if self.takes_only_wanted() {
+            self.queue.borrow_mut().take_wanted(ticket, now)
+        } else if self.places() == 0 {
+            false
+        } else {
+            self.queue.borrow_mut().take(ticket, now, used)
+        };
+        if !is_taken {
+            return false;
+        }
+        let mut collector = place.collector.borrow_mut();
+        let is_same =
+            matches!((&*collector, &ticket.collector), (Some(one), Some(other)) if Rc::ptr_eq(one, other));
+        if !is_same {
+            collector.clone_from(&ticket.collector);
+        }
+        true
+    }
+
+    /// It is made again after a while.
+    pub(super) fn wait(&self, ticket: TaskRequest, delay: Millis) {
+        self.queue.borrow_mut().wait(ticket, self.clock.get() + delay);
+    }
+
+    pub(super) fn begin(&self) {
+        self.busy.set(self.busy.get() + 1);
+        self.busy_most.set(self.busy_most.get().max(self.busy.get()));
+    }
+
+    pub(super) fn end(&self, place: &TaskState) {
+        self.busy.set(self.busy.get() - 1);
+        place.collector.borrow_mut().take();
+    }
+
+    /// A collector has replies.
+    pub(super) fn replied_in(
+        &self,
+        collector: &Rc<ReplyCollector>,
+        push: impl FnOnce(&mut super::ReplyBatch),
+    ) {
+        self.replies.set(self.replies.get() + 1);
+        if collector.add(push) {
+            let mut unflushed = self.unflushed.borrow_mut();
+            unflushed.push(Rc::clone(collector));
+            if unflushed.len() == 1 {
+                self.has_replies.notify_one();
+            }
+        }
+    }
+
+    /// Hands replies over behind the first turn that brought no more: a program that is woken for each of them would
+    /// cost more than the replies.
+    async fn flush_turns(self: Rc<Self>) {
+        loop {
+            self.has_replies.notified().await;
+            let mut before = None;
+            while before != Some(self.replies.get()) {
+                before = Some(self.replies.get());
+                tokio::task::yield_now().await;
+            }
+            let unflushed = std::mem::take(&mut *self.unflushed.borrow_mut());
+            for collector in &unflushed {
+                collector.flush_listed();
+            }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The requests that the thread has not begun, those that wait to be made again, and the one that a task is at.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::batch::RequestBatch;
+use super::reply_collector::ReplyCollector;
+use crate::request::custom_request::{CustomRequest, RedirectEffects};
+use fetchmill_model::planner::origin::Millis;
+use fetchmill_model::verdict::AttemptState;
+use fetchmill_net::AddressPolicy;
+
+/// The request of a task. Its memory is used for one after the other.
+#[derive(Default)]
+pub(super) struct TaskRequest {
+    pub(super) collector: Option<Rc<ReplyCollector>>,
+    pub(super) slot: u32,
+    /// Its place in the input.
+    pub(super) index: u64,
+    pub(super) url: String,
+    pub(super) call: Option<Arc<CustomRequest>>,
+    /// What redirects have made of it.
+    pub(super) effects: RedirectEffects,
+    /// Where it was before, as hashes.
+    pub(super) visited: Vec<u64>,
+    /// How far it may lead, as far as redirects say.
+    pub(super) reach: AddressPolicy,
+    /// What was spent on it.
+    pub(super) state: AttemptState,
+    /// Its URL is in its normal form.
+    pub(super) is_located: bool,
+    /// The `s3://` URL that it was given, and what was known of stores when it was signed.
+    pub(super) store_url: Option<(String, u64)>,
+    /// Microseconds of the thread's clock.
+    pub(super) submitted: u64,
+}
+
+impl TaskRequest {
+    fn start(
+        &mut self,
+        collector: &Rc<ReplyCollector>,
+        requests: &RequestBatch,
+        position: usize,
+        submitted: u64,
+    ) -> bool {
+        let Some((requested, url)) = requests.get(position) else { return false };
+        if !self.collector.as_ref().is_some_and(|own| Rc::ptr_eq(own, collector)) {
+            self.collector = Some(Rc::clone(collector));
+        }
+        (self.slot, self.index) = (requested.slot, requested.index);
+        self.url.clear();
+        self.url.push_str(url);
+        self.call.clone_from(&requested.call);
+        self.visited.clear();
+        self.reach = AddressPolicy::Anywhere;
+        (self.effects, self.is_located) = (RedirectEffects::default(), false);
+        self.state = AttemptState::default();
+        self.store_url = None;
+        self.submitted = submitted;
+        true
+    }
+
+    /// The method as it is now.
+    pub(super) fn method(&self) -> &str {
+        self.effects.method(self.call.as_deref())
+    }
+
+    /// Whether it may be made more than once.
+    pub(super) fn is_idempotent(&self) -> bool {
+        self.effects.may_repeat(self.call.as_deref())
+    }
+
+    /// Its reply is held until it is certain whose it is.
+    pub(super) fn wants_certainty(&self) -> bool {
+        self.collector.as_ref().is_some_and(|collector| collector.shared.is_certain)
+    }
+
+    /// All that its program has waits for it.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.collector.as_ref().is_some_and(|collector| collector.shared.wants(self.slot))
+    }
+
+    /// The program has given its stream up.
+    pub(super) fn is_dropped(&self) -> bool {
+        self.collector.as_ref().is_none_or(|collector| collector.shared.is_closed())
+    }
+}
+
+/// A batch, and how far it is taken.
+struct QueuedBatch {
+    collector: Rc<ReplyCollector>,
+    requests: RequestBatch,
+    submitted: u64,
+    next: usize,
+}
+
+#[derive(Default)]
+pub(super) struct RequestQueue {
+    batches: VecDeque<QueuedBatch>,
+    count: usize,
+    /// Those to be made again, by time and a number that tells them apart.
+    waiting: BTreeMap<(Millis, u64), TaskRequest>,
+    waited: u64,
+}
+
+impl RequestQueue {
+    pub(super) fn push(&mut self, collector: Rc<ReplyCollector>, requests: RequestBatch, submitted: u64) {
+        self.count += requests.len();
+        self.batches.push_back(QueuedBatch { collector, requests, submitted, next: 0 });
+    }
+
+    /// It is made again at this time.
+    pub(super) fn wait(&mut self, ticket: TaskRequest, until: Millis) {
+        self.waited += 1;
+        self.waiting.insert((until, self.waited), ticket);
+    }
+
+    /// Takes the next request. A batch that is used up is given to `used`.
+    pub(super) fn take(
+        &mut self,
+        ticket: &mut TaskRequest,
+        now: Millis,
+        used: impl Fn(RequestBatch),
+    ) -> bool {
+        if let Some(due) = self.waiting.first_entry().filter(|entry| entry.key().0 <= now) {
+            *ticket = due.remove();
+            return true;
+        }
+        // A batch may be used up by what was wanted.
+        while let Some(batch) = self.batches.front_mut() {
+            let is_taken = ticket.start(&batch.collector, &batch.requests, batch.next, batch.submitted);
+            batch.next += 1;
+            if batch.next < batch.requests.len() {
+                self.count -= usize::from(is_taken);
+                return is_taken;
+            }
+            if let Some(batch) = self.batches.pop_front() {
+                used(batch.requests);
+            }
+            if is_taken {
+                self.count -= 1;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Takes the one request that everything else waits for, if it is among these.
+    pub(super) fn take_wanted(&mut self, ticket: &mut TaskRequest, now: Millis) -> bool {
+        let due = self.waiting.range(..=(now, u64::MAX)).find(|(_, ticket)| ticket.is_wanted());
+        if let Some(key) = due.map(|(key, _)| *key) {
+            return self.waiting.remove(&key).map(|due| *ticket = due).is_some();
+        }
+        // What is wanted is the first of its stream.
+        for batch in &mut self.batches {
+            let next = batch.requests.get(batch.next).map(|(requested, _)| requested.slot);
+            if next.is_some_and(|slot| batch.collector.shared.wants(slot)) {
+                batch.next += 1;
+                self.count -= 1;
+                return ticket.start(&batch.collector, &batch.requests, batch.next - 1, batch.submitted);
+            }
+        }
+        false
+    }
+
+    /// Forgets what belongs to streams that were given up.
+    pub(super) fn forget_dropped(&mut self) {
+        self.batches.retain(|batch| {
+            let is_dropped = batch.collector.shared.is_closed();
+            self.count -= if is_dropped { batch.requests.len() - batch.next } else { 0 };
+            !is_dropped
+        });
+        self.waiting.retain(|_, ticket| !ticket.is_dropped());
+    }
+
+    /// How many can be begun at a time.
+    pub(super) fn ready(&self, now: Millis) -> usize {
+        self.count + self.waiting.range(..=(now, u64::MAX)).count()
+    }
+
+    /// Whether there is nothing to begin, now or later.
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0 && self.waiting.is_empty()
+    }
+}

@@ -1,0 +1,309 @@
+//! The target that a connection is at, whoever makes the request.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::joined::JoinedTargets;
+use super::observed::ObservedReply;
+use crate::access::s3::BucketResolver;
+use crate::request::custom_request::{CustomRequest, RedirectEffects};
+use fetchmill_model::byte_range::ByteRange;
+use fetchmill_model::entry::{ExpectedObject, ListEntry, Naming};
+use fetchmill_model::expected_hash::ExpectedHash;
+use fetchmill_model::name;
+use fetchmill_model::object::Facts;
+use fetchmill_model::outcome::{FailureKind, Outcome};
+use fetchmill_model::planner::Retry;
+use fetchmill_model::planner::hosts::HostId;
+use fetchmill_model::planner::origin::Millis;
+use fetchmill_model::s3::{BucketName, split_url};
+use fetchmill_model::source_metadata::{ListedKey, SizedName};
+use fetchmill_model::stored_name::StoredNames;
+use fetchmill_model::target::{Sequence, WaitingTarget};
+use fetchmill_model::target_request::{IF_NONE_MATCH, is_condition, names_etag};
+use fetchmill_model::verdict::AttemptState;
+use fetchmill_net::AddressPolicy;
+use fetchmill_store::sink::EntryDescription;
+
+/// The target of a task. Its memory is used for one after the other.
+#[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+pub(crate) struct CurrentTarget {
+    pub(crate) sequence: Sequence,
+    /// As it stands in its page: a name, or what a list says of it.
+    pub(crate) entry: Vec<u8>,
+    /// What it is called.
+    pub(crate) name: Vec<u8>,
+    /// Where it is asked for, when that does not follow from its name: a list's URL, or a redirect's.
+    pub(crate) url: String,
+    /// What it is asked with, when that is no plain `GET`.
+    pub(crate) request: Option<Arc<CustomRequest>>,
+    /// What has become of that.
+    pub(crate) effects: RedirectEffects,
+    /// Those whose parts of the object are asked for with its own.
+    pub(crate) joined: JoinedTargets,
+    /// Replies that were no object of it, since it was taken from its page ([`fetchmill_model::kept_reply`]).
+    pub(crate) replies: Vec<u8>,
+    /// Where it was before, as hashes: a redirect to one of these is a loop.
+    pub(crate) visited: Vec<u64>,
+    /// How far it may lead, as far as redirects say.
+    pub(crate) reach: AddressPolicy,
+    /// It is an object of a store of S3; where it is stands in [`CurrentTarget::url`], when it is of a list.
+    pub(crate) is_of_store: bool,
+    /// Its last request has shown a token (`--bearer-command`).
+    pub(crate) shows_token: bool,
+    /// Which credentials its last request was made with.
+    pub(crate) credentials_generation: u64,
+    /// Bytes that its body is reckoned as, in a job with a rate of bytes.
+    pub(crate) reserved: usize,
+    /// Its name and URL are known.
+    pub(crate) is_located: bool,
+    /// What was spent on it.
+    pub(crate) state: AttemptState,
+    /// Why its last attempt failed, if there was one.
+    pub(crate) last_kind: Option<FailureKind>,
+    /// In a job over many hosts: the one that it is at.
+    pub(crate) host: HostId,
+    /// It counts as in flight there.
+    pub(crate) is_admitted: bool,
+    pub(crate) admitted_at: Millis,
+    /// When the worker took it, and when the address of its host was asked for: microseconds on the job's clock.
+    pub(crate) taken_at: u64,
+    pub(crate) asked_at: u64,
+    /// That address, or those.
+    pub(crate) found: Option<Arc<[IpAddr]>>,
+    /// How long it waited for it, microseconds.
+    pub(crate) looked_up_in: Option<u64>,
+    /// For the row of a check.
+    pub(crate) seen: ObservedReply,
+}
+
+impl CurrentTarget {
+    /// Of a page: its first attempt.
+    pub(crate) fn start_first(&mut self, sequence: Sequence, entry: &[u8]) {
+        self.sequence = sequence;
+        self.start(entry);
+        self.state = AttemptState::default();
+    }
+
+    /// One that waited for another attempt.
+    pub(crate) fn start_again(&mut self, waiting: &WaitingTarget) {
+        self.sequence = waiting.sequence;
+        self.start(&waiting.name);
+        let (attempts, throttled_since) = (waiting.attempts, waiting.throttled_since);
+        self.state = AttemptState { attempts, throttled_since, ..AttemptState::default() };
+        self.last_kind = Some(waiting.kind);
+    }
+
+    /// What it is called before it is stored.
+    pub(crate) fn name(&self, naming: Naming) -> &[u8] {
+        if naming == Naming::Whole { &self.entry } else { &self.name }
+    }
+
+    /// What it is stored as, when its reply has come.
+    pub(crate) fn stored_name(
+        &self,
+        (naming, names): (Naming, &StoredNames),
+        facts: &Facts<'_>,
+    ) -> Cow<'_, [u8]> {
+        let listed = self.name(naming);
+        if names.are_listed() {
+            return Cow::Borrowed(listed);
+        }
+        names.stored(&self.entry, listed, facts.content_type)
+    }
+
+    /// What its listing, or a manifest, said of the object, if it did.
+    pub(crate) fn listed(&self, naming: Naming) -> Option<ListedKey<'_>> {
+        let listed = match naming {
+            Naming::Whole => return None,
+            Naming::Sized => {
+                let SizedName { name, size, .. } = SizedName::read(&self.entry);
+                ListedKey { key: name, size, ..ListedKey::default() }
+            }
+            Naming::Listed => ListedKey::read(&self.entry),
+            Naming::Url | Naming::Path | Naming::Number | Naming::Extension => {
+                let ExpectedObject { size, etag, .. } = ListEntry::read(&self.entry).expected;
+                // Of a part only its own length is known.
+                let size = self.range().map_or(size, |range| Some(range.length()));
+                ListedKey { size, etag: etag.unwrap_or_default(), ..ListedKey::default() }
+            }
+        };
+        listed.size.is_some().then_some(listed)
+    }
+
+    /// What is known of it when it was fetched and is stored under this name, with what its list says and where it was
+    /// found.
+    pub(crate) fn facts<'t>(&'t self, naming: Naming, stored: &[u8], facts: Facts<'t>) -> Facts<'t> {
+        let listed = Some(self.name(naming)).filter(|listed| *listed != stored);
+        let facts = Facts { listed, replies: self.kept_replies(), ..facts };
+        if self.url.is_empty() {
+            return facts;
+        }
+        let url = Some(self.url.as_bytes()).filter(|url| *url != stored);
+        let kept = if naming.has_url() { ListEntry::read(&self.entry).kept } else { None };
+        let entry = self.request.as_ref().map(|_| self.entry.as_slice());
+        Facts { url, kept, entry, ..facts }
+    }
+
+    /// The same when it was not.
+    pub(crate) fn described(&self, naming: Naming, outcome: Outcome) -> EntryDescription<'_> {
+        let name = self.name(naming);
+        let replies = self.kept_replies();
+        if !naming.has_url() {
+            return EntryDescription { replies, ..EntryDescription::named(name) };
+        }
+        let entry = ListEntry::read(&self.entry);
+        let detail = entry.reason().filter(|_| outcome == Outcome::Failed(FailureKind::Url));
+        // The list's own, not where a redirect led: it is tried again from there.
+        let url = Some(entry.url).filter(|url| *url != name && !url.is_empty());
+        EntryDescription {
+            name,
+            url,
+            kept: entry.kept_values(),
+            detail,
+            request: entry.own_request(),
+            replies,
+        }
+    }
+
+    /// Its replies have gone with its outcome: they do not hold their memory until the next target.
+    pub(crate) fn forget_replies(&mut self) {
+        self.replies = Vec::new();
+    }
+
+    fn kept_replies(&self) -> Option<&[u8]> {
+        Some(self.replies.as_slice()).filter(|replies| !replies.is_empty())
+    }
+
+    /// Finds its name and URL, and checks the name that it will be stored under if that is to be a path; `path` is memory
+    /// that is used for one after the other.
+    pub(crate) fn read_entry(
+        &mut self,
+        naming: Naming,
+        paths: Option<&StoredNames>,
+        path: &mut Vec<u8>,
+        places: Option<&BucketResolver>,
+    ) -> Result<(), FailureKind> {
+        if matches!(naming, Naming::Listed | Naming::Sized) {
+            self.is_of_store = naming == Naming::Listed;
+            naming.write_name(self.sequence, &self.entry, &mut self.name);
+        }
+        if naming.has_url() {
+            let entry = ListEntry::read(&self.entry);
+            naming.write_name(self.sequence, &self.entry, &mut self.name);
+            self.url.push_str(std::str::from_utf8(entry.url).map_err(|_| FailureKind::Url)?);
+            if self.url.is_empty() {
+                return Err(FailureKind::Url);
+            }
+            if self.url.starts_with("s3:") {
+                self.url = places.ok_or(FailureKind::Url)?.http_url(&self.url)?;
+                self.is_of_store = true;
+            }
+        }
+        // A folder's names are bytes: there it is a name like any other.
+        if naming == Naming::Whole && name::has_surrogate(self.name(naming)) {
+            return Err(FailureKind::Name);
+        }
+        if let Some(names) = paths {
+            let name = self.stored_name((naming, names), &Facts::default());
+            let is_folder = !naming.has_url() && name::is_folder(&name);
+            if is_folder || name::to_path(&name, path).is_err() {
+                return Err(FailureKind::Name);
+            }
+        }
+        Ok(())
+    }
+
+    /// The part of its object that is asked for; none: all of it.
+    pub(crate) fn range(&self) -> Option<ByteRange> {
+        self.request.as_deref()?.range
+    }
+
+    /// What its body must have.
+    pub(crate) fn hash(&self) -> Option<&ExpectedHash> {
+        self.request.as_deref()?.hash.as_ref()
+    }
+
+    /// Whether its request says on which condition the object is wanted.
+    pub(crate) fn is_conditional(&self) -> bool {
+        let Some(request) = self.request.as_deref().filter(|request| !request.fields.is_empty()) else {
+            return false;
+        };
+        self.effects.fields(Some(request)).iter().any(|(name, _)| is_condition(name))
+    }
+
+    /// Whether its request says that this version of the object is not wanted.
+    pub(crate) fn has_version(&self, etag: &[u8]) -> bool {
+        let fields = self.effects.fields(self.request.as_deref());
+        let mut conditions =
+            fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case(IF_NONE_MATCH)).peekable();
+        // By its time alone it has any version.
+        conditions.peek().is_none() || conditions.any(|(_, etags)| names_etag(etags, etag))
+    }
+
+    /// Whether its request must not be made twice, whatever redirects have made of it.
+    pub(crate) fn is_once(&self) -> bool {
+        self.request.as_deref().is_some_and(|request| !request.is_idempotent)
+    }
+
+    /// Whether it may be asked for from the start, as another attempt does: its request was not made, or may be made twice.
+    pub(crate) fn may_start_again(&self) -> bool {
+        !self.effects.was_sent() || !self.is_once()
+    }
+
+    /// Whether it may be asked for once more where redirects have led it.
+    pub(crate) fn may_repeat(&self) -> bool {
+        !self.effects.was_sent() || self.effects.may_repeat(self.request.as_deref())
+    }
+
+    /// What was known of where it is does not hold any more.
+    pub(crate) fn forget_location(&mut self) {
+        self.is_located = false;
+        self.url.clear();
+    }
+
+    /// As it stands in a page: nothing else is known of it.
+    pub(crate) fn start(&mut self, entry: &[u8]) {
+        self.entry.clear();
+        self.entry.extend_from_slice(entry);
+        self.name.clear();
+        self.url.clear();
+        self.visited.clear();
+        self.replies.clear();
+        (self.request, self.effects) = (None, RedirectEffects::default());
+        self.joined.clear();
+        (self.is_located, self.is_admitted, self.is_of_store) = (false, false, false);
+        (self.looked_up_in, self.last_kind, self.found) = (None, None, None);
+        self.reach = AddressPolicy::Anywhere;
+        self.seen.clear();
+    }
+
+    /// The bucket of a list's target; none for one that a bucket's own listing has brought.
+    pub(crate) fn bucket(&self, naming: Naming) -> Option<BucketName> {
+        let url = naming.has_url().then(|| ListEntry::read(&self.entry).url)?;
+        let (bucket, _) = split_url(std::str::from_utf8(url).ok()?)?;
+        BucketName::parse(bucket).ok()
+    }
+
+    /// Another attempt at it, with what was counted.
+    pub(crate) fn again(&self, kind: FailureKind, retry_after: Option<Millis>) -> Retry {
+        let target = WaitingTarget {
+            sequence: self.sequence,
+            name: self.entry.as_slice().into(),
+            attempts: self.state.attempts,
+            kind,
+            not_before: 0,
+            throttled_since: self.state.throttled_since,
+        };
+        Retry { target, retry_after, not_before: None }
+    }
+
+    /// The same attempt later: it has had no more.
+    pub(crate) fn aside(&self, not_before: Millis) -> Retry {
+        let kind = self.last_kind.unwrap_or(FailureKind::Throttled);
+        let retry = self.again(kind, None);
+        Retry { not_before: Some(not_before), ..retry }
+    }
+}

@@ -1,0 +1,91 @@
+//! What the attempts at a target have shown, for the row of a check.
+
+use std::net::SocketAddr;
+
+use fetchmill_model::extra_columns::write_extra;
+use fetchmill_model::http1::{Framing, Head, Version};
+use fetchmill_model::object::Micros;
+use fetchmill_net::{Connection, Phases};
+
+/// What an attempt has shown so far, for a row. Its memory is used for one after the other.
+#[derive(Debug, Default)]
+pub(crate) struct ObservedReply {
+    /// When the attempt began; 0: it has not.
+    pub(crate) started_at: Micros,
+    /// Of the reply whose head came; 0: none has.
+    pub(crate) status: u16,
+    pub(crate) content_length: Option<u64>,
+    pub(crate) content_type: Vec<u8>,
+    pub(crate) body_bytes: u64,
+    pub(crate) version: Option<Version>,
+    /// Of the last connection, or the attempt at one.
+    pub(crate) address: Option<SocketAddr>,
+    /// Of all hops.
+    pub(crate) phases: Phases,
+    /// Where redirects have led, [as kept values](write_extra).
+    pub(crate) hops: Vec<u8>,
+}
+
+impl ObservedReply {
+    /// Nothing yet.
+    pub(crate) fn clear(&mut self) {
+        self.started_at = 0;
+        self.address = None;
+        self.phases = Phases::default();
+        self.hops.clear();
+        self.forget_reply();
+    }
+
+    /// What the attempt on this connection took is added to what those before it did.
+    pub(crate) fn connection(&mut self, connection: &Connection) {
+        let phases = connection.phases();
+        let add = |sum: &mut Option<u64>, more: Option<u64>| {
+            *sum = sum.map_or(more, |sum| Some(sum + more.unwrap_or(0)));
+        };
+        // The look-up is counted where it is asked for.
+        add(&mut self.phases.connect, phases.connect);
+        add(&mut self.phases.tls, phases.tls);
+        add(&mut self.phases.first_byte, phases.first_byte);
+        self.phases.started = self.phases.started.or(phases.started);
+        self.address = connection.address();
+        self.version = connection.version();
+    }
+
+    /// A redirect leads here.
+    pub(crate) fn hop(&mut self, url: &str) {
+        write_extra(std::iter::once(Some(url.as_bytes())), &mut self.hops);
+    }
+
+    /// The attempt goes on at another URL, or on another connection.
+    pub(crate) fn forget_reply(&mut self) {
+        self.status = 0;
+        self.content_length = None;
+        self.content_type.clear();
+        self.body_bytes = 0;
+    }
+
+    /// A head has come.
+    pub(crate) fn head(&mut self, head: &Head, bytes: &[u8]) {
+        self.forget_reply();
+        self.status = head.status;
+        if let Framing::Length(length) = head.framing {
+            self.content_length = Some(length);
+        }
+        if let Some(span) = head.kept.content_type {
+            self.content_type.extend_from_slice(span.in_head(bytes));
+        }
+    }
+
+    /// So many bytes of the body have come.
+    pub(crate) fn piece(&mut self, length: usize) {
+        self.body_bytes += length as u64;
+    }
+
+    /// What an exchange has shown of its reply belongs to it from now on.
+    pub(crate) fn take_reply(&mut self, other: &mut ObservedReply) {
+        self.status = other.status;
+        self.content_length = other.content_length;
+        std::mem::swap(&mut self.content_type, &mut other.content_type);
+        self.body_bytes = other.body_bytes;
+    }
+}

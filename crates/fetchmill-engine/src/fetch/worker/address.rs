@@ -1,0 +1,150 @@
+//! Where a target is asked for: by its name at the only origin, or by the URL that a list or a redirect gives.
+
+use std::rc::Rc;
+
+use super::state::Worker;
+use crate::fetch::rate_wait::keep_pace;
+use crate::fetch::redirect;
+use crate::fetch::target::CurrentTarget;
+use fetchmill_model::entry::Naming;
+use fetchmill_model::http1::RequestParts;
+use fetchmill_model::limits;
+use fetchmill_model::origin::OriginKey;
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_net::{Connection, Deadlines, OriginConnections, RequestTarget};
+
+impl Worker {
+    /// The origin that has the target. The first time its name is checked and its URL is found.
+    pub(super) fn locate(&self, target: &mut CurrentTarget) -> Result<Rc<OriginConnections>, FailureKind> {
+        if !target.is_located {
+            self.read_entry(target)?;
+            target.is_located = true;
+        }
+        match &self.server {
+            Some(server) if target.url.is_empty() => Ok(Rc::clone(server)),
+            _ => self.origin_of(&target.url),
+        }
+    }
+
+    /// The same, as far as it is known without a connection: a job over many hosts asks first whether it may go there.
+    pub(super) fn origin_key(&self, target: &mut CurrentTarget) -> Result<OriginKey, FailureKind> {
+        if !target.is_located {
+            self.read_entry(target)?;
+            target.is_located = true;
+        }
+        OriginKey::of_url(&target.url).map(|(key, _)| key).ok_or(FailureKind::Url)
+    }
+
+    fn read_entry(&self, target: &mut CurrentTarget) -> Result<(), FailureKind> {
+        let paths = self.setup.properties.names_are_paths.then_some(&self.setup.names);
+        let path = &mut self.path.borrow_mut();
+        target.read_entry(self.setup.naming, paths, path, Some(&self.places))?;
+        if target.request.is_none() && self.setup.naming.has_url() && !self.has_rows() {
+            target.request = self.setup.requests.of(&target.entry)?;
+        }
+        Ok(())
+    }
+
+    /// The origin of a URL; that of the last one, usually.
+    fn origin_of(&self, url: &str) -> Result<Rc<OriginConnections>, FailureKind> {
+        let mut last = self.last_origin.borrow_mut();
+        if let Some(last) = last.as_ref().filter(|last| last.key.path_of(url).is_some()) {
+            return Ok(Rc::clone(last));
+        }
+        let (key, _) = OriginKey::of_url(url).ok_or(FailureKind::Url)?;
+        let origin = self.pool.origin(&key).map_err(|_| FailureKind::Url)?;
+        *last = Some(Rc::clone(&origin));
+        Ok(origin)
+    }
+
+    /// Follows a redirect: the target is at another URL from now on.
+    pub(super) fn redirect(
+        &self,
+        target: &mut CurrentTarget,
+        connection: &Connection,
+        status: u16,
+        location: Option<&[u8]>,
+    ) -> Result<(), FailureKind> {
+        if target.url.is_empty()
+            && let Some(server) = &self.server
+        {
+            let mut path = Vec::new();
+            server.template.write_target(target.name(self.setup.naming), &mut path);
+            target.url = format!("{}{}", server.key.text(), String::from_utf8_lossy(&path));
+        }
+        let (from, _) = OriginKey::of_url(&target.url).ok_or(FailureKind::Url)?;
+        target.reach = redirect::reach_behind(target.reach, from.host(), connection.address());
+        redirect::follow(&mut target.url, &mut target.visited, location, self.setup.rules.redirects_max)?;
+        let leads_away = OriginKey::of_url(&target.url).is_none_or(|(to, _)| to != from);
+        target.effects.note(target.request.as_deref(), status, leads_away);
+        if self.has_rows() {
+            target.seen.hop(&target.url);
+        }
+        Ok(())
+    }
+
+    /// Waits until the next request may go out, of the job and to this host; `false` when the job ends before that.
+    pub(super) async fn keep_pace(&self, origin: &OriginConnections, watch: &Deadlines) -> bool {
+        // In a job over many hosts it was admitted at its host's pace.
+        let of_host = origin.pace.as_deref().filter(|_| !self.control().origins.are_many());
+        let paces = self.control().pace.iter().chain(of_host);
+        let micros = || self.control().clock.micros();
+        let _waiting = self.load.wait_for_pace();
+        keep_pace(paces, micros, watch).await
+            && self.keep_origin_pace(watch).await
+            && self.keep_bytes(watch).await
+    }
+
+    /// The same until what has come of bodies is within its rate.
+    async fn keep_bytes(&self, watch: &Deadlines) -> bool {
+        let Some(meter) = &self.control().body_meter else { return true };
+        while let Some(wait) = meter.wait().filter(|_| !self.is_done.get()) {
+            watch.rest();
+            tokio::select! {
+                () = tokio::time::sleep(wait.min(limits::TICK)) => {}
+                _ = watch.expired() => return false,
+            }
+        }
+        !self.is_done.get()
+    }
+
+    /// The same while the only origin throttles. Connections wait in a line, and only the first of them takes a place:
+    /// a new pace would not change places that are taken.
+    async fn keep_origin_pace(&self, watch: &Deadlines) -> bool {
+        let pace = &self.control().plan.origin_pace;
+        if !pace.is_set() {
+            return true;
+        }
+        watch.rest();
+        let _first = tokio::select! {
+            first = self.pace_line.lock() => first,
+            _ = watch.expired() => return false,
+        };
+        let micros = || self.control().clock.micros();
+        !self.is_done.get() && keep_pace(std::iter::once(pace), micros, watch).await
+    }
+}
+
+/// The same with the method, body and fields of a request that is no plain `GET`; `fields` are what redirects have left of
+/// these.
+pub(super) fn call_of<'t>(
+    origin: &OriginConnections,
+    target: &'t CurrentTarget,
+    fields: &'t [(String, String)],
+) -> RequestParts<'t> {
+    let (request, effects) = (target.request.as_deref(), target.effects);
+    let path = origin.key.path_of(&target.url).unwrap_or("/");
+    RequestParts { method: effects.method(request), path, fields, body: effects.body(request) }
+}
+
+/// What the target's origin is asked for.
+pub(super) fn asked_for<'t>(
+    origin: &OriginConnections,
+    target: &'t CurrentTarget,
+    naming: Naming,
+) -> RequestTarget<'t> {
+    match origin.key.path_of(&target.url) {
+        Some(path) => RequestTarget::Path(path),
+        None => RequestTarget::Name(target.name(naming)),
+    }
+}

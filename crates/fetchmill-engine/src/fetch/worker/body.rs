@@ -1,0 +1,605 @@
+//! A body while it is received: in memory while it is small and there is room, else in a staging file.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::body_progress::BodyProgress;
+use crate::control::body_memory::BodyMemory;
+use crate::control::body_meter::BodyMeter;
+use crate::control::clock::unix_micros;
+use crate::fetch::target::{CurrentTarget, ObservedReply};
+use fetchmill_model::byte_range::ByteRange;
+use fetchmill_model::content_encoding::{
+    ACCEPTED_ENCODINGS, ContentEncoding, DecodeError, NamedEncoding, is_identity,
+};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::expected_hash::ExpectedHash;
+use fetchmill_model::http1::{BodySink, FieldSpans, Framing, Head};
+use fetchmill_model::kept_reply::KeptReply;
+use fetchmill_model::limits::{
+    BODY_FREE_BYTES, BODY_MEMORY_BYTES_MAX, HEAD_KEPT_BYTES, KEPT_BODY_BYTES_MAX, READ_BYTES,
+};
+use fetchmill_model::name::for_display;
+use fetchmill_model::object::Facts;
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::s3::BodyChecksum;
+use fetchmill_model::source_metadata::ListedKey;
+use fetchmill_model::target::Sequence;
+use fetchmill_model::time_text::parse_http_date;
+use fetchmill_model::verdict::{
+    ERROR_BYTES_MAX, ExpectedPart, ReplyFacts, ResumedReply, StoreReply, field_in, fields_in,
+};
+use fetchmill_net::is_verified;
+use fetchmill_store::sink::{FetchedBody, Properties, Stage, StoredParts};
+
+/// Why a body that has come is not stored, also for people.
+type BodyProblem = (FailureKind, Option<Box<str>>);
+/// Whether it is.
+pub(super) type Completion = std::result::Result<(), BodyProblem>;
+
+/// The body that a connection receives.
+pub(super) struct BodyReceiver {
+    properties: Properties,
+    sequence: Sequence,
+    /// The head's bytes when they are kept, and where the fields are that matter.
+    head: Vec<u8>,
+    fields: FieldSpans,
+    memory: Vec<u8>,
+    length: u64,
+    spill: Option<File>,
+    failed: Option<Error>,
+    budget: Arc<BodyMemory>,
+    meter: Option<Arc<BodyMeter>>,
+    /// What is reserved of it.
+    reserved: usize,
+    /// Where bodies go that are too large for memory: where the sink stages, so that a file is written once. None when
+    /// bodies are not kept.
+    stage: Option<Arc<Stage>>,
+    /// What a row tells of it, in a check.
+    seen: Option<ObservedReply>,
+    /// No more of it is read.
+    enough: u64,
+    /// Of a store: what its listing said of the length, and how a body begins that may be no object.
+    expected: ExpectedBody,
+    start: Vec<u8>,
+    is_caught: bool,
+    /// The part of an object that was asked for.
+    part: Option<ExpectedPart>,
+    /// See [`ReplyFacts::is_conditional`].
+    is_conditional: bool,
+    /// Whether the store's checksum of it is wanted, and that of what comes.
+    wants_checksum: bool,
+    checksum: Option<BodyChecksum>,
+    /// The same of what a list says, over the body as it is stored.
+    hash: Option<BodyChecksum>,
+    /// How what comes is decoded; none: it is stored as it was sent.
+    decoding: Decoding,
+    /// Bytes that came, whatever was made of them.
+    received: u64,
+    /// Whether it broke off, and goes on.
+    pub(super) progress: BodyProgress,
+    expected_hash: Option<ExpectedHash>,
+}
+
+/// Whether what comes is decoded.
+#[derive(Debug, PartialEq, Eq)]
+enum Decoding {
+    /// It is stored as it was sent.
+    Off,
+    /// As its head says, once all of it has come.
+    Due(NamedEncoding),
+    Done,
+}
+
+impl Decoding {
+    /// How it is to be decoded, if that is due.
+    fn take(&mut self) -> NamedEncoding {
+        let Decoding::Due(encoding) = self else { return Ok(None) };
+        let encoding = std::mem::replace(encoding, Ok(None));
+        *self = Decoding::Done;
+        encoding
+    }
+}
+
+/// What comes, as far as it is known before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ExpectedBody {
+    /// It is not looked at.
+    Anything,
+    /// An object of a store, or an error in its place.
+    Object,
+    /// The same, and so long.
+    ObjectOf(u64),
+}
+
+impl BodyReceiver {
+    /// In a check a body is read to `enough` bytes.
+    pub(super) fn new(
+        properties: Properties,
+        budget: Arc<BodyMemory>,
+        meter: Option<Arc<BodyMeter>>,
+        stage: Option<Arc<Stage>>,
+        enough: Option<u64>,
+    ) -> Self {
+        BodyReceiver {
+            properties,
+            sequence: 0,
+            head: Vec::new(),
+            fields: FieldSpans::default(),
+            memory: Vec::new(),
+            length: 0,
+            spill: None,
+            failed: None,
+            budget,
+            meter,
+            reserved: 0,
+            stage,
+            seen: enough.map(|_| ObservedReply::default()),
+            enough: enough.unwrap_or(u64::MAX),
+            expected: ExpectedBody::Anything,
+            start: Vec::new(),
+            is_caught: false,
+            part: None,
+            is_conditional: false,
+            wants_checksum: false,
+            checksum: None,
+            hash: None,
+            decoding: Decoding::Off,
+            received: 0,
+            progress: BodyProgress::default(),
+            expected_hash: None,
+        }
+    }
+
+    /// Another body comes, for this target. What is left of the last one is forgotten.
+    pub(super) fn start(&mut self, sequence: Sequence) {
+        self.discard();
+        self.release_head();
+        self.sequence = sequence;
+        self.expected = ExpectedBody::Anything;
+        (self.wants_checksum, self.checksum, self.hash, self.part) = (false, None, None, None);
+        (self.is_conditional, self.decoding) = (false, Decoding::Off);
+        self.progress.start();
+        self.expected_hash = None;
+        self.start.clear();
+        if let Some(seen) = &mut self.seen {
+            seen.clear();
+        }
+    }
+
+    /// What comes is an object of a store, that its listing has said to be so long, if it has.
+    pub(super) fn expect(&mut self, length: Option<u64>) {
+        self.expected = length.map_or(ExpectedBody::Object, ExpectedBody::ObjectOf);
+    }
+
+    /// What comes is to be this part of an object.
+    pub(super) fn expect_part(&mut self, range: ByteRange) {
+        self.part = Some(ExpectedPart::new(range));
+    }
+
+    /// The object is asked for on a condition: that it has not changed is an answer.
+    pub(super) fn expect_condition(&mut self) {
+        self.is_conditional = true;
+    }
+
+    /// What comes may be encoded, and is stored decoded.
+    pub(super) fn expect_encoding(&mut self) {
+        self.decoding = Decoding::Due(Ok(None));
+    }
+
+    /// What asks for the rest of it, when it broke off.
+    pub(super) fn rest(&self) -> Option<(String, String)> {
+        self.progress.rest(self.length)
+    }
+
+    /// A reply comes to the request for the rest. Whether it begins with the object's first byte; what has come before is
+    /// forgotten unless it is the rest.
+    fn begins_anew(&mut self, head: &Head, bytes: &[u8]) -> bool {
+        let reply = self.progress.note_resumed(self.length, head, bytes);
+        if reply != ResumedReply::Rest {
+            self.drop_bytes();
+            self.hash = self.expected_hash.as_ref().map(BodyChecksum::of_hash);
+            self.start.clear();
+        }
+        reply == ResumedReply::Whole
+    }
+
+    /// What has come, for the verdict.
+    pub(super) fn reply_facts<'r>(
+        &'r self,
+        head: &Head,
+        is_of_store: bool,
+        listed: Option<ListedKey<'r>>,
+    ) -> ReplyFacts<'r> {
+        let mut facts = ReplyFacts {
+            status: head.status,
+            is_verified: is_verified(head),
+            length: self.length,
+            listed,
+            part: self.part.as_ref(),
+            is_conditional: self.is_conditional,
+            is_no_rest: self.progress.is_no_rest(),
+            ..ReplyFacts::default()
+        };
+        if self.expected != ExpectedBody::Anything {
+            let caught = if self.is_caught { self.head.as_slice() } else { &[] };
+            facts.etag = self.etag();
+            facts.is_encoded = field_in(caught, b"content-encoding:").is_some();
+            facts.store = is_of_store.then(|| StoreReply {
+                start: &self.start,
+                region: field_in(caught, b"x-amz-bucket-region:"),
+                date: field_in(caught, b"date:"),
+                signed_for: None,
+            });
+        }
+        facts
+    }
+
+    /// What comes is compared with the checksum that the store gives, if it gives one.
+    pub(super) fn expect_checksum(&mut self) {
+        self.wants_checksum = true;
+    }
+
+    /// What comes is compared with this, too.
+    pub(super) fn expect_hash(&mut self, hash: &ExpectedHash) {
+        self.hash = Some(BodyChecksum::of_hash(hash));
+        self.expected_hash = Some(*hash);
+    }
+
+    /// What is wrong with the body, which is complete. It is decoded, if it is encoded: at most so many bytes come of it,
+    /// as many as its source has `listed`, if it says how many.
+    pub(super) fn complete(&mut self, bytes_max: u64, listed: Option<u64>) -> Completion {
+        // A store's checksum is of what it sends, that of a list of what is stored.
+        let differs = |said: Option<BodyChecksum>| said.is_some_and(|checksum| !checksum.matches());
+        if differs(self.checksum.take()) {
+            return Err((FailureKind::Checksum, None));
+        }
+        if let Some(encoding) = self.decoding.take().map_err(|name| not_asked_for(&name))? {
+            self.decode(encoding, bytes_max)?;
+            if listed.is_some_and(|listed| listed != self.length) && !self.has_failed() {
+                return Err((FailureKind::Changed, None));
+            }
+        }
+        if differs(self.hash.take()) && !self.has_failed() {
+            return Err((FailureKind::Checksum, None));
+        }
+        Ok(())
+    }
+
+    /// Puts what the body says in its place. One that lies in the stage is read from the file that has lost its name.
+    fn decode(&mut self, encoding: ContentEncoding, bytes_max: u64) -> Completion {
+        let memory = std::mem::take(&mut self.memory);
+        self.reserve_memory();
+        self.length = 0;
+        let decoded = match (self.spill.take(), &self.stage) {
+            (Some(_), Some(stage)) => match stage.take_out(self.sequence) {
+                Ok(file) => {
+                    let encoded = BufReader::with_capacity(READ_BYTES, file);
+                    encoding.decode(encoded, bytes_max, |piece| self.take_decoded(piece))
+                }
+                Err(error) => {
+                    self.failed = Some(error);
+                    return Ok(());
+                }
+            },
+            _ => encoding.decode(memory.as_slice(), bytes_max, |piece| self.take_decoded(piece)),
+        };
+        match decoded {
+            Ok(()) => Ok(()),
+            Err(DecodeError::TooLong) => Err((FailureKind::BodyTooLarge, None)),
+            Err(DecodeError::Malformed(problem)) => Err((FailureKind::BadEncoding, Some(problem.into()))),
+            Err(DecodeError::Storage(error)) => {
+                self.failed = Some(Error::storage("read", "a body in the stage", error));
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether more is wanted.
+    fn take_decoded(&mut self, piece: &[u8]) -> bool {
+        self.length += piece.len() as u64;
+        if let Some(hash) = &mut self.hash {
+            hash.update(piece);
+        }
+        self.keep(piece);
+        !self.has_failed()
+    }
+
+    /// Forgets the body; its staging file is removed.
+    pub(super) fn discard(&mut self) {
+        self.drop_bytes();
+        self.progress.forget();
+    }
+
+    fn drop_bytes(&mut self) {
+        if self.spill.take().is_some()
+            && let Some(stage) = &self.stage
+            && let Err(error) = stage.remove(self.sequence)
+        {
+            self.failed = Some(error);
+        }
+        self.release();
+    }
+
+    fn release(&mut self) {
+        self.memory.clear();
+        if self.memory.capacity() > BODY_FREE_BYTES {
+            self.memory = Vec::new();
+        }
+        self.reserve_memory();
+        (self.length, self.received) = (0, 0);
+    }
+
+    /// The body, complete.
+    pub(super) fn get(&self) -> FetchedBody<'_> {
+        if self.spill.is_some() {
+            FetchedBody::Spilled(self.length)
+        } else if self.keeps_bodies() {
+            FetchedBody::Bytes(&self.memory)
+        } else {
+            FetchedBody::Dropped(self.length)
+        }
+    }
+
+    /// The ETag of an object that was said what to be: see [`BodyReceiver::expect`].
+    pub(super) fn etag(&self) -> Option<&[u8]> {
+        self.fields.etag.map(|span| span.in_head(&self.head))
+    }
+
+    /// These bytes of it; none when it is not in memory.
+    pub(super) fn cut(&self, position: Range<usize>) -> Option<FetchedBody<'_>> {
+        if self.spill.is_some() {
+            None
+        } else if self.keeps_bodies() {
+            self.memory.get(position).map(FetchedBody::Bytes)
+        } else {
+            Some(FetchedBody::Dropped(position.len() as u64))
+        }
+    }
+
+    /// How long the head is, as far as it is kept.
+    pub(super) fn head_bytes(&self) -> usize {
+        self.head.len()
+    }
+
+    /// What the sink keeps of the head.
+    pub(super) fn facts(&self, status: u16) -> Facts<'_> {
+        if self.properties.keeps < StoredParts::Facts {
+            return Facts { status, content_encoding: self.content_encoding(), ..Facts::default() };
+        }
+        let fields = &self.fields;
+        Facts {
+            status,
+            fetched_at: unix_micros(),
+            content_type: fields.content_type.map(|span| span.in_head(&self.head)),
+            content_encoding: self.content_encoding(),
+            etag: fields.etag.map(|span| span.in_head(&self.head)),
+            last_modified: fields.last_modified.and_then(|span| parse_http_date(span.in_head(&self.head))),
+            head: (self.properties.keeps >= StoredParts::Heads).then_some(&self.head),
+            ..Facts::default()
+        }
+    }
+
+    /// The encoding that the body is stored in: nobody has asked for it.
+    fn content_encoding(&self) -> Option<&[u8]> {
+        let encoding = self.fields.content_encoding?.in_head(&self.head);
+        (self.decoding == Decoding::Off && !is_identity(encoding)).then_some(encoding)
+    }
+
+    /// Adds the reply, which is no object, to those that its target keeps.
+    pub(super) fn keep_reply(&mut self, target: &mut CurrentTarget, is_hop: bool) {
+        let in_stage = match (&self.spill, &self.stage) {
+            (Some(_), Some(stage)) => match stage.read_start(self.sequence, KEPT_BODY_BYTES_MAX) {
+                Ok(start) => Some(start),
+                Err(error) => {
+                    self.failed = Some(error);
+                    return;
+                }
+            },
+            _ => None,
+        };
+        let CurrentTarget { url, replies, .. } = target;
+        let body = in_stage.as_ref().unwrap_or(&self.memory);
+        let reply = KeptReply {
+            url: Some(url.as_bytes()).filter(|url| !url.is_empty()),
+            fetched_at: unix_micros(),
+            head: &self.head,
+            body,
+            is_cut: self.length > body.len() as u64,
+        };
+        if is_hop { reply.write_hop(replies) } else { reply.cut_to(KEPT_BODY_BYTES_MAX).write(replies) }
+    }
+
+    /// The body has been handed over: its staging file belongs to the sink.
+    pub(super) fn handed_over(&mut self) {
+        self.spill = None;
+        self.release();
+        self.release_head();
+        self.progress.forget();
+    }
+
+    /// Where the reply says that the object is.
+    pub(super) fn location(&self) -> Option<&[u8]> {
+        self.fields.location.map(|span| span.in_head(&self.head))
+    }
+
+    /// What the reply has shown, in a check.
+    pub(super) fn seen(&mut self) -> Option<&mut ObservedReply> {
+        self.seen.as_mut()
+    }
+
+    fn keeps_bodies(&self) -> bool {
+        self.properties.keeps >= StoredParts::Bodies
+    }
+
+    /// Bytes that came of it; encoded ones where it is encoded.
+    pub(super) fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Whether something went wrong on this machine.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.is_some()
+    }
+
+    /// What went wrong on this machine.
+    pub(super) fn take_failure(&mut self) -> Option<Error> {
+        self.failed.take()
+    }
+
+    /// What is wanted of the head: all of it, or of a long one only the values that are looked at.
+    fn keep_head(&mut self, head: &Head, bytes: &[u8]) {
+        self.fields = head.kept;
+        let is_wanted = self.properties.keeps >= StoredParts::Facts
+            || head.kept.location.is_some()
+            || head.kept.content_encoding.is_some()
+            || self.part.is_some()
+            || self.is_conditional
+            || self.expected != ExpectedBody::Anything;
+        if !is_wanted {
+            return;
+        }
+        self.head.clear();
+        let is_whole = self.properties.keeps >= StoredParts::Heads || self.is_caught || self.part.is_some();
+        if is_whole || bytes.len() <= HEAD_KEPT_BYTES {
+            self.head.extend_from_slice(bytes);
+        } else {
+            self.fields = head.kept.copy_values(bytes, &mut self.head);
+        }
+        self.reserve_memory();
+    }
+
+    /// The connection's next head is probably shorter.
+    fn release_head(&mut self) {
+        if self.head.capacity() > HEAD_KEPT_BYTES {
+            self.head = Vec::new();
+            self.reserve_memory();
+        }
+    }
+
+    fn must_spill(&self, more: usize) -> bool {
+        let needed = self.memory.len() + more;
+        needed > BODY_MEMORY_BYTES_MAX || (needed > BODY_FREE_BYTES && !self.budget.has_room(more))
+    }
+
+    /// Reserves what is in memory now, in place of what was.
+    fn reserve_memory(&mut self) {
+        let held = self.memory.len() + self.head.len();
+        let needed = if held > BODY_FREE_BYTES { held } else { 0 };
+        if needed > self.reserved {
+            self.budget.reserve(needed - self.reserved);
+        } else if needed < self.reserved {
+            self.budget.release(self.reserved - needed);
+        }
+        self.reserved = needed;
+    }
+
+    /// In memory, or in the stage.
+    fn keep(&mut self, bytes: &[u8]) {
+        if self.spill.is_some() || self.must_spill(bytes.len()) {
+            if let Err(error) = self.spill(bytes) {
+                self.failed = Some(error);
+            }
+            return;
+        }
+        self.memory.extend_from_slice(bytes);
+        self.reserve_memory();
+    }
+
+    fn spill(&mut self, bytes: &[u8]) -> Result<()> {
+        let Some(stage) = &self.stage else { return Ok(()) };
+        let file = match &mut self.spill {
+            Some(file) => file,
+            None => self.spill.insert(stage.create(self.sequence)?),
+        };
+        let memory = std::mem::take(&mut self.memory);
+        if !memory.is_empty() {
+            stage.append(self.sequence, file, &memory)?;
+        }
+        stage.append(self.sequence, file, bytes)?;
+        self.reserve_memory();
+        Ok(())
+    }
+}
+
+impl BodySink for BodyReceiver {
+    fn head(&mut self, head: &Head, bytes: &[u8]) {
+        if self.progress.is_broken_off() && !self.begins_anew(head, bytes) {
+            return;
+        }
+        self.progress.note_head(head, bytes);
+        self.is_caught = match self.expected {
+            ExpectedBody::Anything => false,
+            ExpectedBody::Object => true,
+            ExpectedBody::ObjectOf(length) => head.status >= 300 || head.framing != Framing::Length(length),
+        };
+        self.keep_head(head, bytes);
+        self.checksum =
+            if self.wants_checksum && head.status == 200 { BodyChecksum::of_head(bytes) } else { None };
+        if let Decoding::Due(encoding) = &mut self.decoding
+            && head.framing != Framing::None
+        {
+            *encoding = ContentEncoding::of_fields(fields_in(bytes, b"content-encoding:"));
+        }
+        if let Some(seen) = &mut self.seen {
+            seen.head(head, bytes);
+        }
+        if let Some(part) = &mut self.part {
+            part.head(head, bytes);
+        }
+    }
+
+    fn wants_more(&self) -> bool {
+        !self.progress.is_no_rest()
+            && self.length < self.enough
+            && self.part.as_ref().is_none_or(|part| part.wants_more(self.length))
+    }
+
+    fn pause(&self) -> Option<Duration> {
+        self.meter.as_ref()?.wait()
+    }
+
+    fn piece(&mut self, bytes: &[u8]) {
+        if let Some(meter) = &self.meter {
+            meter.take(bytes.len());
+        }
+        if self.progress.is_no_rest() {
+            return;
+        }
+        if let Some(seen) = &mut self.seen {
+            // What came beyond it in the same read does not count.
+            seen.piece(bytes.len().min(self.enough.saturating_sub(self.length) as usize));
+        }
+        self.length += bytes.len() as u64;
+        self.received += bytes.len() as u64;
+        self.progress.note_piece(bytes.len());
+        if let Some(checksum) = &mut self.checksum {
+            checksum.update(bytes);
+        }
+        if let (Some(hash), Decoding::Off | Decoding::Due(Ok(None))) = (&mut self.hash, &self.decoding) {
+            hash.update(bytes);
+        }
+        if self.is_caught {
+            let room = ERROR_BYTES_MAX - self.start.len();
+            self.start.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        }
+        if self.keeps_bodies() && self.failed.is_none() {
+            self.keep(bytes);
+        }
+    }
+}
+
+fn not_asked_for(name: &[u8]) -> BodyProblem {
+    let detail =
+        format!("Content-Encoding says {}, and one of {ACCEPTED_ENCODINGS} was asked for", for_display(name));
+    (FailureKind::BadEncoding, Some(detail.into()))
+}
+
+impl Drop for BodyReceiver {
+    fn drop(&mut self) {
+        self.budget.release(self.reserved);
+    }
+}

@@ -1,0 +1,57 @@
+//! Whose credentials requests are made with: a store's, or the tokens of a command.
+
+use std::time::Duration;
+
+use super::state::Worker;
+use crate::access::renewal::Renewal;
+use crate::fetch::target::CurrentTarget;
+use fetchmill_model::error::Error;
+use fetchmill_model::limits;
+use fetchmill_model::origin::OriginKey;
+
+impl Worker {
+    /// Takes note of which credentials a request to this origin is made with: those that are known now, or later ones.
+    pub(super) fn note_credentials(&self, target: &mut CurrentTarget, key: &OriginKey) {
+        let tokens = self.control().tokens.as_ref().filter(|tokens| tokens.is_for(key));
+        target.shows_token = tokens.is_some();
+        if let Some(tokens) = tokens {
+            target.credentials_generation = tokens.generation();
+        } else if target.is_of_store {
+            target.credentials_generation = self.control().store.generation();
+        }
+    }
+
+    /// A reply with this status has come to a request with a token.
+    pub(super) fn note_token(&self, target: &CurrentTarget, status: u16) {
+        if let Some(tokens) = self.control().tokens.as_ref().filter(|_| target.shows_token) {
+            tokens.note_reply(status, target.credentials_generation);
+        }
+    }
+
+    /// What there is in place of the credentials of its last request, which were refused.
+    pub(super) fn renew(&self, target: &CurrentTarget) -> Renewal {
+        let control = self.control();
+        match control.tokens.as_ref().filter(|_| target.shows_token) {
+            Some(tokens) => tokens.renew(target.credentials_generation),
+            None => control.store.renew(target.credentials_generation),
+        }
+    }
+
+    /// Waits for newer credentials; `false` when there will be none, or the job ends: the target stays pending. It keeps
+    /// its connection's place, so that no other target is sent with what has expired.
+    pub(super) async fn renewed(&self, target: &CurrentTarget) -> bool {
+        loop {
+            match self.renew(target) {
+                Renewal::Newer => return true,
+                Renewal::Pending if self.is_done.get() => return false,
+                Renewal::Pending => {
+                    tokio::time::sleep(Duration::from_millis(limits::RENEWAL_WAIT)).await;
+                }
+                Renewal::Failed(why) => {
+                    self.control().stop.fail(Error::Temporary(why));
+                    return false;
+                }
+            }
+        }
+    }
+}

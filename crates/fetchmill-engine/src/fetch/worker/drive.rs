@@ -1,0 +1,234 @@
+//! Runs a worker: starts its connections, ticks, and ends when they have ended.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use super::state::{Worker, WorkerSetup};
+use crate::control::stop::Stop;
+use crate::control::telemetry::CapacityUse;
+use crate::event_queues::network_runtime;
+use fetchmill_model::error::Result;
+use fetchmill_model::limits;
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::planner::origin::{Millis, Observations};
+use fetchmill_net::Deadlines;
+
+/// Milliseconds since the last tick that make one late.
+const LATE: Millis = 100;
+/// So long behind a number in flight that became lower the connections that it had are closed soon.
+const LOWERED: Millis = 5_000;
+/// How often what replies took is told.
+const TELEMETRY_EVERY: Millis = 500;
+
+/// However a connection's task ends, by a panic too, the worker's end does not wait for it.
+struct Running {
+    running: Rc<Cell<usize>>,
+    ended: Rc<tokio::sync::Notify>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.running.set(self.running.get() - 1);
+        if self.running.get() == 0 {
+            self.ended.notify_one();
+        }
+    }
+}
+
+/// The connections' tasks of a worker, and what looks after their deadlines.
+#[derive(Default)]
+struct Tasks {
+    watches: RefCell<Vec<Rc<Deadlines>>>,
+    running: Rc<Cell<usize>>,
+    ended: Rc<tokio::sync::Notify>,
+}
+
+/// Runs a worker until the job ends. The runtime is the thread's own.
+pub(crate) fn run(setup: WorkerSetup) -> Result<()> {
+    network_runtime()?.block_on(Rc::new(Worker::new(setup)).drive())
+}
+
+impl Worker {
+    /// Starts the connections, ticks, and ends when they have ended.
+    async fn drive(self: Rc<Self>) -> Result<()> {
+        let tasks = Tasks::default();
+        self.start_tasks(&tasks);
+        let mut tick = tokio::time::interval(limits::TICK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+        let mut drain_until = None;
+        loop {
+            tokio::select! {
+                () = tasks.ended.notified() => break,
+                () = self.control().plan.wake(self.setup.index).notified() => self.look_again(),
+                () = self.pool.names().answered() => self.take_answers(),
+                () = self.resting.due() => self.finish_rests().await,
+                _ = tick.tick() => self.tick(&tasks).await,
+            }
+            self.check_stop(&tasks, &mut drain_until);
+        }
+        self.end_rests(drain_until).await;
+        self.fail_all_left();
+        self.finish().await;
+        Ok(())
+    }
+
+    /// As many as may have a target now; those that there are stay.
+    fn start_tasks(self: &Rc<Self>, tasks: &Tasks) {
+        let mut watches = tasks.watches.borrow_mut();
+        while watches.len() < self.share.get().min(self.setup.pool.connections) {
+            let watch = Rc::new(Deadlines::new(Rc::clone(&self.clock), self.setup.pool.timeouts));
+            watches.push(Rc::clone(&watch));
+            tasks.running.set(tasks.running.get() + 1);
+            let worker = Rc::clone(self);
+            let (running, ended) = (Rc::clone(&tasks.running), Rc::clone(&tasks.ended));
+            tokio::task::spawn_local(async move {
+                let _running = Running { running, ended };
+                worker.fetch(&watch).await;
+            });
+        }
+    }
+
+    /// What the planner is told at a tick.
+    fn tell_load(&self) {
+        if self.control().finds_concurrency() {
+            self.report.borrow_mut().load = Some(self.load.take(self.in_flight.get()));
+        }
+    }
+
+    /// What whoever samples the job is told: at a tick what the worker's capacity is used for, twice a second the rest.
+    fn tell_telemetry(&self, now: Millis) {
+        let telemetry = &self.control().telemetry.workers[self.setup.index];
+        let share = self.share.get();
+        let in_flight = self.in_flight.get().min(share);
+        let (exchanging, paced) = self.load.places();
+        telemetry.capacity.add(&[
+            (CapacityUse::Exchanging, exchanging),
+            (CapacityUse::Paced, paced),
+            (CapacityUse::Preparing, in_flight.saturating_sub(exchanging + paced)),
+            (self.use_of_idle(now), share - in_flight),
+        ]);
+        if now.saturating_sub(self.telemetry_told.get()) >= TELEMETRY_EVERY {
+            self.telemetry_told.set(now);
+            self.load.tell_latency(telemetry);
+        }
+    }
+
+    /// Why there are not as many requests in flight as there may be.
+    fn use_of_idle(&self, now: Millis) -> CapacityUse {
+        if self.is_congested.get() || self.waits_for_memory.get() {
+            CapacityUse::Sink
+        } else if !self.waiters.blocked.borrow().is_empty() {
+            CapacityUse::Names
+        } else if self.waiters.held.get() > 0 {
+            CapacityUse::Hosts
+        } else if self.control().plan.is_closed(now) {
+            CapacityUse::Held
+        } else if self.queue.borrow().is_empty() && !self.waiters.has_ready() {
+            CapacityUse::NoTargets
+        } else {
+            CapacityUse::Preparing
+        }
+    }
+
+    /// A server may be slow because of how many connections there are: what neither requests nor rests need is closed, and
+    /// soon behind a number in flight that became lower, since the next round is to show what the server gives without it.
+    /// With many hosts, which of them is needed next is not known.
+    fn sweep_connections(&self, now: Millis) {
+        let needed = if self.control().origins.are_many() { usize::MAX } else { self.share.get() };
+        let is_lowered = self.lowered_at.get().is_some_and(|at| now.saturating_sub(at) < LOWERED);
+        let surplus =
+            if is_lowered { limits::LOWERED_CONNECTION_IDLE } else { limits::SURPLUS_CONNECTION_IDLE };
+        self.pool.sweep(needed, surplus);
+    }
+
+    /// The planner may want more in flight than before, or less: then those that finish take no other target.
+    fn take_share(self: &Rc<Self>, tasks: &Tasks) {
+        let share = self.control().plan.share(self.setup.index);
+        let before = self.share.replace(share);
+        if share < before {
+            self.lowered_at.set(Some(self.control().clock.now()));
+            self.pool.note_fewer(before, share, self.control().clock.micros());
+        }
+        if share > before && !self.is_done.get() {
+            self.start_tasks(tasks);
+            self.wake_for(share - before);
+        }
+    }
+
+    /// Something has changed: the planner may have targets.
+    fn look_again(&self) {
+        self.dry_until.set(None);
+        self.wake_for(self.look_for_begun());
+        self.look_for_memory();
+        self.idle_connections.wake_one();
+    }
+
+    async fn tick(self: &Rc<Self>, tasks: &Tasks) {
+        let now = self.control().clock.now();
+        let elapsed = now.saturating_sub(self.clock.replace(now)).max(1);
+        self.tick_hosts(elapsed, now);
+        let rate = self.finished.replace(0) as f64 * 1000.0 / elapsed as f64;
+        self.rate.set(self.rate.get() * 0.8 + rate * 0.2);
+        // After a late tick replies may be here that were in time: they are read first.
+        if elapsed < LATE || self.was_late.replace(true) {
+            self.was_late.set(false);
+            for watch in tasks.watches.borrow().iter() {
+                watch.check();
+            }
+        }
+        self.sweep_connections(now);
+        self.look_for_memory();
+        self.tell_doubtful();
+        self.control().counters[self.setup.index].set_in_flight(self.in_flight.get() as u64);
+        if self.dry_until.get().is_some_and(|until| until <= now) {
+            self.look_again();
+        }
+        self.tell_telemetry(now);
+        self.tell_load();
+        if self.has_report() {
+            self.turn(0);
+        }
+        self.take_share(tasks);
+        // The tick must not wait for a sink that is behind.
+        if self.setup.blocks.capacity() > 0 {
+            self.send_block(false).await;
+        }
+    }
+
+    fn check_stop(&self, tasks: &Tasks, drain_until: &mut Option<Millis>) {
+        let stop = self.control().stop.get();
+        if stop == Stop::No {
+            return;
+        }
+        let now = self.control().clock.now();
+        let until = *drain_until.get_or_insert(now + limits::DRAIN.as_millis() as Millis);
+        self.is_done.set(true);
+        self.idle_connections.wake_all();
+        if stop == Stop::Abort || now >= until {
+            for watch in tasks.watches.borrow().iter() {
+                watch.expire(FailureKind::TotalTimeout);
+            }
+        }
+    }
+
+    /// The last block and the last report.
+    async fn finish(&self) {
+        if self.control().stop.get() != Stop::Abort {
+            self.is_congested.set(false);
+            self.send_block(true).await;
+        }
+        self.turn(0);
+        // Attempts that settled nothing are in no block.
+        self.control().counters[self.setup.index].add(&mut self.delta.borrow_mut());
+        self.control().counters[self.setup.index].set_in_flight(0);
+        self.load.tell_latency(&self.control().telemetry.workers[self.setup.index]);
+    }
+
+    fn has_report(&self) -> bool {
+        let report = self.report.borrow();
+        report.settled > 0
+            || report.load.is_some()
+            || !report.retries.is_empty()
+            || report.observed != Observations::default()
+    }
+}

@@ -1,0 +1,130 @@
+//! Parts of one object that are asked for together (`--coalesce`). The request is an attempt at the first of them, and
+//! fails as one. What comes is cut when it is exactly what was asked for; whatever else settles an attempt settles nothing here,
+//! and each part is asked for by itself.
+
+use super::body::BodyReceiver;
+use super::state::Worker;
+use super::verdict::FetchAttempt;
+use crate::fetch::target::CurrentTarget;
+use fetchmill_model::byte_range::ByteRange;
+use fetchmill_model::expected_hash::ExpectedHash;
+use fetchmill_model::limits;
+use fetchmill_model::s3::BodyChecksum;
+use fetchmill_net::ReceivedReply;
+use fetchmill_store::sink::FetchedBody;
+
+impl Worker {
+    /// Takes more targets to the first one, as far as their parts may be asked for with its own.
+    pub(super) fn join(&self, first: &mut CurrentTarget) {
+        let Some(gap_max) = self.control().coalescing.gap_max() else { return };
+        if !self.may_join(first) {
+            return;
+        }
+        let Some(own) = first.range() else { return };
+        let bytes_max = self.held_bytes_max();
+        let length_max = (bytes_max.min(limits::BODY_MEMORY_BYTES_MAX) as u64).min(self.setup.rules.body_max);
+        let (mut range, mut bytes) = (own, own.length());
+        let mut queue = self.queue.borrow_mut();
+        while first.joined.len() + 1 < limits::JOINED_TARGETS_MAX && first.joined.memory() < bytes_max {
+            let Some((sequence, entry)) = queue.next_first() else { break };
+            let part = first.part_of_same_object(entry).filter(|_| !self.control().plan.is_probe(sequence));
+            let Some(part) = part else { break };
+            // Parts that overlap are stored apart: their bytes are many more than come.
+            bytes = bytes.saturating_add(part.length());
+            let joined = range.join(part, gap_max).filter(|joined| joined.length().max(bytes) <= length_max);
+            let Some(joined) = joined else { break };
+            first.joined.push(sequence, entry);
+            queue.skip();
+            range = joined;
+        }
+        if first.joined.len() > 0 {
+            first.ask_for_joined(range);
+        }
+    }
+
+    /// Whether others may go with it: it is a first attempt, at the only origin, and there is memory.
+    fn may_join(&self, first: &mut CurrentTarget) -> bool {
+        if first.state.attempts > 0
+            || first.state.throttled_since > 0
+            || self.control().origins.are_many()
+            || self.setup.body_memory.is_used_up()
+            || self.control().plan.is_probe(first.sequence)
+        {
+            return false;
+        }
+        let is_located = self.locate(first).is_ok();
+        if !is_located {
+            // Its attempt tells why, from the start.
+            first.forget_location();
+        }
+        is_located
+    }
+
+    /// The joined part has come: each target gets its own, and `note` is told of it. One that its bytes do not fit is asked for
+    /// alone.
+    pub(super) fn cut(
+        &self,
+        first: &mut CurrentTarget,
+        body: &mut BodyReceiver,
+        replied: &ReceivedReply,
+        note: &mut dyn FnMut(&CurrentTarget),
+    ) -> FetchAttempt {
+        let Some(whole) = first.range() else { return FetchAttempt::Split };
+        self.control().coalescing.note_joined();
+        self.delta.borrow_mut().received += body.received();
+        // What a head says is kept with each of them.
+        if body.head_bytes() * (first.joined.len() + 1) > limits::BODY_MEMORY_BYTES_MAX {
+            return FetchAttempt::Split;
+        }
+        let others = first.take_joined();
+        let is_stored = self.store_cut(first, whole, body, replied);
+        note(first);
+        let mut target = CurrentTarget::default();
+        for (sequence, entry) in others.iter() {
+            target.start_first(sequence, entry);
+            if self.locate(&mut target).is_ok() && self.store_cut(&mut target, whole, body, replied) {
+                note(&target);
+            } else {
+                first.joined.push(sequence, entry);
+            }
+        }
+        if is_stored { FetchAttempt::Over } else { FetchAttempt::Split }
+    }
+
+    /// Stores a target's part of what has come; `false` when it is not there, or not what its list says.
+    fn store_cut(
+        &self,
+        target: &mut CurrentTarget,
+        whole: ByteRange,
+        body: &mut BodyReceiver,
+        replied: &ReceivedReply,
+    ) -> bool {
+        let Some(position) = target.range().and_then(|range| range.position_in(whole)) else { return false };
+        let length = position.len() as u64;
+        let Some(part) = body.cut(position) else { return false };
+        let listed = self.listed(target);
+        let mut facts = body.reply_facts(&replied.head, target.is_of_store, listed);
+        facts.length = length;
+        let is_listed = listed.is_none_or(|listed| facts.trouble_with(&listed).is_none());
+        if !is_listed || target.hash().is_some_and(|hash| !has_hash(part, hash)) {
+            return false;
+        }
+        self.settle_fetched(target, part, body.facts(replied.head.status));
+        true
+    }
+
+    /// Those that were asked for with a target, and nothing has become of, go back to the planner.
+    pub(super) fn plan_joined_again(&self, target: &mut CurrentTarget) {
+        if target.is_joined() {
+            let now = self.clock.get();
+            self.report.borrow_mut().retries.extend(target.plan_joined_again(now));
+        }
+    }
+}
+
+fn has_hash(body: FetchedBody<'_>, hash: &ExpectedHash) -> bool {
+    let FetchedBody::Bytes(bytes) = body else { return false };
+    let mut checksum = BodyChecksum::of_hash(hash);
+    checksum.update(bytes);
+    checksum.matches()
+}

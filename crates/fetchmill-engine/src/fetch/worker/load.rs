@@ -1,0 +1,74 @@
+//! What a worker has in flight, and the replies that came: for who finds out how many requests are useful, and for who
+//! samples the job.
+
+use std::cell::{Cell, RefCell};
+use std::ops::Deref;
+
+use crate::control::telemetry::{LatencyHistogram, OriginHistograms, WorkerTelemetry};
+use crate::fetch::load_counter::LoadCounter;
+use fetchmill_model::certainty::MonotonicMicros;
+use fetchmill_model::origin::OriginKey;
+
+/// Few requests are in flight when they are at most this part of what may be.
+const FEW: usize = 8;
+
+/// Counted once a reply, so without a lock.
+#[derive(Debug, Default)]
+pub(super) struct WorkerLoad {
+    counter: LoadCounter,
+    /// Replies whose requests went out when few others were in flight, and what they took.
+    unloaded: Cell<(u64, MonotonicMicros)>,
+    /// Bytes of the longest head that came of late, where heads are stored.
+    head_bytes: Cell<u32>,
+    histogram: RefCell<LatencyHistogram>,
+    origins: RefCell<OriginHistograms>,
+}
+
+impl Deref for WorkerLoad {
+    type Target = LoadCounter;
+
+    fn deref(&self) -> &LoadCounter {
+        &self.counter
+    }
+}
+
+impl WorkerLoad {
+    /// A complete reply that is no sign of trouble. `is_unloaded`: see [`WorkerLoad::is_low`], when its request went out.
+    pub(super) fn note_reply(&self, took: MonotonicMicros, bytes: u64, is_unloaded: bool) {
+        self.histogram.borrow_mut().record(took);
+        if is_unloaded {
+            let (replies, micros) = self.unloaded.get();
+            self.unloaded.set((replies + 1, micros + took));
+        }
+        self.counter.note(took, bytes);
+    }
+
+    /// A head that is going to be stored. A longer one than its successors counts for a few dozen of them.
+    pub(super) fn note_stored_head(&self, length: u32) {
+        let before = self.head_bytes.get();
+        self.head_bytes.set(length.max(before - before / 16));
+    }
+
+    /// Bytes of memory that the heads of replies to come may take: unlike bodies they cannot wait in a file.
+    pub(super) fn heads_to_come(&self) -> usize {
+        self.counter.places().0 * self.head_bytes.get() as usize
+    }
+
+    /// The same reply, in a job over many origins.
+    pub(super) fn note_origin(&self, origin: &OriginKey, took: MonotonicMicros) {
+        self.origins.borrow_mut().record(origin, took);
+    }
+
+    /// Whether few requests are out, of so many that may be.
+    pub(super) fn is_low(&self, share: usize) -> bool {
+        self.counter.places().0 < (share / FEW).max(1)
+    }
+
+    /// What replies took, for who samples the job.
+    pub(super) fn tell_latency(&self, telemetry: &WorkerTelemetry) {
+        telemetry.add_latency(&mut self.histogram.borrow_mut());
+        telemetry.add_origins(&mut self.origins.borrow_mut());
+        let (replies, micros) = self.unloaded.take();
+        telemetry.add_unloaded(replies, micros);
+    }
+}

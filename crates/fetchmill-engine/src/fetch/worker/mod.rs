@@ -1,0 +1,35 @@
+//! A worker: a thread that fetches, with its connections as tasks of a current-thread runtime.
+//!
+//! On the path of one object there is no lock, no task, no message and no timer: a connection takes a target from
+//! the worker's batch, sends, receives, and appends the outcome to the worker's block. The planner's lock is taken
+//! once a batch, the sink gets whole blocks, and deadlines are looked at by a tick.
+
+mod address;
+mod admission;
+mod batch;
+mod begin;
+mod beginning_batch;
+mod body;
+mod body_progress;
+mod credentials;
+mod drive;
+mod fetch;
+mod host_turns;
+mod joined;
+mod load;
+mod outcomes;
+mod part_etags;
+mod pipeline;
+mod provisional;
+mod resting;
+mod rests;
+mod resumption;
+mod row;
+mod settle;
+mod start_quota;
+mod state;
+mod verdict;
+mod waiters;
+
+pub(crate) use drive::run;
+pub(crate) use state::WorkerSetup;

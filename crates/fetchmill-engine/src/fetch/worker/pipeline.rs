@@ -1,0 +1,234 @@
+//! A batch of requests that are sent at once on one connection: settled when all of their replies have come, and otherwise
+//! asked for again one by one.
+
+use super::address::asked_for;
+use super::body::BodyReceiver;
+use super::resting::WorkerConnection;
+use super::state::Worker;
+use super::verdict::FetchAttempt;
+use crate::fetch::target::CurrentTarget;
+use fetchmill_model::http1::BodySink;
+use fetchmill_model::limits;
+use fetchmill_model::target::WaitingTarget;
+use fetchmill_net::{
+    BrokenBatch, BrokenExchange, Deadlines, OriginConnections, PipelinedReplies, ReceivedReply, UnusedState,
+};
+
+/// The targets of a task: one, or as many as are asked for at once. Memory: as many targets as a batch may have, and the
+/// replies to them.
+pub(super) struct TargetBatch {
+    targets: Vec<CurrentTarget>,
+    /// How many of them are asked for at once; none: the first one alone.
+    count: usize,
+    replies: PipelinedReplies,
+    /// Those that are asked for alone, the first one last, with what has come of them already.
+    alone: Vec<(usize, Option<FetchAttempt>)>,
+    /// The same of those that were asked for by the request of the first one, which did not give them.
+    split: std::vec::IntoIter<WaitingTarget>,
+}
+
+impl Default for TargetBatch {
+    fn default() -> Self {
+        TargetBatch {
+            targets: vec![CurrentTarget::default()],
+            count: 0,
+            replies: PipelinedReplies::default(),
+            alone: Vec::new(),
+            split: Vec::new().into_iter(),
+        }
+    }
+}
+
+impl TargetBatch {
+    /// The one that is taken first.
+    pub(super) fn first(&mut self) -> &mut CurrentTarget {
+        &mut self.targets[0]
+    }
+
+    /// The next one that is asked for alone, and what has come of it already.
+    pub(super) fn next_alone(&mut self) -> Option<(&mut CurrentTarget, Option<FetchAttempt>)> {
+        if let Some((number, came)) = self.alone.pop() {
+            return Some((&mut self.targets[number], came));
+        }
+        if self.split.len() == 0 {
+            self.split = self.targets[0].joined.take_alone().into_iter();
+        }
+        let next = self.split.next()?;
+        let target = self.place(1);
+        target.start_again(&next);
+        Some((target, None))
+    }
+
+    /// Each is asked for alone.
+    fn split(&mut self) {
+        self.alone.extend((0..self.count).rev().map(|number| (number, None)));
+    }
+
+    fn place(&mut self, number: usize) -> &mut CurrentTarget {
+        if number == self.targets.len() {
+            self.targets.push(CurrentTarget::default());
+        }
+        &mut self.targets[number]
+    }
+}
+
+impl Worker {
+    /// Takes more targets to the first one, as far as they may be asked for at once on the connection.
+    pub(super) fn gather(&self, task: &mut WorkerConnection, batch: &mut TargetBatch) {
+        let most = self.batch_max(task, batch.first());
+        batch.count = 1;
+        while batch.count < most {
+            let number = batch.count;
+            let target = batch.place(number);
+            if !self.queue.borrow_mut().take(target) {
+                break;
+            }
+            if !self.is_plain(target) {
+                batch.alone.push((number, None));
+                break;
+            }
+            batch.count += 1;
+        }
+        if batch.count == 1 {
+            batch.count = 0;
+            batch.alone.push((0, None));
+        }
+    }
+
+    /// How many requests may be sent at once, with this one.
+    fn batch_max(&self, task: &mut WorkerConnection, first: &mut CurrentTarget) -> usize {
+        let connection = &mut task.connection;
+        let Some(server) = self.server.as_ref().filter(|server| connection.is_at(server)) else { return 1 };
+        let replies = connection.replies();
+        let allowed = self.control().pipeline.batch_max(replies) as usize;
+        // Never before one plain reply: it has shown that the server keeps the connection.
+        if allowed <= 1
+            || replies == 0
+            || !self.is_plain(first)
+            || !connection.may_be_reused(first.reach)
+            || self.control().plan.origin_pace.is_set()
+            || self.setup.body_memory.is_used_up()
+        {
+            return 1;
+        }
+        let Some(of_connection) = connection.replies_mut() else { return 1 };
+        let certain = server.replies.borrow().batch_max(of_connection) as usize;
+        let room = self.held_bytes_max().min(limits::BATCH_BYTES_MAX) / self.largest_reply.get().max(1);
+        allowed.min(certain).min(room).max(1)
+    }
+
+    /// Whether a target's request may go out with others: its first one, and nothing is known that speaks against it.
+    fn is_plain(&self, target: &mut CurrentTarget) -> bool {
+        target.state.attempts == 0
+            && target.state.throttled_since == 0
+            && !self.control().plan.is_probe(target.sequence)
+            && self.locate(target).is_ok()
+            && target.url.is_empty()
+            && target.request.is_none()
+    }
+
+    /// Asks for the targets that are asked for at once, if there are any. Those for which that has settled nothing are asked
+    /// for alone then.
+    pub(super) async fn fetch_together(
+        &self,
+        task: &mut WorkerConnection,
+        batch: &mut TargetBatch,
+        body: &mut BodyReceiver,
+        watch: &Deadlines,
+    ) {
+        if batch.count == 0 {
+            return;
+        }
+        let Some(origin) = task.connection.origin().cloned() else { return batch.split() };
+        let (sent, is_unloaded) = (self.control().clock.micros(), self.load.is_low(self.share.get()));
+        let received = self.exchange_batch(task, &origin, batch, watch).await;
+        let unused = received.map(|unused| match unused {
+            UnusedState::Quiet => task.connection.look(),
+            other => other,
+        });
+        match unused {
+            Ok(unused) if !unused.is_surplus() => {
+                self.note_batch(task, sent, &batch.replies, is_unloaded);
+                self.settle_batch(task, batch, body);
+                let is_kept = batch.replies.iter().last().is_some_and(|last| last.head.keep_alive);
+                if unused == UnusedState::Closed || !is_kept {
+                    self.end_connection(task, watch).await;
+                }
+            }
+            broken => {
+                match broken {
+                    Ok(_) => self.met_surplus(task, &origin),
+                    Err(broken) => self.met_broken_batch(task, broken, sent),
+                }
+                batch.split();
+            }
+        }
+        batch.replies.clear();
+    }
+
+    async fn exchange_batch(
+        &self,
+        task: &mut WorkerConnection,
+        origin: &OriginConnections,
+        batch: &mut TargetBatch,
+        watch: &Deadlines,
+    ) -> Result<UnusedState, BrokenBatch> {
+        {
+            let mut requests = self.buffers.request.borrow_mut();
+            requests.clear();
+            for target in &mut batch.targets[..batch.count] {
+                self.note_credentials(target, &origin.key);
+                target.effects.note_sent();
+                origin.write(asked_for(origin, target, self.setup.naming), &mut requests);
+            }
+        }
+        self.delta.borrow_mut().attempts += batch.count as u64;
+        let _exchange = self.load.exchange();
+        task.connection.exchange_batch(batch.count, &self.buffers, &mut batch.replies, watch).await
+    }
+
+    /// All replies of a batch have come: they are held until it is certain whose they are.
+    fn settle_batch(&self, task: &mut WorkerConnection, batch: &mut TargetBatch, body: &mut BodyReceiver) {
+        self.largest_reply.set(self.largest_reply.get().max(batch.replies.largest()));
+        let WorkerConnection { connection, held } = task;
+        self.hold(held, |note| {
+            for (number, (target, reply)) in batch.targets.iter_mut().zip(batch.replies.iter()).enumerate() {
+                body.start(target.sequence);
+                self.expect(target, body);
+                body.head(&reply.head, reply.head_bytes);
+                if !reply.body.is_empty() {
+                    body.piece(reply.body);
+                }
+                let replied = ReceivedReply { head: reply.head, is_cut: false, surplus: UnusedState::Quiet };
+                match self.settle(connection, target, body, &replied, note) {
+                    FetchAttempt::Over => {}
+                    other => batch.alone.push((number, Some(other))),
+                }
+            }
+        });
+    }
+
+    /// A batch is not complete: nothing of it counts.
+    fn met_broken_batch(&self, task: &mut WorkerConnection, broken: BrokenBatch, sent: u64) {
+        let pipeline = &self.control().pipeline;
+        let replies = task.connection.replies();
+        let is_unanswered = match broken {
+            BrokenBatch::Ends => {
+                pipeline.note_end(replies);
+                false
+            }
+            BrokenBatch::TooLarge => {
+                pipeline.note_large();
+                false
+            }
+            BrokenBatch::Broken(BrokenExchange { is_unanswered, .. }) => {
+                if !self.is_done.get() {
+                    pipeline.note_broken();
+                }
+                is_unanswered
+            }
+        };
+        self.met_break(task, is_unanswered.then_some(sent));
+        task.connection.abandon();
+    }
+}

@@ -1,0 +1,30 @@
+//! The connection of a task with what it holds.
+
+use crate::control::counters::Delta;
+use fetchmill_model::target::TargetList;
+use fetchmill_net::Connection;
+use fetchmill_store::sink::Block;
+
+/// A task's connection with what it has brought and is not yet certain.
+#[derive(Default)]
+pub(super) struct WorkerConnection {
+    pub(super) connection: Connection,
+    pub(super) held: HeldOutcomes,
+}
+
+/// Outcomes that wait until it is certain whose replies they are. Memory: a share of `HELD_BYTES_MAX`, and one body more.
+#[derive(Default)]
+pub(super) struct HeldOutcomes {
+    pub(super) block: Block,
+    pub(super) delta: Delta,
+    pub(super) settled: usize,
+    pub(super) targets: TargetList,
+    /// What it has of the worker's memory for bodies.
+    pub(super) bytes: usize,
+}
+
+impl HeldOutcomes {
+    pub(super) fn is_empty(&self) -> bool {
+        self.targets.is_empty()
+    }
+}

@@ -1,0 +1,159 @@
+//! What becomes of a target when a complete reply has come.
+
+use super::body::BodyReceiver;
+use super::state::Worker;
+use super::verdict::FetchAttempt;
+use crate::fetch::target::CurrentTarget;
+use fetchmill_model::entry::ListEntry;
+use fetchmill_model::limits;
+use fetchmill_model::outcome::{FailureKind, Outcome};
+use fetchmill_model::verdict::Verdict;
+use fetchmill_net::{Connection, ReceivedReply};
+use fetchmill_store::sink::StoredParts;
+
+/// What is said of a part whose object is not the one of the parts before.
+const REPLACED: &str = "its ETag is another one than that of an earlier part: the object was replaced";
+
+impl Worker {
+    /// A complete reply, when it is certain whose it is. `note` is told of each target that it settles.
+    pub(super) fn settle(
+        &self,
+        connection: &Connection,
+        target: &mut CurrentTarget,
+        body: &mut BodyReceiver,
+        replied: &ReceivedReply,
+        note: &mut dyn FnMut(&CurrentTarget),
+    ) -> FetchAttempt {
+        let attempt = self.follow(connection, target, body, replied, note);
+        note(target);
+        attempt
+    }
+
+    fn follow(
+        &self,
+        connection: &Connection,
+        target: &mut CurrentTarget,
+        body: &mut BodyReceiver,
+        replied: &ReceivedReply,
+        note: &mut dyn FnMut(&CurrentTarget),
+    ) -> FetchAttempt {
+        if body.has_failed() {
+            // The job is ending; the target stays pending.
+            body.discard();
+            return FetchAttempt::Over;
+        }
+        self.note_token(target, replied.head.status);
+        let mut state = target.state;
+        let mut facts = body.reply_facts(&replied.head, target.is_of_store, self.listed(target));
+        facts.shows_token = target.shows_token;
+        facts.is_certain = connection.is_shared() || connection.replies() <= 1;
+        let is_certain = facts.is_certain;
+        let verdict = state.after_reply(&facts, &self.rules(target), self.clock.get());
+        target.state = state;
+        match verdict {
+            Verdict::Settle(Outcome::Skipped, _)
+                if body.etag().is_some_and(|etag| !target.has_version(etag)) =>
+            {
+                body.discard();
+                target.effects.drop_conditions();
+                FetchAttempt::Again
+            }
+            Verdict::Store if self.is_of_another(target, body) => {
+                body.discard();
+                self.met_another(target, is_certain, replied)
+            }
+            Verdict::Store if target.is_joined() => {
+                let attempt = self.cut(target, body, replied, note);
+                body.discard();
+                attempt
+            }
+            Verdict::Store => self.store(target, body, replied),
+            Verdict::Redirect if target.is_joined() => {
+                body.discard();
+                FetchAttempt::Split
+            }
+            Verdict::Redirect => {
+                self.keep_reply(target, body, replied, true);
+                let followed = self.redirect(target, connection, replied.head.status, body.location());
+                body.discard();
+                match followed {
+                    Ok(()) => FetchAttempt::Redirected,
+                    Err(kind) => self.failed(target, kind, Some(replied)),
+                }
+            }
+            other => {
+                if matches!(other, Verdict::Settle(..)) && !target.is_joined() {
+                    self.keep_reply(target, body, replied, false);
+                }
+                body.discard();
+                let attempt = self.carry_out(target, other, Some(replied));
+                target.forget_replies();
+                attempt
+            }
+        }
+    }
+
+    /// With `--warc-all`, a reply that leads on, or that says why there is no object.
+    fn keep_reply(
+        &self,
+        target: &mut CurrentTarget,
+        body: &mut BodyReceiver,
+        replied: &ReceivedReply,
+        is_hop: bool,
+    ) {
+        if self.setup.properties.keeps >= StoredParts::Replies && replied.head.status >= 300 {
+            body.keep_reply(target, is_hop);
+        }
+    }
+
+    /// The object has come, and its body is looked at as a whole.
+    fn store(
+        &self,
+        target: &mut CurrentTarget,
+        body: &mut BodyReceiver,
+        replied: &ReceivedReply,
+    ) -> FetchAttempt {
+        let rules = self.rules(target);
+        // What a store lists is what it sends, which the verdict has compared.
+        let listed = self.listed(target).filter(|_| !target.is_of_store).and_then(|listed| listed.size);
+        let completed = body.complete(rules.body_max, listed);
+        if body.has_failed() {
+            body.discard();
+            return FetchAttempt::Over;
+        }
+        match completed {
+            Ok(()) => {
+                self.delta.borrow_mut().received += body.received();
+                self.settle_fetched(target, body.get(), body.facts(replied.head.status));
+                body.handed_over();
+                FetchAttempt::Over
+            }
+            Err((kind, detail)) => {
+                body.discard();
+                let verdict = target.state.after_failure(kind, &rules, self.clock.get());
+                self.carry_out(target, verdict.with_detail(detail), Some(replied))
+            }
+        }
+    }
+
+    /// Whether a part has another ETag than the last one of its object. Where redirects lead does not matter.
+    fn is_of_another(&self, target: &CurrentTarget, body: &BodyReceiver) -> bool {
+        let url = || ListEntry::read(&target.entry).url;
+        target.range().is_some() && !self.part_etags.borrow_mut().agrees(url(), body.etag())
+    }
+
+    /// Its object was replaced, if the reply is its own: that of a fresh connection is.
+    fn met_another(
+        &self,
+        target: &mut CurrentTarget,
+        is_certain: bool,
+        replied: &ReceivedReply,
+    ) -> FetchAttempt {
+        if !is_certain && target.state.forgiven < limits::FORGIVEN_SHARED_MAX {
+            target.state.forgiven += 1;
+            return FetchAttempt::Again;
+        }
+        let outcome = Outcome::Failed(FailureKind::Changed);
+        self.carry_out(target, Verdict::Settle(outcome, Some(REPLACED.into())), Some(replied))
+    }
+}

@@ -1,0 +1,184 @@
+//! What a worker is made of, and what its tasks share.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tokio::sync::mpsc::{Receiver, Sender};
+
+use super::beginning_batch::BeginningBatch;
+use super::load::WorkerLoad;
+use super::part_etags::PartEtags;
+use super::resting::WorkerConnection;
+use super::waiters::Waiters;
+use crate::access::s3::BucketResolver;
+use crate::control::Control;
+use crate::control::body_memory::BodyMemory;
+use crate::control::counters::Delta;
+use crate::fetch::idle_connections::IdleConnections;
+use crate::fetch::resting::RestingConnections;
+use crate::fetch::target::{CurrentTarget, TargetQueue};
+use crate::plan::job_origins::ListingServer;
+use crate::request::custom_request::JobRequests;
+use fetchmill_model::entry::Naming;
+use fetchmill_model::outcome::Runs;
+use fetchmill_model::planner::WorkerReport;
+use fetchmill_model::planner::hosts::HostRules;
+use fetchmill_model::planner::origin::Millis;
+use fetchmill_model::stored_name::StoredNames;
+use fetchmill_model::verdict::Rules;
+use fetchmill_net::{IoBuffers, OriginConnections, Pool, PoolSettings};
+use fetchmill_store::sink::{Block, Properties, Stage};
+
+/// What a worker is made of.
+pub(crate) struct WorkerSetup {
+    pub(crate) index: usize,
+    pub(crate) control: Arc<Control>,
+    /// The only origin, when a server lists its objects itself.
+    pub(crate) server: Option<ListingServer>,
+    pub(crate) naming: Naming,
+    pub(crate) names: StoredNames,
+    /// Of this worker's connections; there are as many tasks at most.
+    pub(crate) pool: PoolSettings,
+    /// Connections that may rest beside those of the tasks.
+    pub(crate) resting_max: usize,
+    pub(crate) rules: Rules,
+    /// What targets are asked with.
+    pub(crate) requests: JobRequests,
+    /// Whether what was fetched may still fail: then what it was asked with goes with it.
+    pub(crate) keeps_entries: bool,
+    /// Targets whose request a run before has perhaps made, without an outcome.
+    pub(crate) interrupted: Arc<Runs>,
+    /// Whether replies may be encoded, and are stored decoded.
+    pub(crate) decodes: bool,
+    /// For the hosts of a job over many.
+    pub(crate) hosts: HostRules,
+    /// In a check, where every outcome is a row: a body is read so far.
+    pub(crate) enough: Option<u64>,
+    pub(crate) properties: Properties,
+    /// See [`BodyMemory`].
+    pub(crate) body_memory: Arc<BodyMemory>,
+    /// Where bodies go that do not fit into it.
+    pub(crate) stage: Option<Arc<Stage>>,
+    pub(crate) blocks: Sender<Block>,
+    pub(crate) empty: Receiver<Block>,
+}
+
+/// The state that the tasks of a worker share. Nothing in it is borrowed across an await.
+pub(super) struct Worker {
+    pub(super) setup: WorkerSetup,
+    pub(super) pool: Pool,
+    pub(super) server: Option<Rc<OriginConnections>>,
+    pub(super) last_origin: RefCell<Option<Rc<OriginConnections>>>,
+    pub(super) places: BucketResolver,
+    pub(super) clock: Rc<Cell<Millis>>,
+    pub(super) queue: RefCell<TargetQueue>,
+    /// A batch that waits for the journal to know that its requests are made.
+    pub(super) beginning: RefCell<Option<BeginningBatch>>,
+    /// The last tick came late and looked at no deadline.
+    pub(super) was_late: Cell<bool>,
+    /// The planner had nothing: not asked again until woken, or until this time.
+    pub(super) dry_until: Cell<Option<Millis>>,
+    pub(super) is_done: Cell<bool>,
+    /// A block waits for the sink: no new targets.
+    pub(super) is_congested: Cell<bool>,
+    /// A connection took no target because bodies have used up their memory.
+    pub(super) waits_for_memory: Cell<bool>,
+    pub(super) in_flight: Cell<usize>,
+    /// Targets in flight at most.
+    pub(super) share: Cell<usize>,
+    /// When the share became lower.
+    pub(super) lowered_at: Cell<Option<Millis>>,
+    pub(super) load: WorkerLoad,
+    /// Bytes of the largest reply in a batch.
+    pub(super) largest_reply: Cell<usize>,
+    /// Of the objects whose parts were fetched last.
+    pub(super) part_etags: RefCell<PartEtags>,
+    /// When what replies took was told last.
+    pub(super) telemetry_told: Cell<Millis>,
+    pub(super) waiters: Waiters,
+    pub(super) idle_connections: IdleConnections,
+    /// With the connections of the tasks at most one for each, and `resting_max`.
+    pub(super) resting: RestingConnections<WorkerConnection>,
+    /// Connections that wait for a place in the origin's pace. Only this thread's, and only while there is one.
+    pub(super) pace_line: tokio::sync::Mutex<()>,
+    pub(super) buffers: IoBuffers,
+    pub(super) path: RefCell<Vec<u8>>,
+    /// The row that is written.
+    pub(super) line: RefCell<Vec<u8>>,
+    pub(super) block: RefCell<Block>,
+    /// Full ones that came while another waited for the sink.
+    pub(super) backlog: RefCell<VecDeque<Block>>,
+    pub(super) empty: RefCell<Receiver<Block>>,
+    pub(super) report: RefCell<WorkerReport>,
+    pub(super) delta: RefCell<Delta>,
+    /// Targets finished since the last tick, and how many a second that makes.
+    pub(super) finished: Cell<u64>,
+    pub(super) rate: Cell<f64>,
+    /// When this machine ran out of descriptors or ports with no connection open.
+    pub(super) exhausted_since: Cell<Option<Millis>>,
+}
+
+impl Worker {
+    pub(super) fn new(mut setup: WorkerSetup) -> Self {
+        let (_, unused) = tokio::sync::mpsc::channel(1);
+        let empty = RefCell::new(std::mem::replace(&mut setup.empty, unused));
+        let clock = Rc::new(Cell::new(setup.control.clock.now()));
+        let pool = Pool::new(setup.pool.clone(), Rc::clone(&clock));
+        let server = setup.server.take();
+        let server =
+            server.map(|ListingServer { key, template, addresses }| pool.add(key, template, addresses));
+        Worker {
+            pool,
+            server,
+            last_origin: RefCell::new(None),
+            places: BucketResolver::new(Arc::clone(&setup.control.store)),
+            clock,
+            queue: RefCell::new(TargetQueue::default()),
+            beginning: RefCell::default(),
+            was_late: Cell::new(false),
+            dry_until: Cell::new(None),
+            is_done: Cell::new(false),
+            is_congested: Cell::new(false),
+            waits_for_memory: Cell::new(false),
+            in_flight: Cell::new(0),
+            share: Cell::new(setup.control.plan.share(setup.index)),
+            lowered_at: Cell::default(),
+            load: WorkerLoad::default(),
+            largest_reply: Cell::new(0),
+            part_etags: RefCell::default(),
+            telemetry_told: Cell::new(0),
+            waiters: Waiters::new(setup.hosts, setup.control.plan.workers()),
+            idle_connections: IdleConnections::default(),
+            resting: RestingConnections::default(),
+            pace_line: tokio::sync::Mutex::default(),
+            buffers: IoBuffers::default(),
+            path: RefCell::new(Vec::new()),
+            line: RefCell::new(Vec::new()),
+            block: RefCell::new(Block::default()),
+            backlog: RefCell::new(VecDeque::new()),
+            empty,
+            report: RefCell::new(WorkerReport::default()),
+            delta: RefCell::new(Delta::default()),
+            finished: Cell::new(0),
+            rate: Cell::new(0.0),
+            exhausted_since: Cell::new(None),
+            setup,
+        }
+    }
+
+    /// Whether this is a check: every outcome is a row.
+    pub(super) fn has_rows(&self) -> bool {
+        self.setup.enough.is_some()
+    }
+
+    pub(super) fn control(&self) -> &Control {
+        &self.setup.control
+    }
+
+    /// Whether this is the one more attempt at what seemed dead.
+    pub(super) fn is_second_look(&self, target: &CurrentTarget) -> bool {
+        self.setup.rules.has_second_look && target.state.throttled_since > 0
+    }
+}

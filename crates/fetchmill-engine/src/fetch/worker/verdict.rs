@@ -1,0 +1,230 @@
+//! Carries out what follows from an attempt ([`fetchmill_model::verdict`]): stores, settles, plans another attempt, corrects.
+
+use std::borrow::Cow;
+
+use super::body::BodyReceiver;
+use super::state::Worker;
+use crate::access::renewal::Renewal;
+use crate::fetch::target::CurrentTarget;
+use fetchmill_model::error::Error;
+use fetchmill_model::limits;
+use fetchmill_model::object::Facts;
+use fetchmill_model::outcome::{FailureClass, FailureKind, Outcome};
+use fetchmill_model::planner::hosts::{self, RequestOutcome};
+use fetchmill_model::planner::origin::Millis;
+use fetchmill_model::source_metadata::ListedKey;
+use fetchmill_model::verdict::{BrokenFacts, Correction, Verdict};
+use fetchmill_net::ReceivedReply;
+use fetchmill_store::sink::{FetchedBody, StoredParts};
+
+/// What came of an attempt at a target.
+pub(super) enum FetchAttempt {
+    /// It has an outcome or waits: on to the next.
+    Over,
+    /// It is to be made again at once, on a fresh connection, and does not count.
+    Again,
+    /// A large body broke off: its rest is to be asked for, at once or in a moment, on a fresh connection.
+    BrokenOff,
+    /// The same as [`FetchAttempt::Again`], with newer credentials, which are waited for.
+    Renewing,
+    /// The target is somewhere else.
+    Redirected,
+    /// What was asked for together is to be asked for one by one.
+    Split,
+}
+
+impl Worker {
+    /// Says what the body of the reply is to be, as far as it is known.
+    pub(super) fn expect(&self, target: &CurrentTarget, body: &mut BodyReceiver) {
+        let listed = self.listed(target);
+        if target.is_of_store || listed.is_some() {
+            body.expect(listed.and_then(|listed| listed.size));
+        }
+        if let Some(range) = target.range() {
+            body.expect_part(range);
+        }
+        if target.is_conditional() {
+            body.expect_condition();
+        }
+        if target.is_of_store && self.control().store.options.checksums && !self.has_rows() {
+            body.expect_checksum();
+        }
+        if let Some(hash) = target.hash() {
+            body.expect_hash(hash);
+        }
+        if self.setup.decodes {
+            body.expect_encoding();
+        }
+        if self.may_be_resumed(target) {
+            body.progress.expect_break();
+        }
+    }
+
+    /// No complete reply.
+    pub(super) fn broken(&self, target: &mut CurrentTarget, broken: BrokenFacts) -> FetchAttempt {
+        if self.is_done.get() && target.may_start_again() {
+            // Dropped while the job ends: the target stays pending.
+            return FetchAttempt::Over;
+        }
+        let verdict = target.state.after_broken(broken, &self.rules(target), self.clock.get());
+        self.carry_out(target, verdict, None)
+    }
+
+    /// The job ends before the target was asked for: it stays pending, unless its request was made before a redirect.
+    pub(super) fn leave_pending(&self, target: &CurrentTarget) -> FetchAttempt {
+        self.fail_left(target);
+        FetchAttempt::Over
+    }
+
+    /// There are no credentials yet: it waits for them, as it would for a host.
+    pub(super) fn await_credentials(&self, target: &mut CurrentTarget) {
+        let now = self.clock.get();
+        self.defer(target, now, now);
+        self.leave(target, RequestOutcome::Nothing);
+    }
+
+    /// An attempt failed: it waits for another one, or that is its outcome.
+    pub(super) fn failed(
+        &self,
+        target: &mut CurrentTarget,
+        kind: FailureKind,
+        replied: Option<&ReceivedReply>,
+    ) -> FetchAttempt {
+        if self.is_done.get() && replied.is_none() && target.may_start_again() {
+            return FetchAttempt::Over;
+        }
+        let verdict = target.state.after_failure(kind, &self.rules(target), self.clock.get());
+        self.carry_out(target, verdict, replied)
+    }
+
+    /// Everything but the object itself and where it is.
+    pub(super) fn carry_out(
+        &self,
+        target: &mut CurrentTarget,
+        verdict: Verdict,
+        replied: Option<&ReceivedReply>,
+    ) -> FetchAttempt {
+        let retry_after = replied
+            .and_then(|replied| replied.head.retry_after)
+            .map(|retry_after| retry_after.wait(self.clock.get() / 1000).saturating_mul(1000));
+        let seen = match verdict {
+            Verdict::Again => return FetchAttempt::Again,
+            Verdict::Correct(correction) => return self.correct(target, correction),
+            Verdict::Stop(error) => return self.stop(target, error),
+            Verdict::Store | Verdict::Redirect => {
+                return self.stop(target, Error::Internal("a failure was taken for a reply".into()));
+            }
+            Verdict::Settle(outcome, _) if target.is_joined() => return self.refuse_joined(outcome),
+            Verdict::Retry(kind) => {
+                self.observe(kind, target.state.attempts.saturating_sub(1), retry_after);
+                self.report.borrow_mut().retries.push(target.again(kind, retry_after));
+                self.seen_of(kind, replied, retry_after)
+            }
+            Verdict::SecondLook(kind) => {
+                self.look_again_later(target, kind);
+                self.seen_of(kind, replied, retry_after)
+            }
+            Verdict::Settle(outcome, detail) => {
+                let status = replied.map_or(0, |replied| replied.head.status);
+                if !self.control().may_settle(outcome, status) {
+                    self.leave(target, RequestOutcome::Nothing);
+                    return FetchAttempt::Over;
+                }
+                if let Outcome::Failed(kind) = outcome {
+                    self.observe(kind, target.state.attempts, retry_after);
+                }
+                self.settle_other(target, outcome, status, 1, detail.as_deref());
+                match outcome {
+                    Outcome::Failed(kind) => self.seen_of(kind, replied, retry_after),
+                    _ => RequestOutcome::Answer,
+                }
+            }
+        };
+        self.leave(target, seen);
+        FetchAttempt::Over
+    }
+
+    /// What comes of an attempt that would have settled its target: of a joined one nothing does.
+    fn refuse_joined(&self, outcome: Outcome) -> FetchAttempt {
+        use FailureKind::{BadRange, BodyTooLarge, RangeIgnored, UnverifiedLength};
+        if matches!(outcome, Outcome::Failed(RangeIgnored | BadRange | BodyTooLarge | UnverifiedLength)) {
+            self.control().coalescing.note_refused();
+        }
+        FetchAttempt::Split
+    }
+
+    /// What a failed attempt tells of its host.
+    fn seen_of(
+        &self,
+        kind: FailureKind,
+        replied: Option<&ReceivedReply>,
+        retry_after: Option<Millis>,
+    ) -> RequestOutcome {
+        if replied.is_some() && kind.class() == FailureClass::Final {
+            return RequestOutcome::Answer;
+        }
+        // From now on, exactly: the worker's clock is behind by up to a tick, and the host would be asked too early.
+        let until = retry_after
+            .map(|wait| self.control().clock.now() + wait.min(limits::RETRY_AFTER_MAX.as_millis() as Millis));
+        hosts::seen(kind, until)
+    }
+
+    /// The object has come, or as much of it as a check reads.
+    pub(super) fn settle_fetched(&self, target: &mut CurrentTarget, body: FetchedBody<'_>, facts: Facts<'_>) {
+        self.delta.borrow_mut().count(Outcome::Fetched, body.length());
+        let attempts = target.state.attempts + 1;
+        if self.has_rows() {
+            self.push_row(target, Outcome::Fetched, attempts);
+        } else {
+            let naming = self.setup.naming;
+            let (name, facts) = if self.setup.properties.keeps >= StoredParts::Bodies {
+                let name = target.stored_name((naming, &self.setup.names), &facts);
+                let facts = target.facts(naming, &name, facts);
+                (name, facts)
+            } else {
+                (Cow::default(), facts)
+            };
+            let keep = |_: &&[u8]| self.setup.keeps_entries;
+            let facts = Facts { entry: facts.entry.filter(keep), listed: facts.listed.filter(keep), ..facts };
+            self.block.borrow_mut().push_fetched(target.sequence, attempts, &name, body, &facts);
+        }
+        self.settled();
+        self.control().refusals.note_success();
+        self.note_fetched(target);
+        self.leave(target, RequestOutcome::Answer);
+    }
+
+    /// What was listed of an object that is to be fetched as a whole: a check reads the start of it only.
+    pub(super) fn listed<'t>(&self, target: &'t CurrentTarget) -> Option<ListedKey<'t>> {
+        if self.has_rows() { None } else { target.listed(self.setup.naming) }
+    }
+
+    /// Takes note of what a store, or a server, has shown to be wrong.
+    fn correct(&self, target: &mut CurrentTarget, correction: Correction) -> FetchAttempt {
+        if target.shows_token {
+            return match self.renew(target) {
+                Renewal::Failed(why) => self.stop(target, Error::Temporary(why)),
+                Renewal::Pending => FetchAttempt::Renewing,
+                Renewal::Newer => FetchAttempt::Again,
+            };
+        }
+        let is_elsewhere = matches!(correction, Correction::Region(_));
+        let bucket = if is_elsewhere { target.bucket(self.setup.naming) } else { None };
+        match self.control().store.correct(bucket.as_ref(), correction, target.credentials_generation) {
+            Renewal::Failed(why) => self.stop(target, Error::Temporary(why)),
+            Renewal::Pending => FetchAttempt::Renewing,
+            Renewal::Newer if is_elsewhere => {
+                target.forget_location();
+                FetchAttempt::Redirected
+            }
+            Renewal::Newer => FetchAttempt::Again,
+        }
+    }
+
+    /// No target will fare better: they stay pending.
+    fn stop(&self, target: &mut CurrentTarget, error: Error) -> FetchAttempt {
+        self.control().stop.fail(error);
+        self.leave(target, RequestOutcome::Nothing);
+        FetchAttempt::Over
+    }
+}

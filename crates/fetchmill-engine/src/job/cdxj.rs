@@ -1,0 +1,92 @@
+//! The end of a job with `--cdxj`: an index beside each shard of WARC.
+//!
+//! An index is made of its sealed shard alone, so whatever a kill leaves of one can be made again. Each is written among
+//! the open shards and synced, then the journal has its checksum, then it is renamed without replacing anything. So one
+//! that the journal knows and that is not among the open shards any more is the job's own under its last name. A run
+//! that comes to the job's end makes those that are missing, damaged, or of a shard that is not there any more.
+
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::outcome::{ShardEnd, ShardNumber};
+use fetchmill_store::durable::{self, is_whole};
+use fetchmill_store::journal::{CdxjFile, Journal, Shard};
+use fetchmill_store::pack::warc::cdxj_lines;
+use fetchmill_store::reader::ShardReader;
+use fetchmill_store::sink::{CdxjWriter, Format, ShardFolder};
+
+/// Records between two looks at the stop signal.
+const STRETCH_RECORDS: u64 = 1024;
+
+/// The journal forgets those that a run has not put in their place, before their files are cleared away: what stands there
+/// under such a name is not the job's.
+pub(crate) fn forget_unplaced(journal: &Journal, shard_folder: &ShardFolder) -> Result<()> {
+    for CdxjFile { shard, data } in journal.cdxj_files()? {
+        if shard_folder.open_path().join(&data.path).exists() {
+            journal.forget_cdxj(shard)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes what is missing. False: `goes_on` said no, and the next run does the rest.
+pub(crate) fn write_indexes(
+    journal: &Journal,
+    shard_folder: &ShardFolder,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<bool> {
+    shard_folder.prepare()?;
+    let mut shards = journal.shards()?;
+    shards.retain(|shard| !shard.is_replaced);
+    let good = keep_good(journal, shard_folder, &shards)?;
+    shard_folder.clear_open(CdxjWriter::OPEN)?;
+    for shard in shards.iter().filter(|shard| good.binary_search(&shard.number).is_err()) {
+        let Some(data) = write_index(shard_folder, shard, goes_on)? else { return Ok(false) };
+        journal.set_cdxj(shard.number, &data)?;
+        shard_folder.publish_cdxj(&data.path, shard.number)?;
+    }
+    shard_folder.sync_sealed()?;
+    Ok(true)
+}
+
+/// Removes what is of no use any more; the shards that have theirs.
+fn keep_good(journal: &Journal, shard_folder: &ShardFolder, shards: &[Shard]) -> Result<Vec<ShardNumber>> {
+    let mut good = Vec::new();
+    for CdxjFile { shard, data } in journal.cdxj_files()? {
+        let is_there = shards.binary_search_by_key(&shard, |shard| shard.number).is_ok();
+        let path = shard_folder.cdxj_path(shard);
+        if is_there && is_whole(&path, &data).map_err(|error| Error::storage("read", &path, error))? {
+            good.push(shard);
+            continue;
+        }
+        durable::remove_path(&path).map_err(|error| Error::storage("remove", &path, error))?;
+        shard_folder.sync_sealed()?;
+        journal.forget_cdxj(shard)?;
+    }
+    Ok(good)
+}
+
+fn write_index(
+    shard_folder: &ShardFolder,
+    shard: &Shard,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Option<ShardEnd>> {
+    let reader = ShardReader::open(shard_folder, Format::Warc, shard)?;
+    let file_name = reader.path().file_name().unwrap_or_default().to_string_lossy();
+    let mut writer = CdxjWriter::new(shard_folder)?;
+    let manifest = reader.manifest();
+    for index in 0..manifest.frames() {
+        let frame = manifest.frame(index)?;
+        for (position, row) in frame.iter().enumerate() {
+            let number = frame.first_row() + position as u64;
+            if number.is_multiple_of(STRETCH_RECORDS) && !goes_on() {
+                return Ok(None);
+            }
+            let record = reader.read_record(number, &row).map_err(|error| reader.error(row.name, error))?;
+            let lines = cdxj_lines(&record.unwrap_or_default(), row.place, &file_name)
+                .map_err(|damage| reader.error(row.name, damage.into()))?;
+            for line in lines {
+                writer.push(&line)?;
+            }
+        }
+    }
+    writer.finish().map(Some)
+}

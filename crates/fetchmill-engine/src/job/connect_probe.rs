@@ -1,0 +1,115 @@
+//! How long TCP takes to connect to a server that the job is connected to: the server's kernel answers, however busy its
+//! program is, so a longer time than at best is a queue on the way. The connection is closed at once.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use fetchmill_model::limits::{CONNECT_PROBE_EVERY, CONNECT_PROBE_FIRST, CONNECT_PROBE_MAX};
+
+#[derive(Debug)]
+struct Connecting {
+    socket: Socket,
+    since: Instant,
+}
+
+/// At most one at a time, and fewer the longer they are wanted.
+#[derive(Debug)]
+pub(crate) struct ConnectProbe {
+    connecting: Option<Connecting>,
+    last: Option<Instant>,
+    /// Before the next one.
+    pause: Duration,
+}
+
+impl Default for ConnectProbe {
+    fn default() -> Self {
+        ConnectProbe { connecting: None, last: None, pause: CONNECT_PROBE_FIRST }
+    }
+}
+
+impl ConnectProbe {
+    /// Nobody wants to know it now; the next time it is wanted soon.
+    pub(crate) fn rest(&mut self) {
+        self.pause = CONNECT_PROBE_FIRST;
+    }
+
+    /// Begins to connect, unless that was done lately. What this machine refuses is no answer.
+    pub(crate) fn start(&mut self, peer: SocketAddr) {
+        if self.connecting.is_some() || self.last.is_some_and(|last| last.elapsed() < self.pause) {
+            return;
+        }
+        self.pause = if self.last.is_some() { (self.pause * 2).min(CONNECT_PROBE_EVERY) } else { self.pause };
+        self.last = Some(Instant::now());
+        let Ok(socket) = Socket::new(Domain::for_address(peer), Type::STREAM, Some(Protocol::TCP)) else {
+            return;
+        };
+        if socket.set_nonblocking(true).is_err() {
+            return;
+        }
+        let since = Instant::now();
+        // It goes on in the background, and fails there.
+        let _ = socket.connect(&peer.into());
+        self.connecting = Some(Connecting { socket, since });
+    }
+
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.connecting.is_some()
+    }
+
+    /// Waits at most this long for the end; how long connecting took, if it has come. One that takes longer than a
+    /// second counts as one that takes that.
+    pub(crate) fn wait(&mut self, patience: Duration) -> Option<Duration> {
+        let Connecting { socket, since } = self.connecting.as_ref()?;
+        let mut descriptors = [PollFd::new(socket, PollFlags::OUT)];
+        let timeout = Timespec::try_from(patience).ok()?;
+        let is_over = poll(&mut descriptors, Some(&timeout)).is_ok_and(|ready| ready > 0);
+        let took = since.elapsed();
+        if !is_over && took < CONNECT_PROBE_MAX {
+            return None;
+        }
+        let is_refused = is_over && !matches!(socket.take_error(), Ok(None));
+        self.connecting = None;
+        (!is_refused).then_some(took)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(5);
+
+    #[test]
+    fn connecting_is_timed_and_not_done_all_the_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let peer = listener.local_addr().unwrap();
+        let mut probe = ConnectProbe::default();
+        assert_eq!(probe.wait(PATIENCE), None, "nothing is under way");
+
+        probe.start(peer);
+        assert!(probe.is_under_way());
+        let took = probe.wait(PATIENCE).unwrap();
+
+        assert!(took < CONNECT_PROBE_MAX);
+        probe.start(peer);
+        assert!(!probe.is_under_way(), "it is too soon");
+    }
+
+    #[test]
+    fn a_refusal_is_no_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let peer = listener.local_addr().unwrap();
+        drop(listener);
+        let mut probe = ConnectProbe::default();
+
+        probe.start(peer);
+
+        assert_eq!(probe.wait(PATIENCE), None);
+        assert!(!probe.is_under_way());
+    }
+}

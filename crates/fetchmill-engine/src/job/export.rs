@@ -1,0 +1,590 @@
+//! Writes what a job has stored again, in another format: a job of its own, so `ls`, `verify` and resuming work on it
+//! as on any other.
+//!
+//! Objects are read in an order that stays the same, and their sequence numbers are that order. So what a journal says
+//! of them is enough to go on: what is pending is read again, what is behind the last page is added. One thread reads,
+//! encodes and commits: what it writes is bound by the disk.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::Snapshot;
+use super::job_state::{Interruption, JobReport};
+use super::skipped::SkippedByReason;
+use crate::writer::recovery;
+use crate::writer::window_outcomes::WindowOutcomes;
+use fetchmill_model::entry::{Naming, behind_scheme};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::extra_columns::{
+    COLUMNS_PART, ENCODINGS_IN_COLUMN, ENCODINGS_PART, ExtraColumns, TYPES_PART,
+};
+use fetchmill_model::limits::{self, BODY_MEMORY_BYTES_MAX, COMMIT_WINDOW_BYTES, COMMIT_WINDOW_OUTCOMES_MAX};
+use fetchmill_model::name;
+use fetchmill_model::object::Object;
+use fetchmill_model::outcome::{FailureKind, KindCounts, Outcome, Tally};
+use fetchmill_model::source::{ListedPage, PageCursor, Skips};
+use fetchmill_model::stored_name::StoredNames;
+use fetchmill_model::target::{Names, Sequence};
+use fetchmill_store::background::Background;
+use fetchmill_store::journal::{
+    Identity, JobLocation, JobRules, Journal, JournalSnapshot, STRIP_PREFIX, TRANSFORM, must_be_here,
+    must_have_objects, read_doubtful,
+};
+use fetchmill_store::pack::Sidecars;
+use fetchmill_store::reader::{
+    EXPORT_OF, REQUEST_PART, are_of_list, are_stripped, for_each_object, request_of, warc_origin,
+};
+use fetchmill_store::sink::failures::FailuresShard;
+use fetchmill_store::sink::{
+    Block, EntryDescription, FetchedBody, FileSystemSync, Format, Sink, SinkSetup, Stage, UnfetchedSetup,
+    Validators,
+};
+
+const GO: u8 = 0;
+const STOP: u8 = 1;
+const ABORT: u8 = 2;
+/// Names of objects in doubt that are copied at once.
+const DOUBTFUL_AT_ONCE: usize = 1000;
+
+/// What is written again, and how.
+#[derive(Debug, Clone)]
+pub struct ExportOptions {
+    /// The destination of the job that is read.
+    pub from: PathBuf,
+    /// Its journal's folder, when it was given one.
+    pub from_state: Option<PathBuf>,
+    /// Where objects go.
+    pub dest: PathBuf,
+    /// Where the journal goes, when not there.
+    pub state: Option<PathBuf>,
+    /// How objects are stored.
+    pub format: Format,
+    /// Bytes of a shard; none: what the format takes.
+    pub shard_size: Option<u64>,
+    /// Whether a power cut is survived, or only a kill.
+    pub is_durable: bool,
+}
+
+impl ExportOptions {
+    fn check(&self) -> Result<()> {
+        let refuse = |message: String| Err(Error::Usage(message));
+        if self.format == Format::Null {
+            return refuse("an export needs a format that keeps objects, not null".into());
+        }
+        if self.shard_size == Some(0) {
+            return refuse("--shard-size must be at least 1 byte".into());
+        }
+        let real = |path: &PathBuf| std::fs::canonicalize(path).ok();
+        if real(&self.from).is_some_and(|from| real(&self.dest) == Some(from)) {
+            return refuse(format!("{} cannot be exported into itself", self.from.display()));
+        }
+        Ok(())
+    }
+
+    /// The same objects in the same order in the same format are the same job.
+    fn identity(&self, snapshot: &JournalSnapshot, rules: JobRules) -> Identity {
+        let contents = format!("{:?}{:?}{:?}", snapshot.shards, snapshot.manifests, snapshot.tally);
+        let digest = xxhash_rust::xxh3::xxh3_64(contents.as_bytes());
+        let parts = [
+            ("source", format!("{EXPORT_OF}{}", snapshot.part("source"))),
+            ("listing", snapshot.part("listing").to_owned()),
+            ("contents", format!("{} {} {digest:016x}", snapshot.part("format"), snapshot.tally.fetched)),
+            ("format", self.format.name().to_owned()),
+        ];
+        let stored = self.columns(snapshot, rules);
+        let (columns, types) = (stored.to_text(), stored.types_to_text());
+        let encodings = stored.has_encodings().then(|| (ENCODINGS_PART, ENCODINGS_IN_COLUMN.to_owned()));
+        let transform = Some(snapshot.part(TRANSFORM)).filter(|part| !part.is_empty());
+        let stripped = Some(snapshot.part(STRIP_PREFIX)).filter(|part| !part.is_empty());
+        Identity::new(
+            parts
+                .into_iter()
+                .chain(columns.map(|columns| (COLUMNS_PART, columns)))
+                .chain(types.map(|types| (TYPES_PART, types)))
+                .chain(encodings)
+                .chain(request_of(snapshot).map(|request| (REQUEST_PART, request)))
+                .chain(transform.map(|part| (TRANSFORM, part.to_owned())))
+                .chain(stripped.map(|part| (STRIP_PREFIX, part.to_owned()))),
+        )
+    }
+
+    /// What the format keeps of the columns that the objects have. There are rows of objects only.
+    fn columns(&self, snapshot: &JournalSnapshot, rules: JobRules) -> ExtraColumns {
+        let columns = self.format.columns(&ExtraColumns::of_identity(&snapshot.identity).without_outcomes());
+        columns.with_encodings(self.format == Format::Parquet && rules.have_encodings())
+    }
+
+    fn setup(&self, place: &JobLocation, snapshot: &JournalSnapshot, rules: JobRules) -> Result<SinkSetup> {
+        Ok(SinkSetup {
+            format: self.format,
+            dest: place.dest.clone(),
+            manifests: place.manifests_path(),
+            is_durable: self.is_durable,
+            shard_bytes: self.shard_size.unwrap_or_else(|| self.format.shard_bytes()),
+            seal_after: limits::SEAL_AFTER,
+            server_times: true,
+            workers: 1,
+            columns: self.columns(snapshot, rules),
+            sidecars: Sidecars::default(),
+            // What it was is a column of what is read.
+            is_hashed: false,
+            validators: Validators::InRecords,
+            unfetched: UnfetchedSetup::default(),
+            origin: Some(warc_origin(&snapshot.identity)?),
+            upload_queue: None,
+        })
+    }
+}
+
+/// An export that runs.
+#[derive(Debug)]
+pub struct Export {
+    shared: Arc<ExportState>,
+    running: Background<JobReport>,
+}
+
+#[derive(Debug)]
+struct ExportState {
+    stop: AtomicU8,
+    /// Objects that are to be written.
+    total: u64,
+    before: Tally,
+    kinds_before: KindCounts,
+    /// What this run has written, durable or not.
+    written: Mutex<(Tally, KindCounts)>,
+    started: Instant,
+}
+
+impl Export {
+    /// Opens both destinations, finishes what an earlier run left half done, and starts.
+    pub fn start(options: &ExportOptions) -> Result<Self> {
+        options.check()?;
+        let from = JobLocation::look(&options.from, options.from_state.as_deref())?;
+        let snapshot = JournalSnapshot::read(&from)?;
+        refuse_unfit(&from, &snapshot, options.format)?;
+        let place = JobLocation::prepare(&options.dest, options.state.as_deref())?;
+        let rules = JobRules::of(&place)?;
+        let mut journal = Journal::open(&place, &options.identity(&snapshot, rules), options.is_durable)?;
+        let setup = options.setup(&place, &snapshot, rules)?;
+        recovery::recover(&place, &mut journal, &setup, (Naming::Whole, &StoredNames::default()))?;
+        let shared = Arc::new(ExportState {
+            stop: AtomicU8::new(GO),
+            total: snapshot.tally.fetched,
+            before: journal.tally(),
+            kinds_before: journal.kinds()?,
+            written: Mutex::default(),
+            started: Instant::now(),
+        });
+        let copy = ExportThread { from, snapshot, place, journal, setup, shared: Arc::clone(&shared) };
+        let running = Background::start("fetchmill-export", &Arc::default(), move || copy.run())?;
+        Ok(Export { shared, running })
+    }
+
+    /// Waits for the end; whether it has come.
+    pub fn wait(&self, timeout: Duration) -> bool {
+        self.running.wait(timeout)
+    }
+
+    /// Makes what is written durable and ends; the same export can be resumed.
+    pub fn stop(&self) {
+        self.shared.stop.fetch_max(STOP, Ordering::Relaxed);
+    }
+
+    /// Ends without making anything durable; the same export can be resumed.
+    pub fn abort(&self) {
+        self.shared.stop.fetch_max(ABORT, Ordering::Relaxed);
+    }
+
+    /// The report or error of one that has ended; it can be taken once.
+    pub fn report(&self) -> Option<Result<JobReport>> {
+        self.running.take()
+    }
+
+    /// How it stands. Cheap.
+    pub fn snapshot(&self) -> Snapshot {
+        let shared = &self.shared;
+        let (written, mut kinds) = shared.written.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        kinds.add_all(&shared.kinds_before);
+        let before = shared.before;
+        Snapshot {
+            tally: Tally {
+                listed: shared.total,
+                fetched: before.fetched + written.fetched,
+                failed: before.failed + written.failed,
+                bytes: before.bytes + written.bytes,
+                ..Tally::default()
+            },
+            settled_before: before.settled(),
+            in_flight: 0,
+            waiting: 0,
+            is_listing_done: true,
+            total: None,
+            pages: 0,
+            kinds,
+            phase: match (self.running.has_ended(), shared.stop()) {
+                (true, _) => "done",
+                (_, GO) => "fetching",
+                _ => "draining",
+            },
+            elapsed: shared.started.elapsed(),
+            stopped_by: None,
+            is_resumed: before.listed > 0,
+            waits: Vec::new(),
+            attempts: 0,
+            concurrency: 0,
+            tries_concurrency: false,
+            limited_by: None,
+            latency: None,
+            origins: Vec::new(),
+        }
+    }
+}
+
+impl Drop for Export {
+    /// No thread outlives it.
+    fn drop(&mut self) {
+        self.abort();
+        self.running.join();
+    }
+}
+
+impl ExportState {
+    fn stop(&self) -> u8 {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+fn refuse_unfit(from: &JobLocation, snapshot: &JournalSnapshot, format: Format) -> Result<()> {
+    must_have_objects(&snapshot.identity, &from.dest)?;
+    must_be_here(&snapshot.identity)?;
+    let dest = from.dest.display();
+    if snapshot.part("format") == Format::Null.name() {
+        return Err(Error::Usage(format!("{dest} holds no objects: its format is null")));
+    }
+    if format == Format::Warc && request_of(snapshot).is_some() {
+        return Err(Error::Usage(format!(
+            "--format warc stores whole objects that were asked for with GET, and the job of {dest} has asked otherwise; \
+             choose another format"
+        )));
+    }
+    if format == Format::Warc && are_stripped(snapshot) && !are_of_list(snapshot) {
+        return Err(Error::Usage(format!(
+            "--format warc stores objects under their URLs, and the names of {dest} have lost a leading path; choose \
+             another format"
+        )));
+    }
+    if !snapshot.open_shards.is_empty() {
+        return Err(Error::Usage(format!(
+            "the job of {dest} was killed: run the same `fetchmill get` again, then export"
+        )));
+    }
+    Ok(())
+}
+
+/// What the thread has.
+struct ExportThread {
+    from: JobLocation,
+    snapshot: JournalSnapshot,
+    place: JobLocation,
+    journal: Journal,
+    setup: SinkSetup,
+    shared: Arc<ExportState>,
+}
+
+impl ExportThread {
+    fn run(mut self) -> Result<JobReport> {
+        if self.journal.get("finished_at")?.is_some() {
+            return self.report(true);
+        }
+        self.copy_doubtful()?;
+        let pending = self.pending()?;
+        let from = pending.first().map_or(self.journal.next_sequence(), |(first, _)| *first);
+        let stage = Arc::new(Stage::open(&self.place.stage_path().join("0"))?);
+        let sink = self.setup.open(0, &stage, recovery::sealed_shards(&self.journal)?)?;
+        let failures = FailuresShard::new(
+            &self.place.failures_path(),
+            recovery::shard_name("export", 0),
+            self.setup.is_durable,
+        );
+        let mut writer = ExportWriter {
+            listed_before: self.journal.next_sequence(),
+            journal: &mut self.journal,
+            sink,
+            stage,
+            failures,
+            names_are_paths: self.setup.format.properties().names_are_paths,
+            is_of_list: are_of_list(&self.snapshot),
+            block: Block::default(),
+            names: Names::default(),
+            gathered: WindowOutcomes::default(),
+            window: ExportWindow::default(),
+            shared: &self.shared,
+        };
+        for_each_object(&self.from, &self.snapshot, from, &mut |sequence, object| {
+            if is_settled(&pending, writer.listed_before, sequence) {
+                return Ok(if self.shared.stop() == GO {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
+                });
+            }
+            writer.take(sequence, object)
+        })?;
+        if self.shared.stop() == ABORT {
+            return self.report(false);
+        }
+        writer.finish()?;
+        if self.shared.stop() == GO {
+            self.conclude()?;
+        }
+        recovery::remove_stage(&self.place.stage_path())?;
+        self.report(false)
+    }
+
+    /// What is in doubt there is in doubt here.
+    fn copy_doubtful(&mut self) -> Result<()> {
+        let are_paths = self.setup.format.properties().names_are_paths && are_of_list(&self.snapshot);
+        let mut from = 0;
+        loop {
+            let mut found = read_doubtful(&self.from, from, DOUBTFUL_AT_ONCE)?;
+            let Some((last, _)) = found.last() else { break };
+            from = last + 1;
+            if are_paths {
+                for (_, name) in &mut found {
+                    *name = path_of_url(name).to_vec();
+                }
+            }
+            self.journal.doubt(&found)?;
+        }
+        self.journal.commit()
+    }
+
+    /// Every object is written.
+    fn conclude(&mut self) -> Result<()> {
+        let tally = self.journal.tally();
+        if tally.pending() > 0 || tally.listed != self.snapshot.tally.fetched {
+            return Err(Error::Journal(format!(
+                "{} objects were read of {}, its journal counts {}; look with `fetchmill verify`",
+                tally.listed,
+                self.from.dest.display(),
+                self.snapshot.tally.fetched
+            )));
+        }
+        self.journal.begin()?;
+        self.journal.end_listing()?;
+        self.journal.finish()?;
+        self.journal.commit()
+    }
+
+    /// Targets of earlier runs that are not settled, as runs: those of one Parquet shard at most.
+    fn pending(&self) -> Result<Vec<(Sequence, u64)>> {
+        let mut runs = Vec::new();
+        let mut from = 0;
+        while let Some((first, _, ranges)) = self.journal.next_live_page(from)? {
+            runs.extend(ranges.iter().map(|range| (first + range.start as u64, range.len() as u64)));
+            from = first + 1;
+        }
+        Ok(runs)
+    }
+
+    fn report(&self, was_finished: bool) -> Result<JobReport> {
+        Ok(JobReport {
+            tally: self.journal.tally(),
+            kinds: self.journal.kinds()?,
+            doubtful: self.journal.doubtful()?,
+            elapsed: self.shared.started.elapsed(),
+            attempts: 0,
+            listed_at: self.journal.get("listed_at")?,
+            was_finished,
+            interruption: (!was_finished && self.shared.stop() != GO).then_some(Interruption::Asked),
+            is_tolerated: false,
+            is_resumed: self.shared.before.listed > 0,
+            limited_by: None,
+            summary: None,
+            notices: Vec::new(),
+            skipped: SkippedByReason::default(),
+            found_nothing: false,
+        })
+    }
+}
+
+/// A URL without its scheme; other names as they are.
+fn path_of_url(name: &[u8]) -> &[u8] {
+    let is_url = [&b"http://"[..], b"https://"].iter().any(|scheme| name.starts_with(scheme));
+    if is_url { behind_scheme(name) } else { name }
+}
+
+/// Whether an earlier run has settled it.
+fn is_settled(pending: &[(Sequence, u64)], listed: Sequence, sequence: Sequence) -> bool {
+    if sequence >= listed {
+        return false;
+    }
+    let behind = pending.partition_point(|(first, _)| *first <= sequence);
+    let run = behind.checked_sub(1).and_then(|at| pending.get(at));
+    run.is_none_or(|(first, length)| sequence - first >= *length)
+}
+
+/// What has gathered in a window.
+#[derive(Default)]
+struct ExportWindow {
+    outcomes: usize,
+    bytes: u64,
+    since: Option<Instant>,
+}
+
+/// Blocks, pages and receipts of one export.
+struct ExportWriter<'w> {
+    journal: &'w mut Journal,
+    /// Targets below this stand in pages of earlier runs.
+    listed_before: Sequence,
+    sink: Box<dyn Sink>,
+    stage: Arc<Stage>,
+    failures: FailuresShard,
+    names_are_paths: bool,
+    is_of_list: bool,
+    block: Block,
+    /// Those of the block that are in no page yet.
+    names: Names,
+    /// Outcomes of this window that are not fetched.
+    gathered: WindowOutcomes,
+    window: ExportWindow,
+    shared: &'w ExportState,
+}
+
+impl ExportWriter<'_> {
+    fn take(&mut self, sequence: Sequence, object: &Object<'_>) -> Result<ControlFlow<()>> {
+        self.window.since.get_or_insert_with(Instant::now);
+        self.window.outcomes += 1;
+        self.window.bytes += object.body.len() as u64;
+        if sequence >= self.listed_before {
+            self.names.push(self.name_of(object));
+        }
+        self.push(sequence, object)?;
+        if !self.block.is_full() {
+            return Ok(ControlFlow::Continue(()));
+        }
+        self.write_block()?;
+        match self.shared.stop() {
+            GO => {}
+            _ => return Ok(ControlFlow::Break(())),
+        }
+        let ExportWindow { outcomes, bytes, since } = self.window;
+        let is_over = outcomes >= COMMIT_WINDOW_OUTCOMES_MAX
+            || bytes >= COMMIT_WINDOW_BYTES
+            || since.is_some_and(|since| since.elapsed() >= limits::COMMIT_WINDOW);
+        if is_over || self.sink.is_full() {
+            self.commit(false)?;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// What it is stored as: a URL without its scheme where names are paths, as `files` does with lists.
+    fn name_of<'o>(&self, object: &Object<'o>) -> &'o [u8] {
+        if self.names_are_paths && self.is_of_list { path_of_url(object.name) } else { object.name }
+    }
+
+    fn push(&mut self, sequence: Sequence, object: &Object<'_>) -> Result<()> {
+        let name = self.name_of(object);
+        let is_path = || {
+            let is_folder = !self.is_of_list && name::is_folder(name);
+            !is_folder && name::to_path(name, &mut Vec::new()).is_ok()
+        };
+        if self.names_are_paths && !is_path() {
+            let outcome = Outcome::Failed(FailureKind::Name);
+            let target = EntryDescription { url: object.facts.url, ..EntryDescription::named(name) };
+            self.block.push_other(sequence, outcome, 0, 0, &target);
+            return Ok(());
+        }
+        let body = if object.body.len() > BODY_MEMORY_BYTES_MAX {
+            self.stage.write(sequence, object.body, None)?;
+            FetchedBody::Spilled(object.body.len() as u64)
+        } else {
+            FetchedBody::Bytes(object.body)
+        };
+        self.block.push_fetched(sequence, 1, name, body, &object.facts);
+        Ok(())
+    }
+
+    /// The page goes into the transaction that the next receipt ends.
+    fn write_block(&mut self) -> Result<()> {
+        if !self.names.is_empty() {
+            let names = std::mem::take(&mut self.names);
+            let next = self.journal.next_sequence() + names.len() as u64;
+            let cursor = PageCursor::Marker { from: None, next: Some(next.to_string()) };
+            self.journal.add_page(&ListedPage { names, skipped: Skips::default(), total: None, cursor })?;
+        }
+        let mut block = std::mem::take(&mut self.block);
+        let mut stored = 0;
+        let mut written = Tally::default();
+        for entry in block.entries() {
+            if entry.outcome == Outcome::Fetched {
+                written.fetched += 1;
+                written.bytes += entry.body.len();
+                continue;
+            }
+            self.failures.add(&block, entry)?;
+            self.settle_other(entry.sequence, FailureKind::Name);
+        }
+        while stored < block.entries().len() {
+            if self.sink.is_full() {
+                self.commit(false)?;
+            }
+            stored = self.sink.write(&block, stored)?;
+        }
+        block.clear();
+        self.block = block;
+        let mut shown = self.shared.written.lock().unwrap_or_else(PoisonError::into_inner);
+        shown.0.fetched += written.fetched;
+        shown.0.bytes += written.bytes;
+        Ok(())
+    }
+
+    fn settle_other(&mut self, sequence: Sequence, kind: FailureKind) {
+        self.gathered.add(sequence, Outcome::Failed(kind));
+        let mut shown = self.shared.written.lock().unwrap_or_else(PoisonError::into_inner);
+        shown.0.failed += 1;
+        shown.1.add(kind, 1);
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.write_block()?;
+        while self.sink.is_open() || !self.gathered.is_empty() {
+            self.commit(true)?;
+        }
+        self.journal.commit()
+    }
+
+    /// Ends a window: bytes durable, receipt, journal, and then what the sink does behind that.
+    fn commit(&mut self, is_last: bool) -> Result<()> {
+        self.window = ExportWindow::default();
+        let failures = if self.gathered.is_empty() { None } else { self.failures.checkpoint()? };
+        let mut durable = self.sink.checkpoint(is_last)?;
+        durable.sync.take().map_or(Ok(()), FileSystemSync::run)?;
+        let receipt = self.gathered.receipt(0, durable, failures);
+        let number = receipt.map_or(Ok(None), |receipt| self.journal.settle(&receipt))?;
+        self.journal.commit()?;
+        for refused in self.sink.committed(number)? {
+            self.failures.add_refused(&refused)?;
+            self.settle_other(refused.sequence, refused.kind);
+            let mut shown = self.shared.written.lock().unwrap_or_else(PoisonError::into_inner);
+            shown.0.fetched = shown.0.fetched.saturating_sub(1);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_pending_or_new_is_written() {
+        let pending = [(2, 3), (9, 1)];
+        let written: Vec<_> = (0..14).filter(|sequence| !is_settled(&pending, 12, *sequence)).collect();
+
+        assert_eq!(written, [2, 3, 4, 9, 12, 13]);
+    }
+}

@@ -1,0 +1,143 @@
+//! What a job has skipped, by reason, and what that means for its end.
+
+use std::collections::BTreeMap;
+
+use crate::request::options::SourceOptions;
+use fetchmill_model::error::Result;
+use fetchmill_model::hidden_text::hide_secrets;
+use fetchmill_model::outcome::{FailureKind, KindCounts, Tally};
+use fetchmill_model::source::SkipReason;
+use fetchmill_store::journal::{DROPPED, Journal, UNCHANGED};
+
+/// How many were skipped, by reason: those of [`SkipReason`], `unchanged` and `dropped`. A job of 0.1.0 has none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SkippedByReason(BTreeMap<String, u64>);
+
+impl SkippedByReason {
+    /// Those of a job.
+    pub(crate) fn read(journal: &Journal) -> Result<Self> {
+        Ok(SkippedByReason(journal.skipped()?))
+    }
+
+    /// By the names of the reasons.
+    pub fn counts(&self) -> &BTreeMap<String, u64> {
+        &self.0
+    }
+
+    /// Whether the job has no object for a reason that nobody asked for: all that is listed is skipped, or a list has no
+    /// line with a target.
+    pub(crate) fn found_nothing(&self, tally: Tally, of_list: Option<&KindCounts>) -> bool {
+        if of_list.is_some_and(|kinds| tally.listed == kinds.count(FailureKind::Url)) {
+            return true;
+        }
+        let asked = [SkipReason::Filter.name(), UNCHANGED, DROPPED];
+        tally.listed > 0
+            && tally.listed == tally.skipped
+            && !self.0.is_empty()
+            && !asked.iter().any(|reason| self.0.contains_key(*reason))
+    }
+
+    /// What is said when there was nothing to do: an empty result may be a slip of the pen.
+    pub(crate) fn notice_of_nothing(&self, source: &SourceOptions, tally: Tally) -> Option<String> {
+        if tally.listed > tally.skipped {
+            return None;
+        }
+        if tally.listed > 0 {
+            return self.notice(tally.listed);
+        }
+        Some(match source {
+            SourceOptions::S3 { bucket, prefix } if !prefix.is_empty() => {
+                format!("nothing is listed: no key of {} begins with {prefix:?}", bucket.text())
+            }
+            SourceOptions::S3 { bucket, .. } => format!("nothing is listed: {} is empty", bucket.text()),
+            _ => format!("nothing is listed: {} has no target", hide_secrets(&source.text())),
+        })
+    }
+
+    /// What is said of a job that has skipped all that it listed; nothing of one with nothing to do.
+    fn notice(&self, listed: u64) -> Option<String> {
+        if self.0.keys().all(|reason| [UNCHANGED, DROPPED].contains(&reason.as_str())) {
+            return None;
+        }
+        let parts = self.0.iter().map(|(reason, count)| format!("{count} {}", describe(reason)));
+        let hints = self.0.keys().filter_map(|reason| hint(reason));
+        let parts = [parts.collect::<Vec<_>>().join(", "), hints.collect::<Vec<_>>().join("; ")];
+        let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        Some(format!("nothing was fetched of {listed} listed: {}", parts.join("; ")))
+    }
+}
+
+fn describe(reason: &str) -> &str {
+    match reason {
+        "filter" => "left out by filters",
+        "other-origin" => "at another origin",
+        "other-path" => "outside of SOURCE's folder",
+        "robots" => "forbidden by robots.txt",
+        "folder-marker" => "markers of folders",
+        "no-object" => "no objects",
+        other => other,
+    }
+}
+
+fn hint(reason: &str) -> Option<&'static str> {
+    match reason {
+        "other-origin" => Some("name that origin as SOURCE, or fetch from a list of URLs"),
+        "other-path" => Some("name the folder that the links lead to as SOURCE"),
+        "robots" => Some("--no-robots takes them"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn skipped(counts: &[(&str, u64)]) -> SkippedByReason {
+        SkippedByReason(counts.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect())
+    }
+
+    fn tally(listed: u64, skipped: u64) -> Tally {
+        Tally { listed, skipped, ..Tally::default() }
+    }
+
+    #[test]
+    fn nothing_is_found_when_nobody_asked_for_it() {
+        for (counts, tally, expected) in [
+            (&[("other-origin", 3)][..], tally(3, 3), true),
+            (&[("other-origin", 2), ("folder-marker", 1)], tally(3, 3), true),
+            (&[("other-origin", 2), ("filter", 1)], tally(3, 3), false),
+            (&[("filter", 3)], tally(3, 3), false),
+            (&[("other-origin", 2)], tally(3, 2), false),
+            (&[("unchanged", 3)], tally(3, 3), false),
+            (&[], tally(3, 3), false),
+            (&[], tally(0, 0), false),
+        ] {
+            assert_eq!(skipped(counts).found_nothing(tally, None), expected, "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn a_list_without_a_target_is_nothing() {
+        let mut kinds = KindCounts::default();
+        let nothing = |listed, kinds: &KindCounts| skipped(&[]).found_nothing(tally(listed, 0), Some(kinds));
+        assert!(nothing(0, &kinds));
+        assert!(!nothing(2, &kinds));
+        kinds.add(FailureKind::Url, 2);
+        assert!(nothing(2, &kinds));
+        assert!(!nothing(3, &kinds));
+    }
+
+    #[test]
+    fn the_notice_has_the_reasons() {
+        let three = skipped(&[("other-origin", 2), ("robots", 1)]);
+        assert_eq!(
+            three.notice(3).as_deref(),
+            Some(
+                "nothing was fetched of 3 listed: 2 at another origin, 1 forbidden by robots.txt; name that origin as \
+                 SOURCE, or fetch from a list of URLs; --no-robots takes them"
+            )
+        );
+        assert_eq!(skipped(&[("unchanged", 3)]).notice(3), None);
+        assert_eq!(skipped(&[]).notice(3), None);
+    }
+}

@@ -1,0 +1,52 @@
+//! The thread that looks whether a rule ends the run; there is none without rules. It looks at the counters, as whoever
+//! shows progress does: no target costs anything.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+
+use super::job_state::JobState;
+use crate::control::stop::Stop;
+use crate::control::threads::{join, spawn};
+use fetchmill_model::error::Result;
+use fetchmill_model::limits;
+
+/// See the module; it ends when this is dropped.
+pub(crate) struct StopWatch {
+    running: Option<(Sender<()>, JoinHandle<Option<()>>)>,
+}
+
+impl StopWatch {
+    pub(crate) fn start(shared: &Arc<JobState>) -> Result<Self> {
+        if shared.rules.are_none() {
+            return Ok(StopWatch { running: None });
+        }
+        let (end, ended) = crossbeam_channel::bounded(0);
+        let watched = Arc::clone(shared);
+        let thread = spawn("fetchmill-rules", &shared.control.stop, move || {
+            watch(&watched, &ended);
+            Ok(())
+        })?;
+        Ok(StopWatch { running: Some((end, thread)) })
+    }
+}
+
+impl Drop for StopWatch {
+    fn drop(&mut self) {
+        if let Some((end, thread)) = self.running.take() {
+            drop(end);
+            join(thread);
+        }
+    }
+}
+
+/// Until a rule is broken, or the run ends in another way.
+fn watch(shared: &JobState, ended: &Receiver<()>) {
+    let stop = &shared.control.stop;
+    while stop.get() == Stop::No && ended.recv_timeout(limits::TICK) == Err(RecvTimeoutError::Timeout) {
+        if let Some(reason) = shared.rules.broken(&shared.standing()) {
+            return stop.ask_because(reason);
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Pages on their way to the planner: those of an earlier run, and those that are listed now.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::control::Control;
+use crate::control::journal_link::JournalRequest;
+use fetchmill_model::error::Result;
+use fetchmill_model::source::ListedPage;
+use fetchmill_model::target::{Page, Sequence};
+
+/// What an earlier run has listed and not settled; whether targets are URLs, which may lead to many origins.
+pub(super) fn hand_over_live_pages(control: &Control, names_urls: bool) -> Result<()> {
+    let mut from: Sequence = 0;
+    while control.wait_for_room() {
+        let Some((first, names, pending)) =
+            control.journal.ask(|reply| JournalRequest::NextLivePage(from, reply))?
+        else {
+            return Ok(());
+        };
+        from = first + 1;
+        if names_urls {
+            control.note_origins(names.iter());
+        }
+        let targets = pending.iter().map(ExactSizeIterator::len).sum();
+        let live_bytes = Arc::clone(&control.plan.live_bytes);
+        live_bytes.fetch_add(names.byte_len(), Ordering::Relaxed);
+        let page = Arc::new(Page::new(first, names, Some(live_bytes)));
+        let mut planner = control.plan.lock();
+        planner.announce(targets);
+        planner.add_page(&page, pending);
+        drop(planner);
+        control.plan.wake_all();
+    }
+    Ok(())
+}
+
+/// A page is on its way to the journal: from now on it counts.
+pub(super) fn hand_over(control: &Control, page: ListedPage) {
+    control.plan.lock().announce(page.names.len());
+    control.plan.live_bytes.fetch_add(page.names.byte_len(), Ordering::Relaxed);
+    control.journal.send(JournalRequest::Page(page));
+}

@@ -1,0 +1,47 @@
+//! A listing that begins again at its start, since the marker of an earlier run has expired: its pages are without the
+//! targets that the job knows.
+
+use std::sync::Arc;
+
+use crate::control::Control;
+use crate::control::journal_link::JournalRequest;
+use fetchmill_model::entry::Naming;
+use fetchmill_model::error::Result;
+use fetchmill_model::source::ListedPage;
+use fetchmill_model::target::Names;
+use fetchmill_store::journal::JobLocation;
+use fetchmill_store::reader::KnownNames;
+
+/// See the module.
+pub(crate) struct Relisting {
+    place: Arc<JobLocation>,
+    naming: Naming,
+    known: Option<KnownNames>,
+}
+
+impl Relisting {
+    /// Of a job that stores each target under the name that is listed.
+    pub(crate) fn new(place: Arc<JobLocation>, naming: Naming) -> Self {
+        Relisting { place, naming, known: None }
+    }
+
+    /// The listing has begun again: its first page is there.
+    pub(super) fn begin(&mut self, control: &Control) -> Result<()> {
+        control.journal.send(JournalRequest::RestartListing);
+        self.known = Some(KnownNames::gather(&self.place, self.naming)?);
+        Ok(())
+    }
+
+    /// A page without the targets that the job knows.
+    pub(super) fn without_known(&self, mut page: ListedPage) -> Result<ListedPage> {
+        let Some(known) = &self.known else { return Ok(page) };
+        let (mut names, mut out) = (Names::default(), Vec::new());
+        for entry in page.names.iter() {
+            if !known.take(self.naming.name_of(0, entry, &mut out))? {
+                names.push(entry);
+            }
+        }
+        page.names = names;
+        Ok(page)
+    }
+}

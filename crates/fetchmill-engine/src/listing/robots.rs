@@ -1,0 +1,100 @@
+//! What a server's robots.txt takes out of a walk over its index pages.
+
+use super::server::{FetchedPage, PageFailure, ServerLister};
+use crate::control::Control;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits;
+use fetchmill_model::source::folder::folder_path;
+use fetchmill_model::source::robots::Robots;
+use fetchmill_model::source::{ListedPage, PageCursor, SkipReason, Skips, percent};
+use fetchmill_model::source_metadata::SizedName;
+use fetchmill_model::target::Names;
+
+/// Whom rules are about, in a robots.txt.
+const PRODUCT_TOKEN: &str = "fetchmill";
+const PATH: &str = "/robots.txt";
+
+/// Takes out what is forbidden, and counts it.
+#[derive(Default)]
+pub(super) struct RobotsFilter {
+    robots: Robots,
+    /// Where it stands.
+    url: String,
+    /// What stands before names, decoded.
+    base: Vec<u8>,
+    left_out: u64,
+}
+
+impl RobotsFilter {
+    /// As the server has it; `None` when the job is to end.
+    pub(super) fn fetch(lister: &mut ServerLister) -> Result<Option<Self>> {
+        let url = lister.url(PATH);
+        let robots = match lister.fetch(PATH)? {
+            None => return Ok(None),
+            Some(Ok(FetchedPage { bytes, .. })) => Robots::parse(whole_lines(&bytes), PRODUCT_TOKEN),
+            // There is none, or it is not for everybody: RFC 9309, 2.3.1.3.
+            Some(Err(failed)) if failed.is_refusal() && failed.failure.status >= 400 => Robots::default(),
+            Some(Err(failed)) => {
+                let PageFailure { reason, kind, .. } = failed.failure;
+                return Err(Error::Listing(format!(
+                    "{url} failed ({}): {reason}, attempts: {}, so what it forbids is not known; try again later, or list \
+                     without it: --no-robots",
+                    kind.name(),
+                    failed.attempts
+                )));
+            }
+        };
+        let top = folder_path(&lister.origin, b"");
+        let base = percent::decode(top.as_bytes()).unwrap_or_else(|| top.clone().into_bytes());
+        if !robots.allows(&base) {
+            return Err(Error::Listing(format!(
+                "{url} forbids {top}; ask whoever runs the server, or list it all the same: --no-robots"
+            )));
+        }
+        Ok(Some(RobotsFilter { robots, url, base, left_out: 0 }))
+    }
+
+    /// A page without what is forbidden: that is skipped.
+    pub(super) fn allowed(&mut self, mut page: ListedPage) -> ListedPage {
+        if self.robots.is_empty() {
+            return page;
+        }
+        let before = page.skipped.total();
+        page.names = self.keep(&page.names, b"", &mut page.skipped);
+        if let PageCursor::Folder { found, .. } = &mut page.cursor {
+            *found = self.keep(found, b"/", &mut page.skipped);
+        }
+        self.left_out += page.skipped.total() - before;
+        page
+    }
+
+    fn keep(&self, names: &Names, behind: &[u8], skipped: &mut Skips) -> Names {
+        let mut kept = Names::default();
+        for entry in names.iter() {
+            // Paths of folders have nothing before them, and begin with no NUL: that is refused before.
+            let name = SizedName::read(entry).name;
+            if self.robots.allows(&[&self.base, name, behind].concat()) {
+                kept.push(entry);
+            } else {
+                skipped.add(SkipReason::Robots, name);
+            }
+        }
+        kept
+    }
+
+    /// Tells the user what it has left out.
+    pub(super) fn notice_to(&self, control: &Control) {
+        if self.left_out > 0 {
+            control.notice(&format!(
+                "{} forbids {} of the files and folders that were listed: they were skipped; --no-robots takes them, too",
+                self.url, self.left_out
+            ));
+        }
+    }
+}
+
+/// As much of it as must be read, without a line that was cut.
+fn whole_lines(text: &[u8]) -> &[u8] {
+    let Some(start) = text.get(..limits::ROBOTS_BYTES_MAX) else { return text };
+    &start[..memchr::memrchr2(b'\n', b'\r', start).unwrap_or(0)]
+}

@@ -1,0 +1,82 @@
+//! Whom a job asks: a server that lists its objects, or the origins that a list names.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use fetchmill_model::entry::ListEntry;
+use fetchmill_model::http1::RequestTemplate;
+use fetchmill_model::origin::OriginKey;
+use fetchmill_model::source::list::origin_of;
+use fetchmill_model::sync::lock;
+
+/// The origin of a job whose server lists its objects.
+#[derive(Clone)]
+pub(crate) struct ListingServer {
+    pub(crate) key: OriginKey,
+    pub(crate) template: RequestTemplate,
+    pub(crate) addresses: Option<Arc<[SocketAddr]>>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct JobOrigins {
+    /// The server that lists its objects itself. Where a bucket is shows when it was talked to.
+    server: OnceLock<OriginKey>,
+    /// A list that leads to more than one origin: what fails at one says nothing of the job.
+    are_many: AtomicBool,
+    /// The origin of a list's first target.
+    first: Mutex<Option<Vec<u8>>>,
+}
+
+impl JobOrigins {
+    pub(crate) fn new(are_many: bool) -> Self {
+        JobOrigins { server: OnceLock::new(), are_many: AtomicBool::new(are_many), first: Mutex::new(None) }
+    }
+
+    /// The only origin of the job is this.
+    pub(crate) fn set_server(&self, key: OriginKey) {
+        // Set once, before there are threads that look.
+        let _ = self.server.set(key);
+    }
+
+    pub(crate) fn are_many(&self) -> bool {
+        self.are_many.load(Ordering::Relaxed)
+    }
+
+    /// Whether this origin is all that the job has: it lists its objects, or a list that is long enough names no other.
+    pub(crate) fn is_only(&self, key: &OriginKey, is_list_known: impl FnOnce() -> bool) -> bool {
+        if let Some(server) = self.server.get() {
+            return server == key;
+        }
+        is_list_known() && !self.are_many() && lock(&self.first).as_deref() == Some(key.text().as_bytes())
+    }
+
+    /// The host of the only origin, for people; `the server` when it is not known.
+    pub(crate) fn host_text(&self) -> String {
+        let first = || lock(&self.first).as_deref().map(|first| String::from_utf8_lossy(first).into_owned());
+        let key = self.server.get().map(|key| key.text().to_owned()).or_else(first);
+        let host = key.as_deref().and_then(|key| key.split_once("://")).map(|(_, host)| host.to_owned());
+        host.unwrap_or_else(|| "the server".to_owned())
+    }
+
+    /// Takes note of where entries of a list lead; whether that has shown a second origin.
+    pub(crate) fn note<'e>(&self, entries: impl Iterator<Item = &'e [u8]>) -> bool {
+        if self.are_many() || self.server.get().is_some() {
+            return false;
+        }
+        let mut first = lock(&self.first);
+        for entry in entries {
+            let Some(origin) = origin_of(ListEntry::read(entry).url) else { continue };
+            match &mut *first {
+                Some(first) if first.as_slice() == origin => {}
+                Some(_) => {
+                    self.are_many.store(true, Ordering::Relaxed);
+                    return true;
+                }
+                None => *first = Some(origin.to_vec()),
+            }
+        }
+        false
+    }
+}

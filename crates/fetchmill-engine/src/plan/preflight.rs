@@ -1,0 +1,359 @@
+//! Stops a job whose files will not fit before they fill the file system: what the planner's estimate says
+//! ([`fetchmill_model::planner::preflight`]), asked when a run begins, with each page, and with each block of outcomes.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use crate::request::options::{JobOptions, Listing, SourceOptions};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::outcome::{Outcome, Tally};
+use fetchmill_model::planner::preflight::{Room, Shortage, SizeSample, Work, find_lack};
+use fetchmill_model::source::{ListedPage, PageCursor};
+use fetchmill_store::durable::{self, FreeRoom};
+use fetchmill_store::journal::{JobLocation, Journal};
+use fetchmill_store::sink::Block;
+use fetchmill_store::sink::Format;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Preflight {
+    room: Room,
+    dest: PathBuf,
+    /// What the listing calls the number of objects; none when it cannot have one.
+    total_field: Option<String>,
+    /// Targets that were settled when the run began.
+    settled: u64,
+    known: Mutex<PreflightState>,
+}
+
+/// What is known so far.
+#[derive(Debug)]
+struct PreflightState {
+    targets: TargetCount,
+    work: Work,
+    /// Bodies of `work.sample`.
+    bytes: u64,
+    /// Whether the destination belongs to this job for good.
+    is_begun: bool,
+    is_refused: bool,
+}
+
+/// How many targets the job has, and how that is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TargetCount {
+    /// The listing has said it.
+    Told(u64),
+    /// It has not ended.
+    Listed(u64),
+    /// It has.
+    All(u64),
+}
+
+impl TargetCount {
+    fn new(listed: u64, total: Option<u64>, is_complete: bool) -> Self {
+        match total {
+            _ if is_complete => TargetCount::All(listed),
+            Some(total) if total > listed => TargetCount::Told(total),
+            _ => TargetCount::Listed(listed),
+        }
+    }
+
+    fn count(self) -> u64 {
+        let (TargetCount::Told(count) | TargetCount::Listed(count) | TargetCount::All(count)) = self;
+        count
+    }
+}
+
+/// Folder markers and the like are neither targets nor outcomes here.
+fn listed_targets(tally: Tally) -> u64 {
+    tally.listed.saturating_sub(tally.skipped)
+}
+
+fn settled_targets(tally: Tally) -> u64 {
+    tally.settled().saturating_sub(tally.skipped)
+}
+
+impl Preflight {
+    /// Looks at what is free, and whether that is enough for what earlier runs have listed. None: not to be checked.
+    pub(crate) fn open(options: &JobOptions, place: &JobLocation, journal: &Journal) -> Result<Option<Self>> {
+        if options.format != Format::Files || !options.preflight {
+            return Ok(None);
+        }
+        // A file system that cannot tell is found out by writing to it.
+        let Ok(free) = durable::free_room(&place.dest) else { return Ok(None) };
+        let FreeRoom { inodes, free_inodes, free_blocks, block, blocks: _ } = free;
+        let room = Room::new((inodes, free_inodes), free_blocks, block);
+        let tally = journal.tally();
+        let before = SizeSample {
+            stored: tally.fetched,
+            others: tally.absent.saturating_add(tally.failed),
+            space: tally.bytes.max(tally.fetched.saturating_mul(room.block)),
+        };
+        let workers = options.threads.unwrap_or(1).min(options.concurrency_of_hosts()) as u64;
+        let is_complete = journal.get("listed_at")?.is_some();
+        let preflight = Preflight {
+            room,
+            dest: place.dest.clone(),
+            total_field: match (&options.source, options.listing) {
+                (SourceOptions::Server(_), Listing::Auto | Listing::Api | Listing::Json) => {
+                    Some(options.api.total_field.clone())
+                }
+                _ => None,
+            },
+            settled: settled_targets(tally),
+            known: Mutex::new(PreflightState {
+                targets: TargetCount::new(listed_targets(tally), journal.total(), is_complete),
+                work: Work { before, workers, ..Work::default() },
+                bytes: 0,
+                is_begun: journal.is_begun()?,
+                is_refused: false,
+            }),
+        };
+        preflight.update(|_| ())?;
+        Ok(Some(preflight))
+    }
+
+    /// Before a page is journaled. Once one is refused all that follow are: its names must come again.
+    pub(crate) fn admit(&self, page: &ListedPage, tally: Tally, total: Option<u64>) -> Result<()> {
+        let listed = listed_targets(tally).saturating_add(page.names.len() as u64);
+        let is_complete = matches!(
+            &page.cursor,
+            PageCursor::Marker { next: None, .. } | PageCursor::Json { next: None, .. }
+        );
+        let targets = TargetCount::new(listed, page.total.or(total), is_complete);
+        self.update(|known| known.targets = targets)?;
+        self.known().is_begun = true;
+        Ok(())
+    }
+
+    /// After a block was written.
+    pub(crate) fn note(&self, block: &Block) -> Result<()> {
+        let mut noted = SizeSample::default();
+        let mut bytes = 0;
+        for entry in block.entries() {
+            if entry.outcome == Outcome::Fetched {
+                noted.stored += 1;
+                noted.space += self.room.space(entry.body.len());
+                bytes += entry.body.len();
+            } else {
+                noted.others += 1;
+            }
+        }
+        self.update(|known| {
+            let sample = &mut known.work.sample;
+            sample.stored += noted.stored;
+            sample.others += noted.others;
+            sample.space += noted.space;
+            known.bytes += bytes;
+        })
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, PreflightState> {
+        // What a thread that panicked held is plain data, and the job ends.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn update(&self, change: impl FnOnce(&mut PreflightState)) -> Result<()> {
+        let mut known = self.known();
+        change(&mut known);
+        known.work.targets = known.targets.count().saturating_sub(self.settled);
+        match find_lack(&self.room, &known.work) {
+            None if known.is_refused => {
+                Err(Error::Internal("a page came behind one that was refused".into()))
+            }
+            None => Ok(()),
+            Some(lack) => {
+                known.is_refused = true;
+                Err(Error::NoRoom(self.message(lack, &known)))
+            }
+        }
+    }
+
+    fn message(&self, lack: Shortage, known: &PreflightState) -> String {
+        let (needed, free, is_packed) = match lack {
+            Shortage::Inodes { needed, free } => {
+                (format!("{} inodes", with_commas(needed)), with_commas(free), true)
+            }
+            Shortage::Bytes { needed, free } => {
+                (format!("about {}", bytes_text(needed)), bytes_text(free), known.is_padding(&self.room))
+            }
+        };
+        format!(
+            "{} not fit into {}: {needed} are needed, {free} are free; {}",
+            self.files(known),
+            self.dest.display(),
+            advice(is_packed, known.is_begun, &self.dest)
+        )
+    }
+
+    /// The first words, up to the verb.
+    fn files(&self, known: &PreflightState) -> String {
+        let more = if self.settled > 0 { " more" } else { "" };
+        let source = match (known.targets, &self.total_field) {
+            (TargetCount::Told(_), Some(field)) => format!(" (the listing's {field})"),
+            (TargetCount::Listed(_), _) => " (listed so far)".to_owned(),
+            _ => String::new(),
+        };
+        let count = known.work.targets;
+        let (noun, verb) = if count == 1 { ("file", "does") } else { ("files", "do") };
+        format!("{}{more} {noun}{source} {verb}", with_commas(count))
+    }
+}
+
+impl PreflightState {
+    /// Whether most of the space is what blocks have too much: then packs need a fraction of it.
+    fn is_padding(&self, room: &Room) -> bool {
+        let sample = &self.work.sample;
+        sample.stored == 0 || self.bytes / sample.stored < room.block / 2
+    }
+}
+
+/// What to do. A destination that nothing was listed for may become another job's.
+fn advice(is_packed: bool, is_begun: bool, dest: &Path) -> String {
+    const PACKED: &str = "--format parquet (a few large files: about 130 bytes for an object of 100)";
+    match (is_packed, is_begun) {
+        (true, false) => format!("use {PACKED}, another file system, or --no-preflight"),
+        (false, false) => "use another file system, or --no-preflight".to_owned(),
+        (true, true) => format!(
+            "make room and run the same command again to resume, or use {PACKED} with a DEST other than {}, or go on \
+             with --no-preflight",
+            dest.display()
+        ),
+        (false, true) => {
+            "make room and run the same command again to resume, or go on with --no-preflight".to_owned()
+        }
+    }
+}
+
+/// `1,234,567`.
+fn with_commas(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `980 B`, `1.5 MiB`: as Python's `format_bytes`.
+fn bytes_text(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    for unit in ["B", "KiB", "MiB", "GiB"] {
+        if value < 1024.0 {
+            return if value.fract() == 0.0 {
+                format!("{value:.0} {unit}")
+            } else {
+                format!("{value:.1} {unit}")
+            };
+        }
+        value /= 1024.0;
+    }
+    format!("{value:.1} TiB")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fetchmill_model::object::Facts;
+    use fetchmill_model::source::Skips;
+    use fetchmill_model::target::Names;
+    use fetchmill_store::sink::FetchedBody;
+
+    fn preflight(inodes: u64, bytes: u64) -> Preflight {
+        Preflight {
+            room: Room::new((inodes, inodes), bytes / 4096, 4096),
+            dest: "out".into(),
+            total_field: Some("Total".into()),
+            settled: 0,
+            known: Mutex::new(PreflightState {
+                targets: TargetCount::Listed(0),
+                work: Work { workers: 2, ..Work::default() },
+                bytes: 0,
+                is_begun: false,
+                is_refused: false,
+            }),
+        }
+    }
+
+    fn page(count: usize, total: Option<u64>, next: Option<&str>) -> ListedPage {
+        let mut names = Names::default();
+        (0..count).for_each(|_| names.push(b"n"));
+        let cursor = PageCursor::Marker { from: None, next: next.map(Into::into) };
+        ListedPage { names, skipped: Skips::default(), total, cursor }
+    }
+
+    fn listed(count: u64) -> Tally {
+        Tally { listed: count, ..Tally::default() }
+    }
+
+    fn block(count: u64, size: u64) -> Block {
+        let mut block = Block::default();
+        for sequence in 0..count {
+            block.push_fetched(sequence, 1, b"n", FetchedBody::Dropped(size), &Facts::default());
+        }
+        block
+    }
+
+    #[test]
+    fn a_total_that_does_not_fit_is_refused_with_the_first_page() {
+        let refused = preflight(61_054_976, 1 << 50)
+            .admit(&page(1000, Some(1_000_000_000), Some("m")), listed(0), None)
+            .unwrap_err();
+
+        assert_eq!(refused.exit_code(), 7);
+        assert_eq!(
+            refused.to_string(),
+            "1,000,000,000 files (the listing's Total) do not fit into out: 1,000,002,058 inodes are needed, \
+             61,054,976 are free; use --format parquet (a few large files: about 130 bytes for an object of 100), \
+             another file system, or --no-preflight"
+        );
+    }
+
+    #[test]
+    fn pages_are_refused_once_they_are_too_many_and_all_that_follow() {
+        let preflight = preflight(1500, 1 << 40);
+        preflight.admit(&page(1000, None, Some("1")), listed(0), None).unwrap();
+
+        let refused =
+            preflight.admit(&page(1000, None, Some("2")), listed(1000), None).unwrap_err().to_string();
+        assert!(
+            refused.starts_with("2,000 files (listed so far) do not fit into out: 2,074 inodes are needed")
+        );
+        assert!(refused.contains("with a DEST other than out"), "{refused}");
+        assert!(preflight.admit(&page(1, None, Some("3")), listed(1000), None).is_err());
+    }
+
+    #[test]
+    fn the_end_of_a_listing_is_better_than_its_total() {
+        let preflight = preflight(1500, 1 << 40);
+
+        preflight.admit(&page(1000, Some(9_000_000), None), listed(0), None).unwrap();
+    }
+
+    #[test]
+    fn bytes_are_known_from_what_was_fetched() {
+        let preflight = preflight(1 << 40, 1 << 30);
+        preflight.admit(&page(100, Some(100_000), Some("m")), listed(0), None).unwrap();
+        preflight.note(&block(999, 100_000)).unwrap();
+
+        let refused = preflight.note(&block(1, 100_000)).unwrap_err().to_string();
+
+        assert!(refused.contains("about 9.5 GiB are needed, 1 GiB are free; make room"), "{refused}");
+        assert!(!refused.contains("parquet"), "{refused}");
+    }
+
+    #[test]
+    fn numbers_are_written_for_people() {
+        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(with_commas(number), text);
+        }
+        for (bytes, text) in
+            [(0, "0 B"), (980, "980 B"), (1536 << 10, "1.5 MiB"), (1 << 30, "1 GiB"), (5 << 40, "5.0 TiB")]
+        {
+            assert_eq!(bytes_text(bytes), text);
+        }
+    }
+}

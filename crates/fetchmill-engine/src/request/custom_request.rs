@@ -1,0 +1,359 @@
+//! Requests that are no plain `GET`: what one asks for, what redirects make of it, and which one a target of a job has.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use fetchmill_model::byte_range::ByteRange;
+use fetchmill_model::entry::ListEntry;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::expected_hash::ExpectedHash;
+use fetchmill_model::limits::REQUEST_BYTES_MAX;
+use fetchmill_model::name::for_display;
+use fetchmill_model::origin::is_open;
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::source::list::RequestOptions;
+use fetchmill_model::target_request::{TargetRequest, is_condition};
+use fetchmill_model::verdict::is_redirect;
+use fetchmill_net::RANGE;
+
+/// Methods whose requests may be made twice unless somebody says otherwise: they change nothing.
+const REPEATABLE: &[&str] = &["GET", "HEAD"];
+/// Methods that always have a body, be it empty.
+const BODIED: &[&str] = &["POST", "PUT", "PATCH"];
+/// The longest method that is registered has 17 letters.
+const METHOD_BYTES_MAX: usize = 32;
+/// The field that says what a body is.
+const CONTENT_TYPE: &str = "content-type";
+
+/// What a request says that is not a plain `GET`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CustomRequest {
+    /// In capitals, as `GET`.
+    pub method: String,
+    /// Its own fields, checked by [`fetchmill_model::header_field::check_field`].
+    pub fields: Vec<(String, String)>,
+    /// Its body.
+    pub body: Option<Vec<u8>>,
+    /// Whether it may be made twice: only then it is ever made again.
+    pub is_idempotent: bool,
+    /// The part of the object that is asked for, which is a field then; none: all of it.
+    pub range: Option<ByteRange>,
+    /// What the body of its reply must have.
+    pub hash: Option<ExpectedHash>,
+}
+
+impl CustomRequest {
+    /// Of a method in any case; the fields are checked already. Without a word on it, only `GET` and `HEAD` may be made
+    /// twice.
+    pub fn new(
+        method: &str,
+        fields: Vec<(String, String)>,
+        body: Option<Vec<u8>>,
+        is_idempotent: Option<bool>,
+    ) -> Result<Self> {
+        let upper = method.to_ascii_uppercase();
+        let is_token = upper.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-');
+        let is_length = (1..=METHOD_BYTES_MAX).contains(&upper.len());
+        if !is_token || !is_length || matches!(upper.as_str(), "CONNECT" | "TRACE") {
+            return Err(Error::Usage(format!(
+                "the method {:?} cannot be used; GET, HEAD, POST and others can",
+                for_display(method.as_bytes())
+            )));
+        }
+        let body = body.or_else(|| BODIED.contains(&upper.as_str()).then(Vec::new));
+        let is_idempotent = is_idempotent.unwrap_or_else(|| REPEATABLE.contains(&upper.as_str()));
+        Ok(CustomRequest { method: upper, fields, body, is_idempotent, range: None, hash: None })
+    }
+
+    /// The same for another part of the object, of which no hash is known.
+    pub(crate) fn with_range(&self, range: ByteRange) -> Self {
+        let others = self.fields.iter().filter(|(name, _)| name != RANGE).cloned();
+        let fields = others.chain([(RANGE.to_owned(), range.to_string())]).collect();
+        CustomRequest { fields, range: Some(range), hash: None, ..self.clone() }
+    }
+
+    /// Whether it says no more than its URL does.
+    pub fn is_plain(&self) -> bool {
+        self.method == "GET" && self.fields.is_empty() && self.body.is_none() && self.is_idempotent
+    }
+
+    /// A plain `GET` as a target of a job.
+    pub fn plain_bytes() -> Vec<u8> {
+        let mut bytes = Vec::new();
+        TargetRequest::plain().write(&mut bytes);
+        bytes
+    }
+
+    /// For a target of a job.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        TargetRequest {
+            method: Some(&self.method),
+            is_idempotent: self.is_idempotent,
+            body: self.body.as_deref(),
+            range: None,
+            hash: None,
+            fields: self.fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
+        }
+        .write(&mut bytes);
+        bytes
+    }
+}
+
+/// What replies have made of a request.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RedirectEffects {
+    /// It is a `GET` without a body now.
+    is_changed: bool,
+    /// It is at another origin: its own fields may be secrets.
+    is_away: bool,
+    /// It was made, here or before a redirect.
+    was_sent: bool,
+    conditions: Conditions,
+}
+
+/// Whether a request still says on which condition its object is wanted.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Conditions {
+    #[default]
+    Kept,
+    /// A 304 was of another version of the object than the one that is there.
+    Dropped,
+}
+
+impl RedirectEffects {
+    /// A reply of this status leads a request on, perhaps to another origin. `POST` becomes `GET` as browsers do it, and
+    /// with 303 everything does but `HEAD`.
+    pub(crate) fn note(&mut self, request: Option<&CustomRequest>, status: u16, leads_away: bool) {
+        debug_assert!(is_redirect(status));
+        let method = self.method(request);
+        self.is_changed |= match status {
+            303 => method != "HEAD" && method != "GET",
+            301 | 302 => method == "POST",
+            _ => false,
+        };
+        self.is_away |= leads_away;
+    }
+
+    /// It is about to be made.
+    pub(crate) fn note_sent(&mut self) {
+        self.was_sent = true;
+    }
+
+    /// It has no conditions any more.
+    pub(crate) fn drop_conditions(&mut self) {
+        self.conditions = Conditions::Dropped;
+    }
+
+    /// Whether it was made.
+    pub(crate) fn was_sent(self) -> bool {
+        self.was_sent
+    }
+
+    /// The method as it is now.
+    pub(crate) fn method(self, request: Option<&CustomRequest>) -> &str {
+        request.filter(|_| !self.is_changed).map_or("GET", |request| &request.method)
+    }
+
+    /// Whether it may be made more than once as it is now.
+    pub(crate) fn may_repeat(self, request: Option<&CustomRequest>) -> bool {
+        self.is_changed || request.is_none_or(|request| request.is_idempotent)
+    }
+
+    /// The body as it is now.
+    pub(crate) fn body(self, request: Option<&CustomRequest>) -> Option<&[u8]> {
+        request.filter(|_| !self.is_changed)?.body.as_deref()
+    }
+
+    /// The fields as they are now. Away from where it was meant to go it has only those that are for everybody.
+    pub(crate) fn fields(self, request: Option<&CustomRequest>) -> Cow<'_, [(String, String)]> {
+        let fields = request.map_or(&[][..], |request| request.fields.as_slice());
+        if !self.is_away && !self.is_changed && self.conditions == Conditions::Kept {
+            return Cow::Borrowed(fields);
+        }
+        let is_kept = |name: &str| {
+            (!self.is_away || is_open(name) || name == RANGE)
+                && !(self.is_changed && name.eq_ignore_ascii_case(CONTENT_TYPE))
+                && !(self.conditions == Conditions::Dropped && is_condition(name))
+        };
+        fields.iter().filter(|(name, _)| is_kept(name)).cloned().collect()
+    }
+}
+
+/// What the targets of a job are asked with.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct JobRequests {
+    /// What holds where a target's entry says nothing else; none: a plain `GET`.
+    common: Option<Arc<CustomRequest>>,
+    /// Whether each target asks for a part of an object.
+    has_range: bool,
+    /// Whether each target has a hash.
+    has_hash: bool,
+}
+
+impl JobRequests {
+    pub(crate) fn new(options: &RequestOptions) -> Result<Self> {
+        if !options.is_custom() {
+            return Ok(JobRequests::default());
+        }
+        let field = options.body_field().map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let said = options.idempotent.then_some(true);
+        let body = options.common_body()?;
+        if body.as_ref().is_some_and(|body| body.len() > REQUEST_BYTES_MAX) {
+            return Err(Error::Usage(
+                "--data and --data-json can be 64 KiB long at most: they go with each target".into(),
+            ));
+        }
+        let fields = field.into_iter().collect();
+        let common = CustomRequest::new(&options.method(), fields, body, said)?;
+        Ok(JobRequests {
+            common: Some(Arc::new(common)),
+            has_range: options.has_range(),
+            has_hash: options.has_hash(),
+        })
+    }
+
+    /// That of a target; none for a plain `GET`. An error when nothing tells it any more.
+    pub(crate) fn of(&self, entry: &[u8]) -> std::result::Result<Option<Arc<CustomRequest>>, FailureKind> {
+        let Some(bytes) = ListEntry::read(entry).own_request() else {
+            // It must not be asked with another one.
+            return if self.common.is_some() { Err(FailureKind::Url) } else { Ok(None) };
+        };
+        let own = TargetRequest::read(bytes).ok_or(FailureKind::Url)?;
+        if self.has_range && own.range.is_none() || self.has_hash && own.hash.is_none() {
+            return Err(FailureKind::Url);
+        }
+        let fields = own.fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let fields = fields.chain(own.range.map(|range| (RANGE.to_owned(), range.to_string())));
+        let body = own.body.map(<[u8]>::to_vec);
+        if let Some(method) = own.method {
+            let (method, is_idempotent) = (method.to_owned(), own.is_idempotent);
+            return Ok(Some(Arc::new(CustomRequest {
+                method,
+                fields: fields.collect(),
+                body,
+                is_idempotent,
+                range: own.range,
+                hash: own.hash,
+            })));
+        }
+        let common = self.common.as_ref().ok_or(FailureKind::Url)?;
+        if own == TargetRequest::default() {
+            return Ok(Some(Arc::clone(common)));
+        }
+        let fields = common.fields.iter().cloned().chain(fields).collect();
+        let body = body.or_else(|| common.body.clone());
+        Ok(Some(Arc::new(CustomRequest {
+            fields,
+            body,
+            range: own.range,
+            hash: own.hash,
+            ..CustomRequest::clone(common)
+        })))
+    }
+
+    /// Whether a target's request must not be made twice.
+    pub(crate) fn is_once(&self, entry: &[u8]) -> bool {
+        let is_idempotent = || match ListEntry::read(entry).own_request().and_then(TargetRequest::read) {
+            Some(TargetRequest { method: Some(_), is_idempotent, .. }) => is_idempotent,
+            _ => self.common.as_ref().is_none_or(|common| common.is_idempotent),
+        };
+        !is_idempotent()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn post() -> CustomRequest {
+        let fields =
+            vec![("X-Key".to_owned(), "s".to_owned()), ("Content-Type".to_owned(), "a/b".to_owned())];
+        CustomRequest::new("post", fields, Some(b"x".to_vec()), None).unwrap()
+    }
+
+    fn entry(request: &TargetRequest<'_>) -> Vec<u8> {
+        let (mut bytes, mut entry) = (Vec::new(), Vec::new());
+        request.write(&mut bytes);
+        ListEntry { url: b"http://a/", request: Some(&bytes), ..ListEntry::default() }.write(&mut entry);
+        entry
+    }
+
+    #[test]
+    fn only_what_changes_nothing_may_be_made_twice() {
+        for (method, said, may) in [
+            ("GET", None, true),
+            ("HEAD", None, true),
+            ("PUT", None, false),
+            ("POST", None, false),
+            ("POST", Some(true), true),
+            ("GET", Some(false), false),
+        ] {
+            let request = CustomRequest::new(method, Vec::new(), None, said).unwrap();
+            assert_eq!(request.is_idempotent, may, "{method} {said:?}");
+        }
+        for method in ["", "CONNECT", "trace", "G T", "G\r\n"] {
+            assert_eq!(CustomRequest::new(method, Vec::new(), None, None).unwrap_err().exit_code(), 2);
+        }
+    }
+
+    #[test]
+    fn a_redirect_makes_a_get_of_a_post() {
+        let post = post();
+        for (status, method) in [(301, "GET"), (302, "GET"), (303, "GET"), (307, "POST"), (308, "POST")] {
+            let mut effects = RedirectEffects::default();
+            effects.note(Some(&post), status, false);
+            assert_eq!(effects.method(Some(&post)), method);
+            assert_eq!(effects.body(Some(&post)).is_some(), method == "POST");
+            assert_eq!(effects.may_repeat(Some(&post)), method == "GET");
+        }
+    }
+
+    #[test]
+    fn away_from_its_origin_a_request_has_no_secrets() {
+        let (post, mut effects) = (post(), RedirectEffects::default());
+        effects.note(Some(&post), 307, true);
+        assert_eq!(effects.fields(Some(&post)).len(), 1);
+        effects.note(Some(&post), 303, false);
+        assert_eq!(effects.fields(Some(&post)).len(), 0);
+    }
+
+    #[test]
+    fn a_range_goes_along_with_redirects_and_may_be_asked_for_twice() {
+        let column = |name: &str| Some(name.to_owned());
+        let options = RequestOptions {
+            offset_column: column("o"),
+            length_column: column("l"),
+            ..RequestOptions::default()
+        };
+        let job = JobRequests::new(&options).unwrap();
+        let range = ByteRange::new(2, 3).unwrap();
+        let entry = entry(&TargetRequest { range: Some(range), ..TargetRequest::default() });
+
+        let part = job.of(&entry).unwrap().unwrap();
+        assert_eq!((part.range, part.is_idempotent, job.is_once(&entry)), (Some(range), true, false));
+        let mut effects = RedirectEffects::default();
+        effects.note(Some(&part), 302, true);
+        assert_eq!(*effects.fields(Some(&part)), [("Range".to_owned(), "bytes=2-4".to_owned())]);
+        // Without its range the whole object would be asked for.
+        assert_eq!(job.of(&self::entry(&TargetRequest::default())), Err(FailureKind::Url));
+    }
+
+    #[test]
+    fn a_target_adds_to_what_its_job_says() {
+        let options = RequestOptions { data: Some("a=b".into()), ..RequestOptions::default() };
+        let job = JobRequests::new(&options).unwrap();
+
+        let same = job.of(&entry(&TargetRequest::default())).unwrap().unwrap();
+        assert_eq!((same.method.as_str(), same.body.as_deref()), ("POST", Some(&b"a=b"[..])));
+        let own = TargetRequest { body: Some(b"c"), fields: vec![("X-Id", "1")], ..TargetRequest::default() };
+        let more = job.of(&entry(&own)).unwrap().unwrap();
+        assert_eq!((more.body.as_deref(), more.fields.len()), (Some(&b"c"[..]), 2));
+        let item = job.of(&entry(&TargetRequest { method: Some("PUT"), ..TargetRequest::default() }));
+        assert_eq!(item.unwrap().unwrap().method, "PUT");
+        // What was forgotten is not asked for with less.
+        assert_eq!(job.of(b"http://a/"), Err(FailureKind::Url));
+        assert_eq!(JobRequests::default().of(b"http://a/"), Ok(None));
+        assert!(job.is_once(&entry(&own)) && !JobRequests::default().is_once(b"http://a/"));
+    }
+}

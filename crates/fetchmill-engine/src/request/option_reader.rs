@@ -1,0 +1,261 @@
+//! Options from JSON, and tables of them: for the binding, which has no list of its own.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::http_options::HttpOptions;
+use super::options::{
+    JobOptions, Listing, PassOptions, RowsOptions, SourceOptions, TransformOptions, Workers,
+};
+use super::stream_options::StreamOptions;
+use crate::access::s3::S3Options;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits;
+use fetchmill_model::options::{OptionRow, OptionValues, Options, read, take};
+use fetchmill_model::origin::OriginKey;
+use fetchmill_model::row::RowKind;
+use fetchmill_model::s3::{KeyBounds, UploadDestination, parse_source};
+use fetchmill_model::source::json::JsonPageOptions;
+use fetchmill_model::source::list::{ListOptions, RequestOptions};
+use fetchmill_model::source::{ApiNames, OriginUrl};
+use fetchmill_store::results::{ResultsFormat, TableFormat};
+
+/// What is said of a job beside its options.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct JobRequest {
+    source: String,
+    source_kind: SourceKind,
+    dest: PathBuf,
+    rows: Option<Rows>,
+    transform: Option<TransformOptions>,
+    pass: Option<PassOptions>,
+    named_origin: Option<String>,
+    /// Who fetches: an engine in this process, or so many processes of one; the native one if neither is given.
+    #[serde(default)]
+    dispatcher: bool,
+    processes: Option<usize>,
+}
+
+/// What `source` is.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum SourceKind {
+    Server,
+    S3,
+    List,
+    Iterable,
+}
+
+/// What makes a job a check, or a list that is written out.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rows {
+    #[serde(default)]
+    kind: RowKind,
+    results: Option<PathBuf>,
+    /// None: as the end of the results' name says.
+    format: Option<TableFormat>,
+    /// Whether the program takes the rows.
+    #[serde(default)]
+    is_given: bool,
+}
+
+impl Rows {
+    fn into_options(self) -> Result<RowsOptions> {
+        let Rows { kind, results, format, is_given } = self;
+        let format = match &results {
+            None => ResultsFormat::default(),
+            Some(path) => ResultsFormat::of(&path.to_string_lossy(), format).ok_or_else(|| {
+                Error::Usage(format!(
+                    "the end of {} does not say how results are written: .parquet, .csv or .jsonl, the last two also \
+                     with .gz or .zst; or say it with --format",
+                    path.display()
+                ))
+            })?,
+        };
+        Ok(RowsOptions { kind, is_given, results, format })
+    }
+}
+
+impl JobRequest {
+    fn source(&self, listing: Listing) -> Result<SourceOptions> {
+        Ok(match self.source_kind {
+            SourceKind::Server if listing == Listing::Json => {
+                SourceOptions::Server(OriginUrl::parse_page(&self.source)?)
+            }
+            SourceKind::Server => SourceOptions::Server(OriginUrl::parse(&self.source)?),
+            SourceKind::S3 => {
+                let (bucket, prefix) = parse_source(&self.source)?;
+                SourceOptions::S3 { bucket, prefix }
+            }
+            SourceKind::List => SourceOptions::List((self.source != "-").then(|| (&self.source).into())),
+            SourceKind::Iterable => SourceOptions::Iterable,
+        })
+    }
+
+    fn workers(&self) -> Workers {
+        match (self.processes, self.dispatcher) {
+            (Some(count), _) => Workers::Processes(count),
+            (None, true) => Workers::Dispatcher,
+            (None, false) => Workers::Native,
+        }
+    }
+}
+
+/// Defaults of a check that differ from those of a job: many hosts at once, one attempt, the start of each body, any
+/// end of it.
+fn check_defaults() -> OptionValues {
+    [
+        ("format", "null".into()),
+        ("concurrency", limits::CHECK_CONCURRENCY.into()),
+        ("attempts", 1.into()),
+        ("timeout", limits::CHECK_TIMEOUT.as_secs_f64().into()),
+        ("max_size", limits::CHECK_BODY_BYTES.into()),
+        ("allow_eof_bodies", true.into()),
+    ]
+    .map(|(name, value): (&str, Value)| (name.to_owned(), value))
+    .into_iter()
+    .collect()
+}
+
+impl JobOptions {
+    /// From an object with the options that are given, by their names, and what the job is about. None of them is
+    /// looked at beyond its own meaning: [`JobOptions::check`] does that.
+    pub fn from_json(text: &str) -> Result<Self> {
+        let mut given: OptionValues = read_text(text)?;
+        let kind = given.get("rows").map(|rows| rows.get("kind").and_then(Value::as_str));
+        match kind {
+            Some(Some("targets")) => given.extend([("format".to_owned(), "null".into())]),
+            Some(_) => {
+                for (name, value) in check_defaults() {
+                    given.entry(name).or_insert(value);
+                }
+            }
+            None => {}
+        }
+        let mut options: JobOptions = take(&mut given)?;
+        options.http = take(&mut given)?;
+        options.s3 = take(&mut given)?;
+        options.api = take(&mut given)?;
+        options.json = take(&mut given)?;
+        options.list = take(&mut given)?;
+        options.list.request = take(&mut given)?;
+        options.bounds = take(&mut given)?;
+        let frame: JobRequest = read(Value::Object(given))?;
+        options.source = frame.source(options.listing)?;
+        options.workers = frame.workers();
+        options.upload = UploadDestination::of(&frame.dest)?;
+        options.dest = frame.dest;
+        options.rows = frame.rows.map(Rows::into_options).transpose()?;
+        options.transform = frame.transform;
+        options.pass = frame.pass;
+        let named = frame.named_origin.as_deref().and_then(OriginKey::of_url);
+        options.named_origin = named.map(|(key, _)| key);
+        options.settle_names();
+        options.divide_headers();
+        Ok(options)
+    }
+}
+
+impl StreamOptions {
+    /// From an object with the options that are given, by their names.
+    pub fn from_json(text: &str) -> Result<Self> {
+        let mut given: OptionValues = read_text(text)?;
+        let options = StreamOptions { http: take(&mut given)?, s3: take(&mut given)? };
+        match given.keys().next() {
+            None => Ok(options),
+            Some(name) => Err(Error::Usage(format!("a stream has no option {name}"))),
+        }
+    }
+}
+
+fn read_text(text: &str) -> Result<OptionValues> {
+    serde_json::from_str(text).map_err(|error| Error::Usage(format!("the options: {error}")))
+}
+
+/// The options of jobs, of checks and of streams.
+pub fn option_tables() -> [(&'static str, Vec<OptionRow>); 3] {
+    let common = [HttpOptions::rows(), S3Options::rows()].concat();
+    let own = [
+        JobOptions::rows(),
+        ApiNames::rows(),
+        JsonPageOptions::rows(),
+        ListOptions::rows(),
+        RequestOptions::rows(),
+        KeyBounds::rows(),
+    ]
+    .concat();
+    let job = [own, common.clone()].concat();
+    let (mut check, mut stream) = (job.clone(), common);
+    let others = check_defaults();
+    for row in &mut check {
+        if let Some(default) = others.get(row.name) {
+            row.default = default.clone();
+        }
+    }
+    for row in &mut stream {
+        match row.name {
+            "concurrency" => row.bound(StreamOptions::CONCURRENCY),
+            "redirects" => row.default = StreamOptions::REDIRECTS.into(),
+            _ => {}
+        }
+    }
+    [("job", job), ("check", check), ("stream", stream)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(options: &str) -> Result<JobOptions> {
+        JobOptions::from_json(&format!(
+            r#"{{"source": "-", "source_kind": "list", "dest": "out", {options}}}"#
+        ))
+    }
+
+    #[test]
+    fn what_no_option_is_called_is_refused() {
+        assert!(job(r#""concurrency": 5"#).is_ok());
+        let refused = job(r#""limits": 5"#).unwrap_err().to_string();
+        assert!(refused.starts_with("unknown field `limits`"), "{refused}");
+        assert!(StreamOptions::from_json(r#"{"limits": 5}"#).is_err());
+        assert!(StreamOptions::from_json(r#"{"format": "tar"}"#).is_err());
+    }
+
+    #[test]
+    fn what_is_left_out_has_the_default_of_its_table() {
+        for (name, rows) in option_tables() {
+            let mut names: Vec<_> = rows.iter().map(|row| row.name).collect();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), rows.len(), "{name}: an option stands in two groups");
+        }
+        let check = job(r#""rows": {}"#).unwrap();
+        assert_eq!(
+            (check.http.concurrency.most(), check.http.attempts),
+            (limits::CHECK_CONCURRENCY as usize, 1)
+        );
+        assert_eq!(check.http.timeouts().attempt, Some(limits::CHECK_TIMEOUT));
+        assert_eq!(job(r#""rows": {}, "concurrency": 7"#).unwrap().http.concurrency.most(), 7);
+        assert_eq!(
+            job(r#""rows": {"kind": "targets"}"#).unwrap().http.concurrency.most(),
+            limits::AUTO_CONCURRENCY_MAX as usize
+        );
+    }
+
+    #[test]
+    fn a_number_out_of_bounds_is_refused_by_name_bound_and_unit() {
+        for (given, message) in [
+            (r#""concurrency": 0"#, "--concurrency must be at least 1, not 0"),
+            (r#""connect_timeout": 0"#, "--connect-timeout must be above 0 seconds, not 0"),
+            (r#""commit_window": 4000"#, "--commit-window must be between 0.001 and 3600 seconds, not 4000"),
+            (r#""redirects": 21"#, "--redirects must be between 0 and 20, not 21"),
+            (r#""rate": -1"#, "--rate must be above 0 requests a second, not -1"),
+        ] {
+            assert_eq!(job(given).unwrap().check().unwrap_err().to_string(), message);
+        }
+    }
+}

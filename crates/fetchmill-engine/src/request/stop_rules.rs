@@ -1,0 +1,272 @@
+//! Rules that end a run before its job's end, and how many targets may fail: `--max-failed`, `--max-duration`,
+//! `--max-bytes`. They are looked at beside the job, never on the way of an object.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits;
+use fetchmill_model::options::OptionValue;
+use fetchmill_model::outcome::Tally;
+
+/// A share is a number of these.
+const WHOLE: u64 = 1_000_000_000;
+const PERCENT: f64 = WHOLE as f64 / 100.0;
+
+/// How many targets may fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub enum MaxFailed {
+    /// So many.
+    Count(u64),
+    /// This share, in billionths.
+    Share(u64),
+}
+
+impl OptionValue for MaxFailed {}
+
+impl TryFrom<String> for MaxFailed {
+    type Error = Error;
+
+    /// `100`, or `0.5%`.
+    fn try_from(text: String) -> Result<Self> {
+        let share = |percent: &str| {
+            let percent = percent.trim_end().parse::<f64>().ok()?;
+            let is_within = (0.0..=100.0).contains(&percent);
+            is_within.then(|| MaxFailed::Share((percent * PERCENT).round() as u64))
+        };
+        let read = match text.trim().strip_suffix('%') {
+            Some(percent) => share(percent),
+            None => text.trim().parse().ok().map(MaxFailed::Count),
+        };
+        read.ok_or_else(|| {
+            Error::Usage(format!(
+                "--max-failed must be a number of targets, or a percentage as 1% (0% to 100%), not {text}"
+            ))
+        })
+    }
+}
+
+impl MaxFailed {
+    /// Whether so many of so many are too many.
+    fn is_exceeded(self, failed: u64, of: u64) -> bool {
+        match self {
+            MaxFailed::Count(most) => failed > most,
+            MaxFailed::Share(share) => {
+                u128::from(failed) * u128::from(WHOLE) > u128::from(share) * u128::from(of)
+            }
+        }
+    }
+
+    /// Whether it is foreseen after so many targets that more than this share fails in the end: more have failed than
+    /// this share of those, by more than what chance makes of it (three standard deviations).
+    fn is_foreseen(self, failed: u64, settled: u64) -> bool {
+        let MaxFailed::Share(share) = self else { return false };
+        let expected = share as f64 / WHOLE as f64 * settled as f64;
+        settled >= limits::FAILED_SHARE_TARGETS_MIN && failed as f64 > expected + 3.0 * expected.sqrt()
+    }
+}
+
+/// Which rule has ended a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum StopReason {
+    /// More targets have failed than the job may have.
+    MaxFailed = 1,
+    /// The run has taken as long as it may.
+    MaxDuration = 2,
+    /// The run has received as many bytes as it may.
+    MaxBytes = 3,
+}
+
+impl StopReason {
+    /// The option that asked for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            StopReason::MaxFailed => "max_failed",
+            StopReason::MaxDuration => "max_duration",
+            StopReason::MaxBytes => "max_bytes",
+        }
+    }
+
+    pub(crate) fn of(number: u8) -> Option<Self> {
+        [StopReason::MaxFailed, StopReason::MaxDuration, StopReason::MaxBytes]
+            .into_iter()
+            .find(|reason| *reason as u8 == number)
+    }
+}
+
+/// What a run may do, and a job.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct StopRules {
+    /// Of the whole job.
+    pub(crate) max_failed: Option<MaxFailed>,
+    /// Absent targets count as failed ones there.
+    pub(crate) counts_absent: bool,
+    /// Of this run.
+    pub(crate) max_duration: Option<Duration>,
+    /// Of this run.
+    pub(crate) max_bytes: Option<u64>,
+}
+
+/// How a job stands, for the rules.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Standing {
+    /// Of the whole job.
+    pub(crate) tally: Tally,
+    /// Whether that has all that is listed.
+    pub(crate) is_listing_done: bool,
+    /// Since this run began.
+    pub(crate) elapsed: Duration,
+    /// Of bodies that this run has received.
+    pub(crate) bytes: u64,
+}
+
+impl StopRules {
+    pub(crate) fn are_none(&self) -> bool {
+        self.max_failed.is_none() && self.max_duration.is_none() && self.max_bytes.is_none()
+    }
+
+    fn failed(&self, tally: Tally) -> u64 {
+        tally.failed + if self.counts_absent { tally.absent } else { 0 }
+    }
+
+    /// The rule that ends the run now.
+    pub(crate) fn broken(&self, now: &Standing) -> Option<StopReason> {
+        let is_over = |max_failed: MaxFailed| {
+            let failed = self.failed(now.tally);
+            let settled = now.tally.fetched + now.tally.absent + now.tally.failed;
+            let is_certain = match max_failed {
+                MaxFailed::Count(_) | MaxFailed::Share(0) => max_failed.is_exceeded(failed, 0),
+                MaxFailed::Share(_) => {
+                    now.is_listing_done && max_failed.is_exceeded(failed, asked_for(now.tally))
+                }
+            };
+            is_certain || max_failed.is_foreseen(failed, settled)
+        };
+        if self.max_failed.is_some_and(is_over) {
+            Some(StopReason::MaxFailed)
+        } else if self.max_bytes.is_some_and(|most| now.bytes >= most) {
+            Some(StopReason::MaxBytes)
+        } else if self.max_duration.is_some_and(|most| now.elapsed >= most) {
+            Some(StopReason::MaxDuration)
+        } else {
+            None
+        }
+    }
+
+    /// Whether no more targets of a finished job have failed than may; `false` when nobody says how many.
+    pub(crate) fn tolerate(&self, tally: Tally) -> bool {
+        self.max_failed.is_some_and(|most| !most.is_exceeded(self.failed(tally), asked_for(tally)))
+    }
+}
+
+/// All that is listed and not left out on purpose.
+fn asked_for(tally: Tally) -> u64 {
+    tally.listed.saturating_sub(tally.skipped)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn max_failed(text: &str) -> MaxFailed {
+        MaxFailed::try_from(text.to_owned()).unwrap()
+    }
+
+    fn standing(fetched: u64, failed: u64, listed: Option<u64>) -> Standing {
+        let listed_so_far = listed.unwrap_or(fetched + failed);
+        let tally = Tally { listed: listed_so_far, fetched, failed, ..Tally::default() };
+        Standing { tally, is_listing_done: listed.is_some(), ..Standing::default() }
+    }
+
+    fn stops(text: &str, standing: Standing) -> bool {
+        let rules = StopRules { max_failed: Some(max_failed(text)), ..StopRules::default() };
+        rules.broken(&standing) == Some(StopReason::MaxFailed)
+    }
+
+    #[test]
+    fn a_limit_of_failures_is_a_number_or_a_percentage() {
+        assert_eq!(max_failed("0"), MaxFailed::Count(0));
+        assert_eq!(max_failed(" 250 "), MaxFailed::Count(250));
+        assert_eq!(max_failed("1%"), MaxFailed::Share(10_000_000));
+        assert_eq!(max_failed("0.0005 %"), MaxFailed::Share(5_000));
+        assert_eq!(max_failed("100%"), MaxFailed::Share(WHOLE));
+        for text in ["", "%", "-1", "1.5", "101%", "-1%", "nan%", "inf%", "1%%", "one"] {
+            let refused = MaxFailed::try_from(text.to_owned()).unwrap_err().to_string();
+            assert!(refused.starts_with("--max-failed must be a number of targets"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_number_stops_above_it() {
+        assert!(!stops("3", standing(0, 3, None)));
+        assert!(stops("3", standing(0, 4, None)));
+        assert!(stops("0", standing(10, 1, None)));
+        assert!(stops("0%", standing(10, 1, None)));
+    }
+
+    #[test]
+    fn a_percentage_is_judged_early_only_beyond_what_chance_makes_of_it() {
+        // Too few to tell.
+        assert!(!stops("1%", standing(0, 999, None)));
+        // 10 of 1,000 are expected, 19.5 are three standard deviations more.
+        assert!(!stops("1%", standing(981, 19, None)));
+        assert!(stops("1%", standing(980, 20, None)));
+        // 1.1 % of a hundred thousand is more than chance, of ten thousand it is not.
+        assert!(!stops("1%", standing(9_890, 110, None)));
+        assert!(stops("1%", standing(98_900, 1_100, None)));
+        assert!(!stops("100%", standing(0, 100_000, None)));
+    }
+
+    #[test]
+    fn a_percentage_that_is_exceeded_whatever_comes_stops_at_once() {
+        assert!(!stops("10%", standing(0, 10, Some(100))));
+        assert!(stops("10%", standing(0, 11, Some(100))));
+        // More may be listed.
+        assert!(!stops("10%", standing(0, 11, None)));
+    }
+
+    #[test]
+    fn what_may_fail_is_exact_and_leaves_out_what_was_skipped() {
+        let rules = |text: &str, counts_absent| StopRules {
+            max_failed: Some(max_failed(text)),
+            counts_absent,
+            ..StopRules::default()
+        };
+        let tally = |listed, failed, absent, skipped| Tally {
+            listed,
+            failed,
+            absent,
+            skipped,
+            fetched: listed - failed - absent - skipped,
+            bytes: 0,
+        };
+        assert!(rules("29%", true).tolerate(tally(100, 29, 0, 0)));
+        assert!(!rules("29%", true).tolerate(tally(100, 30, 0, 0)));
+        assert!(!rules("1%", true).tolerate(tally(150, 1, 1, 0)));
+        assert!(rules("1%", false).tolerate(tally(150, 1, 1, 0)));
+        assert!(!rules("10%", true).tolerate(tally(100, 6, 0, 50)));
+        assert!(rules("5", true).tolerate(tally(100, 2, 3, 0)));
+        assert!(!StopRules::default().tolerate(tally(1, 1, 0, 0)));
+    }
+
+    #[test]
+    fn bytes_and_time_are_those_of_a_run() {
+        let rules = StopRules {
+            max_bytes: Some(1000),
+            max_duration: Some(Duration::from_secs(60)),
+            ..StopRules::default()
+        };
+        let now = |bytes, seconds| Standing {
+            bytes,
+            elapsed: Duration::from_secs(seconds),
+            ..standing(1_000_000, 1_000_000, Some(2_000_000))
+        };
+        assert_eq!(rules.broken(&now(999, 59)), None);
+        assert_eq!(rules.broken(&now(1000, 59)), Some(StopReason::MaxBytes));
+        assert_eq!(rules.broken(&now(999, 60)), Some(StopReason::MaxDuration));
+        assert!(StopRules::default().are_none() && !rules.are_none());
+    }
+}

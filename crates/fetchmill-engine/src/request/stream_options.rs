@@ -1,0 +1,76 @@
+//! What requests of a program have in common, checked in one place.
+
+use std::sync::Arc;
+
+use super::http_options::HttpOptions;
+use crate::access::s3::{Access, S3Options};
+use fetchmill_model::error::Result;
+use fetchmill_model::limits;
+use fetchmill_model::options::{Bounds, OptionValue, Options};
+use fetchmill_model::origin::OriginFields;
+use fetchmill_net::{AddressPolicy, PoolSettings, check_insecure_host};
+
+/// See the module.
+#[derive(Debug, Default, Clone)]
+pub struct StreamOptions {
+    /// How requests are made.
+    pub http: HttpOptions,
+    /// How stores of S3 are reached.
+    pub s3: S3Options,
+}
+
+impl StreamOptions {
+    /// What [`HttpOptions::concurrency`] must be within here.
+    pub(crate) const CONCURRENCY: Bounds = Bounds::between(1.0, limits::STREAM_CONCURRENCY_MAX as f64, "");
+    /// Redirects that are followed unless the options say otherwise.
+    pub(crate) const REDIRECTS: u32 = 5;
+
+    /// Refuses what cannot be meant.
+    pub fn check(&self) -> Result<()> {
+        Self::CONCURRENCY.check("concurrency", self.http.concurrency.number())?;
+        self.http.check_bounds(str::to_owned)?;
+        self.http.insecure_host.iter().try_for_each(|host| check_insecure_host(host))?;
+        self.fields().map(drop)
+    }
+
+    /// Redirects that are followed one after the other.
+    pub(crate) fn redirects(&self) -> u32 {
+        self.http.redirects.unwrap_or(Self::REDIRECTS)
+    }
+
+    fn fields(&self) -> Result<OriginFields> {
+        self.http.fields(None)
+    }
+
+    pub(crate) fn pool_settings(&self, store: &Arc<Access>) -> Result<PoolSettings> {
+        let reach = if self.http.public_only { AddressPolicy::PublicOnly } else { AddressPolicy::Anywhere };
+        let settings = self.http.pool_settings(store, self.fields()?, (reach, None), 1);
+        if self.http.ca_file.is_some() || self.s3.ca_bundle.is_some() {
+            // What is wrong with it is told before anything is asked for.
+            settings.tls.roots()?;
+        }
+        Ok(PoolSettings { connections: self.http.concurrency.most(), idle_max: usize::MAX, ..settings })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::http_options::Concurrency;
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        assert!(StreamOptions::default().check().is_ok());
+        for http in [
+            HttpOptions { concurrency: Concurrency::Number(0), ..HttpOptions::default() },
+            HttpOptions { concurrency: Concurrency::Number(65_537), ..HttpOptions::default() },
+            HttpOptions { attempts: 0, ..HttpOptions::default() },
+            HttpOptions { rate: Some(f64::NAN), ..HttpOptions::default() },
+            HttpOptions { redirects: Some(21), ..HttpOptions::default() },
+            HttpOptions { headers: vec![("X-Key".into(), "1".into())], ..HttpOptions::default() },
+        ] {
+            let options = StreamOptions { http, ..StreamOptions::default() };
+            assert!(options.check().is_err(), "{options:?}");
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! What a run finds of the one before: sealed shards get their names, open ones are cut back to their receipts and
+//! sealed, windows of `files` that were staged are put in their place, and what no receipt covers is removed. It may
+//! be interrupted at any moment and be done again.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use fetchmill_model::entry::Naming;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::file_name::FileName;
+use fetchmill_model::outcome::{
+    KindCounts, OpenShard, Outcome, Receipt, Runs, SealedShard, ShardEnd, ShardNumber, Tally,
+};
+use fetchmill_model::stored_name::StoredNames;
+use fetchmill_store::durable;
+use fetchmill_store::journal::{JobLocation, Journal, Shard, UploadState};
+use fetchmill_store::manifest::{self, Manifest};
+use fetchmill_store::pack::parquet::{ShardError, footer_of};
+use fetchmill_store::reader::latest_names;
+use fetchmill_store::reader::verify::check_prefix;
+use fetchmill_store::sink::failures::{FailuresShard, cut_back, cut_back_of};
+use fetchmill_store::sink::{
+    DestinationFolder, Format, RefusedObject, RenameResult, ShardFolder, ShardSize, SinkSetup, Stage,
+    UploadQueue, new_encoder,
+};
+
+/// What to do about a damaged shard.
+const REPAIR: &str =
+    "have its objects fetched again with `fetchmill verify --repair`, then run the same command";
+/// The same where nothing tells which objects it has.
+const ANEW: &str = "the names of its objects are lost: fetch into a new destination";
+
+/// What must be known to bring the output of a dead process into agreement with the journal, while the job runs.
+pub(crate) struct ProcessRecovery {
+    pub(crate) place: Arc<JobLocation>,
+    pub(crate) setup: SinkSetup,
+    pub(crate) naming: Naming,
+    pub(crate) names: StoredNames,
+}
+
+impl ProcessRecovery {
+    /// What [`recover`] does, for one worker's dead process only: the others go on. Its files begin with its worker and
+    /// process. Gives the targets that this has settled.
+    pub(crate) fn recover_process(&self, journal: &mut Journal, worker: u32, pid: u32) -> Result<Runs> {
+        journal.commit()?;
+        let of_pack = format!("{worker}-{pid}-");
+        let of_failures = format!("worker-{of_pack}");
+        cut_back_of(&self.place.failures_path(), &journal.failures_shards()?, &of_failures)?;
+        cut_back_of(&self.place.manifests_path(), &journal.manifests()?, &of_pack)?;
+        if let Some(shard_folder) = self.setup.shard_folder() {
+            publish_sealed(&shard_folder, journal)?;
+            for open in journal.open_shards()?.iter().filter(|open| open.data.path.starts_with(&of_pack)) {
+                seal_open(&shard_folder, journal, &self.setup, open)?;
+            }
+            shard_folder.clear_open(&of_pack)?;
+        }
+        let staged = journal.staged()?.into_iter().find(|(of, _)| *of == worker);
+        let settled = match &staged {
+            Some((_, staged)) => {
+                let naming = (self.naming, &self.names);
+                finish_window(&self.place, journal, (worker, staged), self.setup.is_durable, naming)?
+            }
+            None => Runs::default(),
+        };
+        remove_stage(&self.place.stage_path().join(worker.to_string()))?;
+        Ok(settled)
+    }
+}
+
+/// Brings the output and the journal into agreement.
+pub(crate) fn recover(
+    place: &JobLocation,
+    journal: &mut Journal,
+    setup: &SinkSetup,
+    naming: (Naming, &StoredNames),
+) -> Result<()> {
+    if place.is_contested() {
+        detach_files(place, setup)?;
+    }
+    cut_back(&place.failures_path(), &journal.failures_shards()?)?;
+    cut_back(&place.manifests_path(), &journal.manifests()?)?;
+    if let Some(shard_folder) = setup.shard_folder() {
+        publish_sealed(&shard_folder, journal)?;
+        for open in journal.open_shards()? {
+            seal_open(&shard_folder, journal, setup, &open)?;
+        }
+        shard_folder.clear_open("")?;
+    }
+    for (worker, staged) in journal.staged()? {
+        finish_window(place, journal, (worker, &staged), setup.is_durable, naming)?;
+    }
+    remove_stage(&place.stage_path())
+}
+
+/// A run that may be alive on another machine writes into none of the job's files from now on.
+fn detach_files(place: &JobLocation, setup: &SinkSetup) -> Result<()> {
+    let open = setup.shard_folder().map(|shard_folder| shard_folder.open_path());
+    for folder in [place.failures_path(), place.manifests_path()].into_iter().chain(open) {
+        durable::detach_files(&folder)
+            .map_err(|error| Error::storage("copy the files of", &folder, error))?;
+    }
+    Ok(())
+}
+
+/// The renames that follow a sealing transaction, and the removal of what it replaced.
+fn publish_sealed(shard_folder: &ShardFolder, journal: &mut Journal) -> Result<()> {
+    let shards = journal.shards()?;
+    let uploads = journal.uploads()?;
+    let is_uploaded = |number: &ShardNumber| uploads.get(number) == Some(&UploadState::Done);
+    for shard in shards.iter().filter(|shard| !shard.is_replaced && !is_uploaded(&shard.number)) {
+        let SealedShard { data, manifest, .. } = &shard.sealed;
+        let path = shard_folder.shard_path(shard.number);
+        if !path.exists() || !shard_folder.manifest_path(shard.number).exists() {
+            shard_folder.publish_if_there(&data.path, &manifest.path, shard.number)?;
+        }
+        let length = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
+        if length != data.end {
+            return Err(Error::Journal(format!(
+                "{} is missing or has not its {} bytes: put it back, or fetch its {} objects again with `fetchmill \
+                 verify --repair`",
+                path.display(),
+                data.end,
+                shard.sealed.objects
+            )));
+        }
+    }
+    // The run before may have ended between its renames and their sync.
+    if !shards.is_empty() {
+        shard_folder.sync_sealed()?;
+    }
+    let replaced = shards.iter().filter(|shard| shard.is_replaced).map(|shard| shard.number);
+    let replaced: Vec<ShardNumber> = replaced.collect();
+    shard_folder.remove(&replaced)?;
+    // The files of all others are removed already: the last one's removal may have been cut off.
+    let is_left =
+        |number| shard_folder.shard_path(number).exists() || shard_folder.manifest_path(number).exists();
+    let uploaded = uploads.keys().copied().filter(|number| is_uploaded(number) && is_left(*number));
+    shard_folder.remove(&uploaded.collect::<Vec<_>>())?;
+    if !replaced.is_empty() {
+        journal.forget_replaced()?;
+        journal.commit()?;
+    }
+    Ok(())
+}
+
+/// Sealed shards, for a sink that merges small ones: those that no store knows of.
+pub(crate) fn sealed_shards(journal: &Journal) -> Result<Vec<ShardSize>> {
+    let uploads = journal.uploads()?;
+    let shards = journal.shards()?.into_iter().filter(|shard| !uploads.contains_key(&shard.number));
+    Ok(shards.map(|shard| size(&shard)).collect())
+}
+
+fn size(shard: &Shard) -> ShardSize {
+    ShardSize { number: shard.number, bytes: shard.sealed.data.end, rows: shard.sealed.objects }
+}
+
+/// The shards that are still to be uploaded, and what is to be known of them.
+pub(crate) fn upload_queue(journal: &Journal, setup: &SinkSetup, workers: usize) -> Result<UploadQueue> {
+    let uploads = journal.uploads()?;
+    let full = setup.full_shard();
+    let is_final = |shard: &Shard| {
+        let is_begun = uploads.contains_key(&shard.number);
+        is_begun || setup.format != Format::Parquet || !full.makes_small(size(shard))
+    };
+    let shards = journal.shards()?;
+    let is_left =
+        |shard: &&Shard| !shard.is_replaced && uploads.get(&shard.number) != Some(&UploadState::Done);
+    let left = shards.iter().filter(is_left);
+    Ok(UploadQueue::new(left.map(|shard| (shard.number, is_final(shard))), workers))
+}
+
+/// An open shard ends with its last receipt; what was written behind that is fetched again.
+fn seal_open(
+    shard_folder: &ShardFolder,
+    journal: &mut Journal,
+    setup: &SinkSetup,
+    open: &OpenShard,
+) -> Result<()> {
+    let folder = shard_folder.open_path();
+    cut(&folder, &open.data, REPAIR)?;
+    cut(&folder, &open.manifest, ANEW)?;
+    let (trailer, rows) = trailer_of(&folder, setup, &open.data)?;
+    let data = append(&folder, &open.data, &trailer, setup.is_durable)?;
+    let manifest_end = manifest::seal_open(&folder, &open.manifest, setup.is_durable)?;
+    let manifest = Manifest::open(&folder.join(&manifest_end.path))?;
+    if rows.is_some_and(|rows| rows != manifest.rows()) {
+        return Err(Error::Journal(format!(
+            "{} and its manifest have not the same rows: the shard is damaged; fetch its objects again with \
+             `fetchmill verify --repair`",
+            folder.join(&open.data.path).display()
+        )));
+    }
+    let sealed = SealedShard {
+        data,
+        manifest: manifest_end,
+        objects: manifest.rows(),
+        bytes: manifest.bytes(),
+        replaces: Vec::new(),
+    };
+    let receipt = Receipt { sealed: Some(sealed.clone()), ..Receipt::default() };
+    let number = journal.settle(&receipt)?;
+    journal.commit()?;
+    number.map_or(Ok(()), |number| shard_folder.publish(&sealed.data.path, &sealed.manifest.path, number))
+}
+
+/// What stands behind the last record of a shard, or the footer of one that has rows; and then how many.
+fn trailer_of(folder: &Path, setup: &SinkSetup, data: &ShardEnd) -> Result<(Vec<u8>, Option<u64>)> {
+    let mut trailer = Vec::new();
+    if setup.format != Format::Parquet {
+        new_encoder(setup.format, &setup.columns, setup.origin.clone())?.finish(&mut trailer);
+        return Ok((trailer, None));
+    }
+    let path = folder.join(&data.path);
+    let file = std::fs::File::open(&path).map_err(|error| Error::storage("read", &path, error))?;
+    let (footer, rows) = footer_of(&file, data.end).map_err(|error| match error {
+        ShardError::Io(error) => Error::storage("read", &path, error),
+        damage => Error::Journal(format!(
+            "{} cannot be completed: {damage}; fetch its objects again with `fetchmill verify --repair`",
+            path.display()
+        )),
+    })?;
+    Ok((footer, Some(rows)))
+}
+
+/// Cuts a file back to its receipt. The checksum of that covers all that is left: a shard that is sealed gets a new one.
+fn cut(folder: &Path, end: &ShardEnd, remedy: &str) -> Result<()> {
+    let path = folder.join(&end.path);
+    let why = match durable::cut(&path, end.end) {
+        Ok(true) => check_prefix(&path, end).err(),
+        Ok(false) => Some("it is shorter than the journal says".to_owned()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some("it is not there".to_owned()),
+        Err(error) => return Err(Error::storage("cut back", path, error)),
+    };
+    why.map_or(Ok(()), |why| Err(Error::Journal(format!("{} is damaged: {why}; {remedy}", path.display()))))
+}
+
+fn append(folder: &Path, end: &ShardEnd, bytes: &[u8], is_durable: bool) -> Result<ShardEnd> {
+    let path = folder.join(&end.path);
+    let append = || -> std::io::Result<()> {
+        let mut file = std::fs::File::options().append(true).open(&path)?;
+        durable::append(&mut file, bytes)?;
+        if is_durable {
+            durable::sync_file(&file)?;
+        }
+        Ok(())
+    };
+    append().map_err(|error| Error::storage("write", &path, error))?;
+    Ok(ShardEnd {
+        path: end.path.clone(),
+        end: end.end + bytes.len() as u64,
+        crc32c: crc32c::crc32c_append(end.crc32c, bytes),
+    })
+}
+
+/// A staged file of a journaled window is still to be renamed; a missing one is done.
+fn finish_window(
+    place: &JobLocation,
+    journal: &mut Journal,
+    (worker, staged): (u32, &Runs),
+    is_durable: bool,
+    (naming, names): (Naming, &StoredNames),
+) -> Result<Runs> {
+    let stage = Stage::open(&place.stage_path().join(worker.to_string()))?;
+    let mut places = DestinationFolder::open(&place.dest)?;
+    let mut failures = FailuresShard::new(&place.failures_path(), shard_name("recovery", worker), is_durable);
+    let mut tally = Tally::default();
+    let mut kinds = KindCounts::default();
+    let mut settled = Vec::new();
+    let mut named = Vec::new();
+    // What a reply has made of a name stands in the manifest, which became durable with its window.
+    let stored =
+        (!names.are_listed()).then(|| latest_names(place, &journal.manifests()?, staged)).transpose()?;
+    journal.for_each_name(staged, |sequence, entry| {
+        let listed = naming.name_of(sequence, entry, &mut named);
+        let name = match &stored {
+            None => listed,
+            // Without its row nobody knows where it is or belongs: it is fetched again.
+            Some(stored) => match stored.get(&sequence) {
+                Some(name) => name,
+                None => return Ok(()),
+            },
+        };
+        match places.put(&stage, sequence, name)? {
+            RenameResult::Done | RenameResult::Missing => {
+                // Neither staged nor in its place: somebody has removed it, so it is fetched again.
+                let Some(bytes) = places.size(name) else {
+                    return Ok(());
+                };
+                tally.fetched += 1;
+                tally.bytes += bytes;
+            }
+            RenameResult::Refused(kind) => {
+                tally.count(Outcome::Failed(kind));
+                kinds.add(kind, 1);
+                failures.add_refused(&RefusedObject {
+                    sequence,
+                    name: listed.into(),
+                    url: naming.url_of(entry),
+                    request: naming.request_of(entry),
+                    kind,
+                })?;
+            }
+        }
+        settled.push(sequence);
+        Ok(())
+    })?;
+    let end = if tally.failed > 0 { failures.checkpoint()? } else { None };
+    if is_durable {
+        durable::sync_file_system(stage.folder())
+            .map_err(|error| Error::storage("sync the file system of", stage.path(), error))?;
+    }
+    let settled = Runs::from_unsorted(&mut settled);
+    let receipt =
+        Receipt { worker, settled: settled.clone(), tally, kinds, failures: end, ..Receipt::default() };
+    journal.settle(&receipt)?;
+    journal.commit()?;
+    Ok(settled)
+}
+
+/// What is staged and in no journaled window is fetched again.
+pub(crate) fn remove_stage(stage: &Path) -> Result<()> {
+    durable::remove_folder(stage).map_err(|error| Error::storage("remove", stage, error))
+}
+
+/// A name that no other shard of the job has: the process and the time are in it.
+pub(crate) fn shard_name(role: &str, worker: u32) -> FileName {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    FileName::of_own(&format!("{role}-{worker}-{}-{}.jsonl.zst", std::process::id(), since.as_nanos()))
+}

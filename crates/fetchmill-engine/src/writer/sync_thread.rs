@@ -1,0 +1,81 @@
+//! The thread beside a writer that ends its commit windows: it waits for the sync and for the journal, while the writer
+//! writes the next window. It has one window at a time.
+
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+
+use tokio::sync::mpsc::{Receiver, channel, error::TryRecvError};
+
+use crate::control::Control;
+use crate::control::threads::spawn;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::outcome::{Receipt, ShardNumber};
+use fetchmill_store::sink::FileSystemSync;
+
+/// See the module. It ends when this is dropped, behind the window that it has.
+pub(crate) struct SyncThread {
+    windows: SyncSender<(FileSystemSync, Option<Receipt>)>,
+    ended: Receiver<Result<Option<ShardNumber>>>,
+    is_busy: bool,
+}
+
+impl SyncThread {
+    pub(crate) fn start(control: &Arc<Control>) -> Result<Self> {
+        let (windows, to_end) = sync_channel::<(FileSystemSync, Option<Receipt>)>(1);
+        let (ends, ended) = channel(1);
+        let (stop, control) = (Arc::clone(&control.stop), Arc::clone(control));
+        spawn("fetchmill-sync", &stop, move || {
+            for (sync, receipt) in to_end {
+                let journal = || receipt.map_or(Ok(None), |receipt| control.journal.commit_receipt(receipt));
+                // An error is the writer's: it ends the job with it, and this thread.
+                if ends.blocking_send(sync.run().and_then(|()| journal())).is_err() {
+                    break;
+                }
+            }
+            Ok(())
+        })?;
+        Ok(SyncThread { windows, ended, is_busy: false })
+    }
+
+    /// Whether it has a window whose end was not yet taken.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.is_busy
+    }
+
+    /// Gives it a window; it must not be busy.
+    pub(crate) fn begin(&mut self, sync: FileSystemSync, receipt: Option<Receipt>) -> Result<()> {
+        self.is_busy = true;
+        self.windows.send((sync, receipt)).map_err(|_| gone())
+    }
+
+    /// The end of its window, if that has come: the number of a shard that was sealed.
+    pub(crate) fn poll(&mut self) -> Option<Result<Option<ShardNumber>>> {
+        match self.ended.try_recv() {
+            Ok(number) => Some(self.idle(number)),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(Err(gone())),
+        }
+    }
+
+    /// The same when it comes.
+    pub(crate) async fn end(&mut self) -> Result<Option<ShardNumber>> {
+        let number = self.ended.recv().await.ok_or_else(gone)?;
+        self.idle(number)
+    }
+
+    /// The same for who has nothing else to do.
+    pub(crate) fn wait(&mut self) -> Result<Option<ShardNumber>> {
+        let number = self.ended.blocking_recv().ok_or_else(gone)?;
+        self.idle(number)
+    }
+
+    fn idle(&mut self, number: Result<Option<ShardNumber>>) -> Result<Option<ShardNumber>> {
+        self.is_busy = false;
+        number
+    }
+}
+
+/// It has panicked: that is the job's error by then.
+fn gone() -> Error {
+    Error::Internal("the thread that syncs has ended".into())
+}

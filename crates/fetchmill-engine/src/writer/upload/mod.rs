@@ -1,0 +1,149 @@
+//! The thread that uploads sealed shards, when the destination is a bucket: one after the other, its data, then its
+//! manifest. The journal says that an upload has begun before the store hears of it, and that it is done before the
+//! file is removed. What has begun and is not done is looked at again by the next run: an object that is there has the
+//! same bytes or is somebody else's.
+//!
+//! The failures file follows when the thread has ended, as the last object of a job. It alone is removed again, before a
+//! second pass, and only when it is what the job has made.
+//!
+//! It never holds up a thread that fetches: a writer waits for it before it begins a third shard
+//! ([`fetchmill_store::sink::UploadQueue`]).
+
+mod shard;
+mod store;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::access::s3::Access;
+use crate::control::Control;
+use crate::control::journal_link::JournalRequest;
+use crate::control::stop::Stop;
+use crate::control::threads::spawn;
+use crate::event_queues::network_runtime;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::outcome::{ShardEnd, ShardNumber};
+use fetchmill_model::s3::UploadDestination;
+use fetchmill_net::PoolSettings;
+use fetchmill_store::durable;
+use fetchmill_store::journal;
+use fetchmill_store::sink::{NextShard, ShardFolder, UploadQueue};
+use store::{UploadClient, UploadEnd};
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub(crate) struct Uploader {
+    pub(crate) access: Arc<Access>,
+    pub(crate) pool: PoolSettings,
+    pub(crate) upload: UploadDestination,
+    pub(crate) shard_folder: ShardFolder,
+    pub(crate) upload_queue: Arc<UploadQueue>,
+    /// Shards whose upload an earlier run has begun.
+    pub(crate) begun: BTreeSet<ShardNumber>,
+    pub(crate) give_up_after: Duration,
+}
+
+/// However the thread ends, no writer waits for it.
+struct CloseGuard(Arc<UploadQueue>);
+
+impl Drop for CloseGuard {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl Uploader {
+    /// Makes sure that there is nothing below the prefix.
+    pub(crate) fn claim(&self, control: &Arc<Control>) -> Result<()> {
+        let store = self.store(control)?;
+        match network_runtime()?.block_on(store.claim()) {
+            Ok(()) => Ok(()),
+            Err(UploadEnd::Failed(error)) => Err(error),
+            // The caller sees it by the signal.
+            Err(UploadEnd::Stopped) => {
+                Err(Error::Temporary("stopped before the destination was looked at".into()))
+            }
+        }
+    }
+
+    /// Removes the failures file that an earlier run has uploaded, if it has come to that.
+    pub(crate) fn withdraw_failures(&self, control: &Arc<Control>, file: &ShardEnd) -> Result<()> {
+        let store = self.store(control)?;
+        match network_runtime()?.block_on(store.withdraw(&self.failures_key(), file)) {
+            Ok(()) => Ok(()),
+            Err(UploadEnd::Failed(error)) => Err(error),
+            // The caller sees it by the signal.
+            Err(UploadEnd::Stopped) => {
+                Err(Error::Temporary("stopped before the failures file was removed".into()))
+            }
+        }
+    }
+
+    /// Uploads the failures file and removes it here; `was_begun`: an earlier run may have uploaded the same. False: it was
+    /// stopped meanwhile.
+    pub(crate) fn put_failures(&self, control: &Arc<Control>, path: &Path, was_begun: bool) -> Result<bool> {
+        let store = self.store(control)?;
+        match network_runtime()?.block_on(store.put_file(path, &self.failures_key(), was_begun)) {
+            Ok(()) => {}
+            Err(UploadEnd::Failed(error)) => return Err(error),
+            Err(UploadEnd::Stopped) => return Ok(false),
+        }
+        durable::remove_path(path).map_err(|error| Error::storage("remove", path, error))?;
+        self.shard_folder.sync_sealed()?;
+        Ok(true)
+    }
+
+    fn failures_key(&self) -> String {
+        self.upload.shard_key(ShardFolder::FAILURES)
+    }
+
+    /// Uploads until the job has ended.
+    pub(crate) fn start(self, control: &Arc<Control>) -> Result<JoinHandle<Option<()>>> {
+        let for_thread = Arc::clone(control);
+        spawn("fetchmill-upload", &control.stop, move || {
+            let _closing = CloseGuard(Arc::clone(&self.upload_queue));
+            match self.run(&for_thread) {
+                Ok(()) | Err(UploadEnd::Stopped) => Ok(()),
+                Err(UploadEnd::Failed(error)) => Err(error),
+            }
+        })
+    }
+
+    fn store(&self, control: &Arc<Control>) -> Result<UploadClient> {
+        UploadClient::new(
+            &self.access,
+            &self.pool,
+            self.upload.clone(),
+            (control.clock, Arc::clone(&control.stop)),
+            self.give_up_after,
+        )
+    }
+
+    fn run(&self, control: &Arc<Control>) -> std::result::Result<(), UploadEnd> {
+        let runtime = network_runtime()?;
+        let store = self.store(control)?;
+        while control.stop.get() == Stop::No {
+            match self.upload_queue.next() {
+                NextShard::Done => return Ok(()),
+                NextShard::Later => {}
+                NextShard::Shard(number) => {
+                    note(control, number, journal::UploadState::Begun)?;
+                    let was_begun = self.begun.contains(&number);
+                    runtime.block_on(store.put_shard(&self.shard_folder, number, was_begun))?;
+                    note(control, number, journal::UploadState::Done)?;
+                    self.shard_folder.remove(&[number])?;
+                    self.upload_queue.uploaded(number);
+                }
+            }
+        }
+        Err(UploadEnd::Stopped)
+    }
+}
+
+/// Has the journal note how far an upload is, durably.
+fn note(control: &Control, number: ShardNumber, upload: journal::UploadState) -> Result<()> {
+    control.journal.commit(|acknowledge| JournalRequest::Upload(number, upload, acknowledge)).map(drop)
+}

@@ -1,0 +1,314 @@
+//! One shard: its file and its manifest become objects, at once or in parts. Whatever is visible of either is whole.
+
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use super::store::{UploadClient, UploadEnd};
+use crate::access::s3::{BucketReply, BucketRequest};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits::UPLOAD_PART_BYTES;
+use fetchmill_model::outcome::{ShardEnd, ShardNumber};
+use fetchmill_model::s3::{START_UPLOAD_QUERY, multipart, part_query, upload_query};
+use fetchmill_net::{Connection, RANGE};
+use fetchmill_store::sink::ShardFolder;
+
+type UploadResult<T> = std::result::Result<T, UploadEnd>;
+
+/// What is at a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ExistingObject {
+    Nothing,
+    Same,
+    Other,
+}
+
+/// A file on its way.
+struct FileUpload<'a> {
+    path: &'a Path,
+    file: File,
+    length: u64,
+    key: &'a str,
+}
+
+impl<'a> FileUpload<'a> {
+    fn open(path: &'a Path, key: &'a str) -> Result<Self> {
+        let fail = |error| Error::storage("read", path, error);
+        let file = File::open(path).map_err(fail)?;
+        let length = file.metadata().map_err(fail)?.len();
+        Ok(FileUpload { path, file, length, key })
+    }
+
+    fn parts(&self) -> usize {
+        self.length.div_ceil(UPLOAD_PART_BYTES as u64) as usize
+    }
+
+    /// A part by its index; empty behind the last one.
+    fn part(&self, index: usize) -> Result<Vec<u8>> {
+        let start = index as u64 * UPLOAD_PART_BYTES as u64;
+        let mut part = vec![0; self.length.saturating_sub(start).min(UPLOAD_PART_BYTES as u64) as usize];
+        self.file
+            .read_exact_at(&mut part, start)
+            .map_err(|error| Error::storage("read", self.path, error))?;
+        Ok(part)
+    }
+}
+
+impl UploadClient {
+    /// Uploads a shard and its manifest, unless they are there.
+    pub(super) async fn put_shard(
+        &self,
+        shard_folder: &ShardFolder,
+        number: ShardNumber,
+        was_begun: bool,
+    ) -> UploadResult<()> {
+        let (data, manifest) = (shard_folder.shard_path(number), shard_folder.manifest_path(number));
+        let leaf = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let keys = [self.upload.shard_key(&leaf(&data)), self.upload.manifest_key(&leaf(&manifest))];
+        for (path, key) in [&data, &manifest].into_iter().zip(&keys) {
+            self.put_file(path, key, was_begun).await?;
+        }
+        Ok(())
+    }
+
+    /// Uploads a file, unless it is there.
+    pub(super) async fn put_file(&self, path: &Path, key: &str, was_begun: bool) -> UploadResult<()> {
+        self.begin();
+        let sending = FileUpload::open(path, key)?;
+        if !was_begun || self.must_send(&sending).await? {
+            self.send(&sending).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes what was uploaded of a file that is not here any more, in parts or as a whole.
+    pub(super) async fn withdraw(&self, key: &str, file: &ShardEnd) -> UploadResult<()> {
+        self.begin();
+        if file.end > UPLOAD_PART_BYTES as u64 {
+            self.abort_uploads(key).await?;
+        }
+        match self.look_for(key, file).await? {
+            ExistingObject::Nothing => return Ok(()),
+            ExistingObject::Other => return Err(self.foreign(key)),
+            ExistingObject::Same => {}
+        }
+        let answer = self.ask(&mut Connection::default(), &self.object("DELETE", key, "", None)).await?;
+        match answer.status {
+            200..=299 | 404 => Ok(()),
+            _ => Err(self.refused("remove", key, &answer)),
+        }
+    }
+
+    async fn send(&self, sending: &FileUpload<'_>) -> UploadResult<()> {
+        if sending.length <= UPLOAD_PART_BYTES as u64 {
+            self.put(sending).await
+        } else {
+            self.put_in_parts(sending).await
+        }
+    }
+
+    fn object<'a>(
+        &'a self,
+        method: &'a str,
+        key: &'a str,
+        query: &'a str,
+        body: Option<&'a [u8]>,
+    ) -> BucketRequest<'a> {
+        BucketRequest {
+            method,
+            bucket: &self.upload.bucket,
+            key: Some(key.as_bytes()),
+            query,
+            fields: &[],
+            body,
+        }
+    }
+
+    /// What an object must fulfil to be made: that there is none.
+    fn condition(&self) -> Vec<(String, String)> {
+        let condition = || ("If-None-Match".to_owned(), "*".to_owned());
+        self.is_conditional.get().then(condition).into_iter().collect()
+    }
+
+    /// Sends a request that makes an object. Some stores do not know the condition: those are asked without.
+    async fn make(&self, ask: BucketRequest<'_>) -> UploadResult<BucketReply> {
+        let connection = &mut Connection::default();
+        let answer = self.ask(connection, &BucketRequest { fields: &self.condition(), ..ask }).await?;
+        if answer.status != 501 || !self.is_conditional.replace(false) {
+            return Ok(answer);
+        }
+        self.ask(connection, &ask).await
+    }
+
+    async fn put(&self, sending: &FileUpload<'_>) -> UploadResult<()> {
+        let body = sending.part(0)?;
+        let answer = self.make(self.object("PUT", sending.key, "", Some(&body))).await?;
+        match answer.status {
+            200 => Ok(()),
+            // An attempt before this one may have made it, whatever became of its answer.
+            412 => self.must_be_same(sending).await,
+            _ => Err(self.refused("upload", sending.key, &answer)),
+        }
+    }
+
+    async fn put_in_parts(&self, sending: &FileUpload<'_>) -> UploadResult<()> {
+        let connection = &mut Connection::default();
+        let begin = self.object("POST", sending.key, START_UPLOAD_QUERY, Some(b""));
+        let answer = self.ask(connection, &begin).await?;
+        let Some(id) = multipart::upload_id(&answer.body).filter(|_| answer.status == 200) else {
+            return Err(self.refused("upload", sending.key, &answer));
+        };
+        let sent = self.send_parts(sending, &id).await;
+        if sent.is_err() {
+            self.ask_once(&self.object("DELETE", sending.key, &upload_query(&id), None)).await;
+        }
+        sent
+    }
+
+    async fn send_parts(&self, sending: &FileUpload<'_>, id: &str) -> UploadResult<()> {
+        let etags = RefCell::new(vec![String::new(); sending.parts()]);
+        let next = Cell::new(0);
+        // As many at a time as `UPLOAD_PARTS_IN_FLIGHT` says.
+        let one = self.send_some(sending, id, &next, &etags);
+        let other = self.send_some(sending, id, &next, &etags);
+        tokio::try_join!(one, other)?;
+        self.complete(sending, id, &etags.into_inner()).await
+    }
+
+    /// Takes the next part while there is one.
+    async fn send_some(
+        &self,
+        sending: &FileUpload<'_>,
+        id: &str,
+        next: &Cell<usize>,
+        etags: &RefCell<Vec<String>>,
+    ) -> UploadResult<()> {
+        let connection = &mut Connection::default();
+        while next.get() < sending.parts() {
+            let index = next.replace(next.get() + 1);
+            let body = sending.part(index)?;
+            let query = part_query(index as u32 + 1, id);
+            let answer = self.ask(connection, &self.object("PUT", sending.key, &query, Some(&body))).await?;
+            match answer.etag.clone().filter(|_| answer.status == 200) {
+                Some(etag) => etags.borrow_mut()[index] = etag,
+                None => return Err(self.refused("upload a part of", sending.key, &answer)),
+            }
+        }
+        Ok(())
+    }
+
+    async fn complete(&self, sending: &FileUpload<'_>, id: &str, etags: &[String]) -> UploadResult<()> {
+        let document = multipart::complete_document(etags);
+        let query = upload_query(id);
+        let answer = self.make(self.object("POST", sending.key, &query, Some(document.as_bytes()))).await?;
+        match answer.status {
+            200 if multipart::is_completed(&answer.body) => Ok(()),
+            412 => {
+                self.ask_once(&self.object("DELETE", sending.key, &query, None)).await;
+                self.must_be_same(sending).await
+            }
+            // An attempt before this one has completed it.
+            404 => self.must_be_same(sending).await,
+            _ => Err(self.refused("complete", sending.key, &answer)),
+        }
+    }
+
+    /// Whether an upload that was begun by an earlier run is to be made again. What that has left of it is thrown away.
+    async fn must_send(&self, sending: &FileUpload<'_>) -> UploadResult<bool> {
+        if sending.length > UPLOAD_PART_BYTES as u64 {
+            self.abort_uploads(sending.key).await?;
+        }
+        match self.look(sending).await? {
+            ExistingObject::Nothing => Ok(true),
+            ExistingObject::Same => Ok(false),
+            ExistingObject::Other => Err(self.foreign(sending.key)),
+        }
+    }
+
+    async fn abort_uploads(&self, key: &str) -> UploadResult<()> {
+        let connection = &mut Connection::default();
+        let query = multipart::uploads_query(key);
+        let list = BucketRequest { key: None, ..self.object("GET", key, &query, None) };
+        let answer = self.ask(connection, &list).await?;
+        let uploads = multipart::uploads_of(&answer.body, key).filter(|_| answer.status == 200);
+        let Some(uploads) = uploads else { return Err(self.refused("list the uploads of", key, &answer)) };
+        for id in uploads {
+            let answer = self.ask(connection, &self.object("DELETE", key, &upload_query(&id), None)).await?;
+            if !matches!(answer.status, 200..=299 | 404) {
+                return Err(self.refused("abort the upload of", key, &answer));
+            }
+        }
+        Ok(())
+    }
+
+    fn foreign(&self, key: &str) -> UploadEnd {
+        UploadEnd::Failed(Error::Journal(format!(
+            "{} exists and is not this job's; move it away, then run the same command again to resume",
+            self.upload.text_of(key)
+        )))
+    }
+
+    /// The store has an object there already.
+    async fn must_be_same(&self, sending: &FileUpload<'_>) -> UploadResult<()> {
+        match self.look(sending).await? {
+            ExistingObject::Same => Ok(()),
+            ExistingObject::Other => Err(self.foreign(sending.key)),
+            ExistingObject::Nothing => Err(UploadEnd::Failed(Error::Temporary(format!(
+                "{} is said to exist, and does not; run the same command again to resume",
+                self.upload.text_of(sending.key)
+            )))),
+        }
+    }
+
+    /// Asks for a part of what is there, by its index.
+    async fn read(&self, connection: &mut Connection, key: &str, index: usize) -> UploadResult<BucketReply> {
+        let start = index * UPLOAD_PART_BYTES;
+        let range = format!("bytes={start}-{}", start + UPLOAD_PART_BYTES - 1);
+        let fields = [(RANGE.to_owned(), range)];
+        let ask = BucketRequest { fields: &fields, ..self.object("GET", key, "", None) };
+        self.ask(connection, &ask).await
+    }
+
+    /// Compares what is there, byte by byte: what a store's ETag says depends on how it encrypts.
+    async fn look(&self, sending: &FileUpload<'_>) -> UploadResult<ExistingObject> {
+        let connection = &mut Connection::default();
+        // One more than there are parts: behind the last byte there is nothing.
+        for index in 0..=sending.parts() {
+            let part = sending.part(index)?;
+            let answer = self.read(connection, sending.key, index).await?;
+            match answer.status {
+                404 => return Ok(ExistingObject::Nothing),
+                416 if part.is_empty() => return Ok(ExistingObject::Same),
+                200 | 206 if answer.body == part && part.len() < UPLOAD_PART_BYTES => {
+                    return Ok(ExistingObject::Same);
+                }
+                206 if answer.body == part => {}
+                200 | 206 | 416 => return Ok(ExistingObject::Other),
+                _ => return Err(self.refused("read", sending.key, &answer)),
+            }
+        }
+        Ok(ExistingObject::Other)
+    }
+
+    /// The same by length and checksum, where nothing else is known.
+    async fn look_for(&self, key: &str, file: &ShardEnd) -> UploadResult<ExistingObject> {
+        let connection = &mut Connection::default();
+        let (mut length, mut crc32c) = (0_u64, 0);
+        // It ends with the first part that is not full.
+        for index in 0..=(file.end / UPLOAD_PART_BYTES as u64) as usize {
+            let answer = self.read(connection, key, index).await?;
+            match answer.status {
+                404 => return Ok(ExistingObject::Nothing),
+                416 => break,
+                200 | 206 => {
+                    length += answer.body.len() as u64;
+                    crc32c = crc32c::crc32c_append(crc32c, &answer.body);
+                }
+                _ => return Err(self.refused("read", key, &answer)),
+            }
+        }
+        let is_same = (length, crc32c) == (file.end, file.crc32c);
+        Ok(if is_same { ExistingObject::Same } else { ExistingObject::Other })
+    }
+}

@@ -1,0 +1,231 @@
+//! Requests to the bucket that shards go to, tried again with the rules of the planner. A store that says that it has
+//! too much to do gets nothing more from anybody until its rest is over.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::access::s3::{Access, BucketReply, BucketRequest, Client};
+use crate::control::clock::Clock;
+use crate::control::stop::{Stop, StopSignal};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits;
+use fetchmill_model::name::for_display;
+use fetchmill_model::origin::OriginFields;
+use fetchmill_model::outcome::{FailureClass, FailureKind};
+use fetchmill_model::planner::retry::{Jitter, delay};
+use fetchmill_model::s3::{ErrorDocument, StoreError, UploadDestination, list_query, read_page};
+use fetchmill_model::verdict::{AttemptState, Rules, Verdict};
+use fetchmill_net::{AddressPolicy, Connection, Millis, PoolSettings, Timeouts};
+
+/// Why an upload does not go on.
+pub(super) enum UploadEnd {
+    /// The job was asked to stop.
+    Stopped,
+    /// The job cannot go on.
+    Failed(Error),
+}
+
+impl From<Error> for UploadEnd {
+    fn from(error: Error) -> Self {
+        UploadEnd::Failed(error)
+    }
+}
+
+/// What may pass.
+struct UploadTrouble {
+    kind: FailureKind,
+    reason: String,
+    retry_after: Option<Millis>,
+}
+
+/// See the module.
+pub(super) struct UploadClient {
+    client: Client,
+    pub(super) upload: UploadDestination,
+    clock: Clock,
+    stop: Arc<StopSignal>,
+    give_up_after: Millis,
+    jitter: RefCell<Jitter>,
+    /// Nothing is sent before.
+    resting_until: Cell<Millis>,
+    /// When the store had done something last, or had something to do.
+    good_at: Cell<Millis>,
+    /// Whether the store is asked to refuse a key that it has.
+    pub(super) is_conditional: Cell<bool>,
+}
+
+impl UploadClient {
+    pub(super) fn new(
+        access: &Arc<Access>,
+        pool: &PoolSettings,
+        upload: UploadDestination,
+        (clock, stop): (Clock, Arc<StopSignal>),
+        give_up_after: Duration,
+    ) -> Result<Self> {
+        let pool = PoolSettings {
+            // The head's time runs from the first byte of a part that is sent.
+            timeouts: Timeouts { head: limits::PAGE_TIMEOUT, attempt: None, ..pool.timeouts },
+            // Those of the source's requests.
+            fields: OriginFields::new(None, Vec::new())?,
+            paces: None,
+            reach: AddressPolicy::Anywhere,
+            ..pool.clone()
+        };
+        let is_over = Arc::clone(&stop);
+        let client = Client::new(
+            Arc::clone(access),
+            pool,
+            limits::UPLOAD_PARTS_IN_FLIGHT,
+            move || clock.now(),
+            move || is_over.is_drained(),
+        );
+        Ok(UploadClient {
+            client,
+            upload,
+            give_up_after: give_up_after.as_millis() as Millis,
+            jitter: RefCell::new(Jitter::new(clock.now())),
+            resting_until: Cell::new(0),
+            good_at: Cell::new(clock.now()),
+            is_conditional: Cell::new(true),
+            clock,
+            stop,
+        })
+    }
+
+    fn now(&self) -> Millis {
+        self.clock.now()
+    }
+
+    /// The store has something to do again.
+    pub(super) fn begin(&self) {
+        self.good_at.set(self.now());
+    }
+
+    /// Until the job is asked to stop.
+    async fn stopped(&self) {
+        let mut tick = tokio::time::interval(limits::TICK);
+        while self.stop.get() == Stop::No {
+            tick.tick().await;
+        }
+    }
+
+    /// Until nobody rests.
+    async fn rest(&self) {
+        while let left @ 1.. = self.resting_until.get().saturating_sub(self.now()) {
+            tokio::time::sleep(Duration::from_millis(left)).await;
+        }
+    }
+
+    /// Sends a request until its answer tells something; what may pass is tried again for `--give-up-after`.
+    pub(super) async fn ask(
+        &self,
+        connection: &mut Connection,
+        ask: &BucketRequest<'_>,
+    ) -> std::result::Result<BucketReply, UploadEnd> {
+        let answered = tokio::select! {
+            answered = self.try_all(connection, ask) => Some(answered),
+            () = self.stopped() => None,
+        };
+        answered.unwrap_or_else(|| {
+            // Its reply may be on the way.
+            connection.close();
+            Err(UploadEnd::Stopped)
+        })
+    }
+
+    async fn try_all(
+        &self,
+        connection: &mut Connection,
+        ask: &BucketRequest<'_>,
+    ) -> std::result::Result<BucketReply, UploadEnd> {
+        let mut state = AttemptState::default();
+        loop {
+            self.rest().await;
+            let (verdict, answered) = self.client.ask(connection, ask, &mut state, &Rules::default()).await?;
+            let trouble = match (verdict, answered) {
+                (Verdict::Retry(kind), Ok(answer)) => {
+                    let code = ErrorDocument::read(&answer.body).map_or_else(String::new, |fault| fault.code);
+                    let reason = format!("{} {code}", answer.status).trim_end().to_owned();
+                    UploadTrouble { kind, reason, retry_after: answer.retry_after }
+                }
+                (_, Ok(answer)) => {
+                    self.good_at.set(self.now());
+                    return Ok(answer);
+                }
+                (_, Err(broken)) => {
+                    UploadTrouble { kind: broken.kind, reason: broken.reason.into(), retry_after: None }
+                }
+            };
+            self.wait(state.attempts, &trouble).await?;
+        }
+    }
+
+    async fn wait(&self, attempts: u32, trouble: &UploadTrouble) -> Result<()> {
+        let UploadTrouble { kind, reason, retry_after } = trouble;
+        let now = self.now();
+        if kind.class() == FailureClass::Final || now.saturating_sub(self.good_at.get()) >= self.give_up_after
+        {
+            return Err(Error::Temporary(format!(
+                "{} cannot be reached ({}: {reason}); run the same command again to resume",
+                self.upload.text(),
+                kind.name()
+            )));
+        }
+        let wait = delay(*kind, attempts, *retry_after, self.jitter.borrow_mut().draw());
+        if kind.class() == FailureClass::Throttle {
+            self.resting_until.set(self.resting_until.get().max(now + wait));
+        } else {
+            tokio::time::sleep(Duration::from_millis(wait)).await;
+        }
+        Ok(())
+    }
+
+    /// One attempt, also when the job was asked to stop: what the store does not need to keep.
+    pub(super) async fn ask_once(&self, ask: &BucketRequest<'_>) {
+        // Whatever comes of it: the next run looks at what is left.
+        let _ = self.client.send(ask).await;
+    }
+
+    /// Makes sure that there is nothing below the prefix.
+    pub(super) async fn claim(&self) -> std::result::Result<(), UploadEnd> {
+        let query = list_query(self.upload.prefix.as_bytes(), None, None, 1);
+        let bucket = &self.upload.bucket;
+        let ask = BucketRequest { method: "GET", bucket, key: None, query: &query, fields: &[], body: None };
+        let answer = self.ask(&mut Connection::default(), &ask).await?;
+        let dest = self.upload.text();
+        let mut found = None;
+        let page = read_page(&answer.body, &mut |listed| found = Some(for_display(listed.key)));
+        let problem = match found {
+            _ if answer.status != 200 || page.is_err() => self.refusal("look at", &dest, &answer),
+            None => return Ok(()),
+            Some(key) => format!(
+                "{dest} is not empty and no job of this folder knows it (there is {key}); choose a prefix where \
+                 nothing is, or name the folder of the job's journal with --state DIR"
+            ),
+        };
+        Err(UploadEnd::Failed(Error::Usage(problem)))
+    }
+
+    /// What a store that refuses is told of in one line.
+    pub(super) fn refusal(&self, action: &str, what: &str, answer: &BucketReply) -> String {
+        let fault = ErrorDocument::read(&answer.body).unwrap_or_default();
+        let is_signed = self.client.access().is_signed();
+        let advice = match fault.meaning(answer.status) {
+            StoreError::Denied if is_signed => Some(
+                "do the credentials allow s3:PutObject, s3:GetObject, s3:ListBucket and, for --retry-failed, \
+                 s3:DeleteObject there?"
+                    .to_owned(),
+            ),
+            _ => fault.advice(answer.status, is_signed, self.upload.bucket.text()),
+        };
+        let advice = advice.map_or_else(String::new, |advice| format!("; {advice}"));
+        let said = format!("{} {} {}", answer.status, fault.code, fault.message);
+        format!("cannot {action} {what}: the store answers {}{advice}", said.trim())
+    }
+
+    /// The store refuses something while the job runs.
+    pub(super) fn refused(&self, action: &str, key: &str, answer: &BucketReply) -> UploadEnd {
+        UploadEnd::Failed(Error::Temporary(self.refusal(action, &self.upload.text_of(key), answer)))
+    }
+}

@@ -1,0 +1,65 @@
+//! What a window has settled besides what its sink stores, and the receipt of both.
+
+use fetchmill_model::outcome::{KindCounts, Outcome, Receipt, Runs, ShardEnd, Tally};
+use fetchmill_model::target::Sequence;
+use fetchmill_store::sink::CheckpointResult;
+
+/// Outcomes of a window that no sink has stored: those that are not fetched, and all of a check; at most as many as a
+/// window has.
+#[derive(Debug, Default)]
+pub(crate) struct WindowOutcomes {
+    others: Vec<Sequence>,
+    tally: Tally,
+    kinds: KindCounts,
+}
+
+impl WindowOutcomes {
+    /// Adds one.
+    pub(crate) fn add(&mut self, sequence: Sequence, outcome: Outcome) {
+        self.others.push(sequence);
+        self.tally.count(outcome);
+        if let Outcome::Failed(kind) = outcome {
+            self.kinds.add(kind, 1);
+        }
+    }
+
+    /// Adds one of a check, with the bytes of its body.
+    pub(crate) fn add_row(&mut self, sequence: Sequence, outcome: Outcome, bytes: u64) {
+        self.add(sequence, outcome);
+        self.tally.bytes += bytes;
+    }
+
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.others.is_empty()
+    }
+
+    /// The receipt of these and of what the sink has made durable; none when it would say nothing.
+    pub(crate) fn receipt(
+        &mut self,
+        worker: u32,
+        durable: CheckpointResult,
+        failures: Option<ShardEnd>,
+    ) -> Option<Receipt> {
+        if durable.is_empty() && self.is_empty() {
+            return None;
+        }
+        let mut tally = std::mem::take(&mut self.tally);
+        tally.fetched += durable.settled.count();
+        tally.bytes += durable.bytes;
+        let mut settled: Vec<Sequence> = durable.settled.numbers().collect();
+        settled.append(&mut self.others);
+        Some(Receipt {
+            worker,
+            settled: Runs::from_unsorted(&mut settled),
+            tally,
+            kinds: std::mem::take(&mut self.kinds),
+            staged: durable.staged,
+            failures,
+            open: durable.open,
+            sealed: durable.sealed,
+            removed: durable.removed,
+            manifest: durable.manifest,
+        })
+    }
+}
