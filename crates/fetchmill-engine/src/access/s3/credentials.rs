@@ -7,6 +7,7 @@ use super::credential_client::CredentialClient;
 use super::environment::Environment;
 use super::options::{REGION_VARIABLES, S3Options, ignores_endpoints};
 use super::profile::{Profile, Profiles, chosen};
+use super::sso::SsoRole;
 use super::sts::{Role, Sts};
 use super::{credential_document, metadata};
 use crate::access::renewal::{CredentialSource, LoadedCredentials, run_command};
@@ -130,6 +131,12 @@ impl CredentialSearch<'_> {
         if let Some(role) = Role::of_profile(profile, machine_now()) {
             return self.of_role(profiles, (name, profile), &role, left).map(Some);
         }
+        if let Some(role) = SsoRole::of_profile(profiles, name, profile)? {
+            let endpoint = self.endpoint("AWS_ENDPOINT_URL_SSO", Some(profile));
+            let environment = &self.chain.environment;
+            let found = role.credentials(self.web, environment, endpoint.as_deref(), machine_now())?;
+            return Ok(Some(loaded(found, from)));
+        }
         if let Some(found) = static_keys(profile, &from)? {
             return Ok(Some(loaded(found, from)));
         }
@@ -140,10 +147,9 @@ impl CredentialSearch<'_> {
                 credential_document::parse(&String::from_utf8_lossy(&output), &format!("the {what}"))?;
             return Ok(Some(loaded(found, from)));
         }
-        let signs_in = [("sso_session", "SSO"), ("sso_start_url", "SSO"), ("login_session", "aws login")];
-        if let Some((_, how)) = signs_in.iter().find(|(key, _)| profile.contains_key(*key)) {
+        if profile.contains_key("login_session") {
             return Err(Error::Usage(format!(
-                "{from} signs in by {how}: add a profile with credential_process = aws configure export-credentials \
+                "{from} signs in by aws login: add a profile with credential_process = aws configure export-credentials \
                  --profile {} --format process, and name that one",
                 for_display(name.as_bytes())
             )));
@@ -210,12 +216,18 @@ impl CredentialSearch<'_> {
 
     fn sts(&self, profile: Option<&Profile>) -> Result<Sts> {
         let environment = &self.chain.environment;
-        let configured = environment.first(&["AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL"]);
-        let configured = configured.or_else(|| profile?.get("endpoint_url").cloned());
-        let endpoint = configured.filter(|_| !ignores_endpoints(environment));
+        let endpoint = self.endpoint("AWS_ENDPOINT_URL_STS", profile);
         let region = self.chain.region.clone().or_else(|| environment.first(&REGION_VARIABLES));
         let region = region.or_else(|| profile?.get("region").cloned());
         Sts::new(endpoint.as_deref(), region.as_deref())
+    }
+
+    /// The endpoint that somebody has configured for a service, whose variable this is.
+    fn endpoint(&self, variable: &str, profile: Option<&Profile>) -> Option<String> {
+        let environment = &self.chain.environment;
+        let configured = environment.first(&[variable, "AWS_ENDPOINT_URL"]);
+        let configured = configured.or_else(|| profile?.get("endpoint_url").cloned());
+        configured.filter(|_| !ignores_endpoints(environment))
     }
 }
 

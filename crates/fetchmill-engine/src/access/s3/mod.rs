@@ -11,6 +11,7 @@ mod environment;
 mod metadata;
 mod options;
 mod profile;
+mod sso;
 mod sts;
 #[cfg(test)]
 mod tests;

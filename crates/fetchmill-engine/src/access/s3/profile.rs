@@ -15,8 +15,10 @@ pub(super) type Profile = HashMap<String, String>;
 #[derive(Debug, Default)]
 pub(super) struct Profiles {
     by_name: HashMap<String, Profile>,
-    /// What the sections `[services NAME]` say.
+    /// The sections `[services NAME]`.
     services: HashMap<String, Profile>,
+    /// The sections `[sso-session NAME]`.
+    sessions: HashMap<String, Profile>,
 }
 
 impl Profiles {
@@ -67,11 +69,7 @@ impl Profiles {
             if let Some(header) = content.strip_prefix('[').and_then(|rest| rest.split(']').next()) {
                 indent_of_key = usize::MAX;
                 let header = header.trim();
-                section = match name_of(header, in_config) {
-                    Some(name) => Some(self.by_name.entry(name.to_owned()).or_default()),
-                    None => name_behind(header, "services")
-                        .map(|name| self.services.entry(name.to_owned()).or_default()),
-                };
+                section = self.section(header, in_config);
             } else if let Some((key, value)) = content.split_once('=') {
                 indent_of_key = indent;
                 let (key, value) = (key.trim().to_ascii_lowercase(), value.trim());
@@ -81,6 +79,28 @@ impl Profiles {
                 }
             }
         }
+    }
+
+    /// What lines below this header are about; `None` if it is of no interest here.
+    fn section(&mut self, header: &str, in_config: bool) -> Option<&mut Profile> {
+        let (sections, name) = if let Some(name) = name_of(header, in_config) {
+            (&mut self.by_name, name)
+        } else if let Some(name) = name_behind(header, "services") {
+            (&mut self.services, name)
+        } else {
+            (&mut self.sessions, name_behind(header, "sso-session")?)
+        };
+        Some(sections.entry(name.to_owned()).or_default())
+    }
+
+    /// The section of an SSO session that a profile names.
+    pub(super) fn need_session(&self, name: &str, profile: &str) -> Result<&Profile> {
+        self.sessions.get(name).ok_or_else(|| {
+            Error::Usage(format!(
+                "profile {profile} names the SSO session {}, which ~/.aws/config does not have: run aws configure sso",
+                for_display(name.as_bytes())
+            ))
+        })
     }
 
     /// The profile with this name.

@@ -132,7 +132,8 @@ fn query(action: &str, role: &Role, token: Option<&str>) -> String {
     pairs.collect::<Vec<_>>().join("&")
 }
 
-fn encode(text: &str) -> String {
+/// A value of a query, percent-encoded as signatures want it.
+pub(super) fn encode(text: &str) -> String {
     use std::fmt::Write;
 
     let mut encoded = String::with_capacity(text.len());

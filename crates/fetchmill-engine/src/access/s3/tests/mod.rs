@@ -5,6 +5,7 @@ mod chain;
 mod refresh;
 mod roles;
 mod server;
+mod sso;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,0 +1,168 @@
+//! IAM Identity Center (SSO): credentials of a role, for the token that `aws sso login` has stored.
+//!
+//! The settings and the file of the token are those of the AWS SDKs
+//! (<https://docs.aws.amazon.com/sdkref/latest/guide/feature-sso-credentials.html>), the request is `GetRoleCredentials`
+//! (<https://docs.aws.amazon.com/singlesignon/latest/PortalAPIReference/API_GetRoleCredentials.html>).
+
+use serde::Deserialize;
+use sha1::{Digest as _, Sha1};
+
+use super::credential_client::{CredentialClient, CredentialEndpoint, CredentialReply, CredentialRequest};
+use super::credential_document;
+use super::environment::Environment;
+use super::profile::{Profile, Profiles};
+use super::sts::encode;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::name::{for_display, to_hex};
+use fetchmill_model::s3::Credentials;
+
+/// A role of an account, and who has signed in for it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct SsoRole {
+    account: String,
+    role: String,
+    region: String,
+    /// The name of the session, or the URL where it starts: the name of the token's file is its SHA-1.
+    session: String,
+    /// The profile, for messages.
+    profile: String,
+}
+
+/// What `aws sso login` stores.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct StoredToken {
+    access_token: String,
+    expires_at: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RoleReply {
+    role_credentials: RoleCredentials,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RoleCredentials {
+    access_key_id: String,
+    secret_access_key: String,
+    session_token: String,
+    /// Milliseconds since 1970.
+    expiration: u64,
+}
+
+impl SsoRole {
+    /// The role of a profile; `None` if the profile does not sign in by SSO.
+    pub(super) fn of_profile(profiles: &Profiles, name: &str, profile: &Profile) -> Result<Option<Self>> {
+        let shown = for_display(name.as_bytes());
+        let (session, settings) = match (profile.get("sso_session"), profile.get("sso_start_url")) {
+            (Some(session), _) => (session, profiles.need_session(session, &shown)?),
+            (None, Some(start_url)) => (start_url, profile),
+            (None, None) => return Ok(None),
+        };
+        let need = |from: &Profile, key: &str| {
+            from.get(key).filter(|value| !value.is_empty()).cloned().ok_or_else(|| {
+                Error::Usage(format!(
+                    "profile {shown} signs in by SSO and has no {key}: run aws configure sso"
+                ))
+            })
+        };
+        Ok(Some(SsoRole {
+            account: need(profile, "sso_account_id")?,
+            role: need(profile, "sso_role_name")?,
+            region: need(settings, "sso_region")?,
+            session: session.clone(),
+            profile: shown,
+        }))
+    }
+
+    /// Credentials of the role, with the token of the session as it is stored now.
+    ///
+    /// `endpoint` replaces that of the region; `now` is in seconds since 1970. A token is not renewed here: that would
+    /// write to a file which belongs to the AWS command line.
+    pub(super) fn credentials(
+        &self,
+        web: &CredentialClient<'_>,
+        environment: &Environment,
+        endpoint: Option<&str>,
+        now: u64,
+    ) -> Result<(Credentials, Option<u64>)> {
+        let token = self.token(environment, now)?;
+        let query = format!("?role_name={}&account_id={}", encode(&self.role), encode(&self.account));
+        let question = CredentialRequest {
+            place: &self.portal(endpoint)?.below(&format!("/federation/credentials{query}")),
+            method: "GET",
+            fields: vec![("x-amz-sso_bearer_token".into(), token)],
+            body: None,
+            is_near: false,
+        };
+        self.read(&web.ask(&question)?)
+    }
+
+    fn portal(&self, endpoint: Option<&str>) -> Result<CredentialEndpoint> {
+        if let Some(endpoint) = endpoint {
+            return CredentialEndpoint::parse(endpoint, "the endpoint of SSO");
+        }
+        let region = &self.region;
+        if !region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+            let shown = for_display(region.as_bytes());
+            return Err(Error::Usage(format!(
+                "sso_region of profile {} is not a region ({shown})",
+                self.profile
+            )));
+        }
+        let suffix = if region.starts_with("cn-") { ".cn" } else { "" };
+        CredentialEndpoint::parse(&format!("https://portal.sso.{region}.amazonaws.com{suffix}"), "sso_region")
+    }
+
+    fn token(&self, environment: &Environment, now: u64) -> Result<String> {
+        let name = to_hex(&Sha1::digest(self.session.as_bytes()));
+        let file = format!("~/.aws/sso/cache/{name}.json");
+        // No message shows the file: it holds the token.
+        let stored = environment.read(&file, "the SSO token").ok();
+        let stored: Option<StoredToken> = stored.and_then(|text| serde_json::from_str(&text).ok());
+        let stored = stored.ok_or_else(|| self.not_signed_in("has no token in ~/.aws/sso/cache"))?;
+        let from = format!("the SSO token of profile {}", self.profile);
+        if credential_document::expiry(&stored.expires_at, &from)? <= now {
+            return Err(self.not_signed_in("has a token that expired"));
+        }
+        Ok(stored.access_token)
+    }
+
+    fn read(&self, reply: &CredentialReply) -> Result<(Credentials, Option<u64>)> {
+        let (role, account) = (for_display(self.role.as_bytes()), for_display(self.account.as_bytes()));
+        match reply.status {
+            200 => {}
+            401 => return Err(self.not_signed_in("has a token that is refused")),
+            status => {
+                return Err(Error::Usage(format!(
+                    "SSO gives no credentials for the role {role} of account {account} (status {status}): check \
+                     sso_account_id and sso_role_name of profile {}",
+                    self.profile
+                )));
+            }
+        }
+        // No message shows the reply: it holds the secret.
+        let found: RoleReply = serde_json::from_str(&reply.text()).map_err(|_| {
+            Error::Temporary(format!("SSO gives no credentials for the role {role}; is its endpoint right?"))
+        })?;
+        let RoleCredentials { access_key_id, secret_access_key, session_token, expiration } =
+            found.role_credentials;
+        let credentials = Credentials {
+            access_key: access_key_id,
+            secret_key: secret_access_key,
+            token: Some(session_token),
+        };
+        let credentials = credential_document::checked(credentials, &format!("the role {role}"))?;
+        Ok((credentials, Some(expiration / 1000)))
+    }
+
+    fn not_signed_in(&self, why: &str) -> Error {
+        let profile = &self.profile;
+        Error::Usage(format!(
+            "profile {profile} signs in by SSO and {why}: run aws sso login --profile {profile}, then the same command \
+             again"
+        ))
+    }
+}
