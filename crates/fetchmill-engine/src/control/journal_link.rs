@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
@@ -13,29 +13,44 @@ use fetchmill_model::sync::lock;
 use fetchmill_model::target::{Sequence, WaitingTarget};
 use fetchmill_store::journal::{PendingPage, UploadState};
 
-/// Everything that the journal is asked for.
+/// What a listing asks the journal to record.
 #[derive(Debug)]
-pub(crate) enum JournalRequest {
+pub(crate) enum ListingRequest {
     /// A page; its targets are announced to the planner.
     Page(ListedPage),
     /// A folder that gives no listing.
     FailFolder { path: Vec<u8>, status: Option<u16>, attempts: u32, detail: String },
-    /// What is behind a key in a range of keys becomes a range of its own.
+    /// The keys after `at` in a range of keys become a range of their own.
     SplitRange { range: u64, at: Vec<u8>, behind: u64 },
     /// The listing is complete.
-    EndListing,
+    End,
     /// The listing begins again at its start.
-    RestartListing,
-    /// What a worker's sink has made durable; the sender is told when that is in the journal, with the number of the
-    /// shard that was sealed.
-    Receipt(Box<Receipt>, SyncSender<Option<ShardNumber>>),
-    /// The requests of these targets are about to be made, and must not be made twice; the sender is told when that is in the
-    /// journal.
-    Begin(Runs, SyncSender<Option<ShardNumber>>),
+    Restart,
+}
+
+/// The number of the shard that was sealed, if a receipt says that one was.
+pub(crate) type CommitAnswer = Option<ShardNumber>;
+
+/// What must be durable before its sender continues.
+#[derive(Debug)]
+pub(crate) enum CommitRequest {
+    /// What a worker's sink has made durable.
+    Receipt(Box<Receipt>),
+    /// The requests of these targets are about to be made, and must not be made twice.
+    Begin(Runs),
+    /// How far the upload of a shard is.
+    Upload(ShardNumber, UploadState),
+}
+
+/// Everything that the journal is asked for.
+#[derive(Debug)]
+pub(crate) enum JournalRequest {
+    /// What a listing asks for.
+    Listing(ListingRequest),
+    /// What must be durable before its sender continues: the answer comes when it is.
+    Commit(CommitRequest, SyncSender<CommitAnswer>),
     /// The replies of these have come, and this run makes nothing of them.
     Leave(Runs),
-    /// How far the upload of a shard is; the sender is told when that is in the journal.
-    Upload(ShardNumber, UploadState, SyncSender<Option<ShardNumber>>),
     /// Targets that were settled, and that a reply which came too late puts in doubt, with their names.
     Doubtful(Vec<(Sequence, Vec<u8>)>),
     /// Targets that wait longer than a commit window.
@@ -84,6 +99,11 @@ impl JournalLink {
         }
     }
 
+    /// Sends what the listing asks for.
+    pub(crate) fn list(&self, request: ListingRequest) {
+        self.send(JournalRequest::Listing(request));
+    }
+
     /// Sends a request and waits for its answer.
     pub(crate) fn ask<T>(&self, request: impl FnOnce(Sender<T>) -> JournalRequest) -> Result<T> {
         let (reply, answer) = channel();
@@ -91,20 +111,22 @@ impl JournalLink {
         answer.recv().map_err(|_| ended())
     }
 
-    /// Sends what must be durable before the sender goes on, and waits until it is; a shard that was sealed has its number
-    /// then.
-    pub(crate) fn commit(
-        &self,
-        request: impl FnOnce(SyncSender<Option<ShardNumber>>) -> JournalRequest,
-    ) -> Result<Option<ShardNumber>> {
+    /// Sends what must be durable. Returns where the answer comes when it is.
+    pub(crate) fn begin_commit(&self, request: CommitRequest) -> Receiver<CommitAnswer> {
         let (acknowledge, acknowledged) = sync_channel(1);
-        self.send(request(acknowledge));
-        acknowledged.recv().map_err(|_| ended())
+        self.send(JournalRequest::Commit(request, acknowledge));
+        acknowledged
     }
 
-    /// The same for a receipt. It fails only with an error that is known by then, and is the one that is shown.
-    pub(crate) fn commit_receipt(&self, receipt: Receipt) -> Result<Option<ShardNumber>> {
-        self.commit(|acknowledge| JournalRequest::Receipt(Box::new(receipt), acknowledge))
+    /// Sends what must be durable, and waits until it is. It fails only with an error that is known by then, and is the one
+    /// that is shown.
+    pub(crate) fn commit(&self, request: CommitRequest) -> Result<CommitAnswer> {
+        self.begin_commit(request).recv().map_err(|_| ended())
+    }
+
+    /// Commits a receipt.
+    pub(crate) fn commit_receipt(&self, receipt: Receipt) -> Result<CommitAnswer> {
+        self.commit(CommitRequest::Receipt(Box::new(receipt)))
     }
 
     /// The journal has written so many waiting targets.

@@ -7,7 +7,7 @@ use super::hand_over::hand_over;
 use super::robots::RobotsFilter;
 use super::server::{PageBody, PageFailure, ServerLister, ServerListerSetup, allowed, is_last};
 use crate::control::Control;
-use crate::control::journal_link::JournalRequest;
+use crate::control::journal_link::{JournalRequest, ListingRequest};
 use crate::control::stop::Stop;
 use fetchmill_model::content_encoding::ContentEncoding;
 use fetchmill_model::entry::Naming;
@@ -58,7 +58,7 @@ struct FolderWalk {
 pub(super) fn list(setup: ServerListerSetup, format: FolderFormat) -> Result<()> {
     let control = Arc::clone(&setup.control);
     if control.journal.ask(JournalRequest::NextFolder)?.is_none() {
-        control.journal.send(JournalRequest::EndListing);
+        control.journal.list(ListingRequest::End);
         return Ok(());
     }
     let mut lister = ServerLister::new(setup)?;
@@ -81,7 +81,7 @@ impl FolderWalk {
         let mut attempts = 0;
         while control.wait_for_room() {
             let Some(folder) = control.journal.ask(JournalRequest::NextFolder)? else {
-                control.journal.send(JournalRequest::EndListing);
+                control.journal.list(ListingRequest::End);
                 return Ok(());
             };
             let path = self.format.path(&self.lister.origin, &folder);
@@ -178,7 +178,7 @@ fn fail_folder(control: &Control, folder: PendingFolder, no_page: PageFailure, a
     let detail = no_page.reason;
     control.listing_counters().add_listed(1, 0);
     control.listing_counters().fail(FailureKind::Listing);
-    control.journal.send(JournalRequest::FailFolder { path: folder.path, status, attempts, detail });
+    control.journal.list(ListingRequest::FailFolder { path: folder.path, status, attempts, detail });
 }
 
 /// Through `Read`, whose errors are the operating system's.

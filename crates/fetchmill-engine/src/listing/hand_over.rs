@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::control::Control;
-use crate::control::journal_link::JournalRequest;
+use crate::control::journal_link::{JournalRequest, ListingRequest};
 use fetchmill_model::error::Result;
 use fetchmill_model::source::ListedPage;
 use fetchmill_model::target::{Page, Sequence};
@@ -39,5 +39,5 @@ pub(super) fn hand_over_live_pages(control: &Control, names_urls: bool) -> Resul
 pub(super) fn hand_over(control: &Control, page: ListedPage) {
     control.plan.lock().announce(page.names.len());
     control.plan.live_bytes.fetch_add(page.names.byte_len(), Ordering::Relaxed);
-    control.journal.send(JournalRequest::Page(page));
+    control.journal.list(ListingRequest::Page(page));
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::hand_over::hand_over;
 use super::{input, inventory_files};
 use crate::control::Control;
-use crate::control::journal_link::JournalRequest;
+use crate::control::journal_link::ListingRequest;
 use crate::control::stop::Stop;
 use crate::request::options::{JobOptions, SourceOptions};
 use fetchmill_model::error::{Error, Result};
@@ -189,7 +189,7 @@ pub(super) fn read(control: &Control, mut list: OpenedList) -> Result<()> {
         control.notice(&notice);
     }
     if control.stop.get() == Stop::No {
-        control.journal.send(JournalRequest::EndListing);
+        control.journal.list(ListingRequest::End);
     }
     Ok(())
 }

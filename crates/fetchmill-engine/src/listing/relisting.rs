@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::control::Control;
-use crate::control::journal_link::JournalRequest;
+use crate::control::journal_link::ListingRequest;
 use fetchmill_model::entry::Naming;
 use fetchmill_model::error::Result;
 use fetchmill_model::source::ListedPage;
@@ -27,7 +27,7 @@ impl Relisting {
 
     /// The listing has begun again: its first page is there.
     pub(super) fn begin(&mut self, control: &Control) -> Result<()> {
-        control.journal.send(JournalRequest::RestartListing);
+        control.journal.list(ListingRequest::Restart);
         self.known = Some(KnownNames::gather(&self.place, self.naming)?);
         Ok(())
     }

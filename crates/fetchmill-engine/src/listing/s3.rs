@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use super::hand_over::hand_over;
 use crate::access::s3::{BucketReply, BucketRequest, Client, complaint};
 use crate::control::Control;
-use crate::control::journal_link::JournalRequest;
+use crate::control::journal_link::ListingRequest;
 use crate::control::stop::Stop;
 use crate::event_queues::network_runtime;
 use fetchmill_model::error::{Error, Result};
@@ -346,7 +346,7 @@ impl BucketLister {
         else {
             return;
         };
-        self.setup.control.journal.send(JournalRequest::SplitRange { range: id, at: at.clone(), behind });
+        self.setup.control.journal.list(ListingRequest::SplitRange { range: id, at: at.clone(), behind });
         self.ranges
             .borrow_mut()
             .push(ListingRange { ceiling, ..ListingRange::new(KeyRange { id: behind, after: at, until }) });

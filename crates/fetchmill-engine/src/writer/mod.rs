@@ -2,6 +2,7 @@
 //! durable, sends the receipt and waits until that is in the journal. All syncs happen here, or, where the sink lets them,
 //! on a thread of its own while this one writes the next window ([`SyncThread`]).
 
+mod listing_session;
 pub(super) mod recorder;
 pub(super) mod recovery;
 mod sync_thread;

@@ -6,12 +6,11 @@ use std::sync::mpsc::{Sender, SyncSender};
 
 use crossbeam_channel::Receiver;
 
+use super::listing_session::ListingSession;
 use super::recovery::ProcessRecovery;
 use crate::control::Control;
-use crate::control::journal_link::{JournalRequest, ended};
-use fetchmill_model::error::{Error, Result};
-use fetchmill_model::outcome::ShardNumber;
-use fetchmill_model::source::ListedPage;
+use crate::control::journal_link::{CommitAnswer, CommitRequest, JournalRequest, ended};
+use fetchmill_model::error::Result;
 use fetchmill_model::target::Page;
 use fetchmill_store::journal::Journal;
 
@@ -22,7 +21,7 @@ const MESSAGES_MAX: usize = 64;
 #[derive(Default)]
 struct CommitEffects {
     pages: Vec<Arc<Page>>,
-    acknowledge: Vec<(SyncSender<Option<ShardNumber>>, Option<ShardNumber>)>,
+    acknowledge: Vec<(SyncSender<CommitAnswer>, CommitAnswer)>,
     /// A worker waits for one of them without a thread of its own.
     wakes_workers: bool,
 }
@@ -34,7 +33,7 @@ pub(crate) fn run(
     control: &Control,
     recovery: &ProcessRecovery,
 ) -> Result<Journal> {
-    let mut recorder = Recorder { journal, control, recovery, is_listing_refused: false };
+    let mut recorder = Recorder { journal, control, recovery, listing: ListingSession::default() };
     while let Ok(first) = messages.recv() {
         let mut afterwards = CommitEffects::default();
         if let Err(error) = recorder.transact(first, messages, &mut afterwards) {
@@ -49,9 +48,7 @@ struct Recorder<'r> {
     journal: Journal,
     control: &'r Control,
     recovery: &'r ProcessRecovery,
-    /// Whether a page was refused. Pages after it are on their way, and none of them counts: the listing would go on
-    /// after the gap.
-    is_listing_refused: bool,
+    listing: ListingSession,
 }
 
 impl Recorder<'_> {
@@ -76,36 +73,15 @@ impl Recorder<'_> {
     fn handle(&mut self, message: JournalRequest, afterwards: &mut CommitEffects) -> Result<()> {
         let (journal, control) = (&mut self.journal, self.control);
         match message {
-            JournalRequest::Page(page) => self.add_page(page, afterwards)?,
-            JournalRequest::FailFolder { .. }
-            | JournalRequest::SplitRange { .. }
-            | JournalRequest::EndListing
-                if self.is_listing_refused => {}
-            JournalRequest::FailFolder { path, status, attempts, detail } => {
-                journal.fail_folder(&path, status, attempts, &detail)?;
+            JournalRequest::Listing(request) => {
+                afterwards.pages.extend(self.listing.record(request, journal, control)?);
             }
-            JournalRequest::SplitRange { range, at, behind } => journal.split_range(range, &at, behind)?,
-            JournalRequest::EndListing => {
-                journal.begin()?;
-                journal.end_listing()?;
-            }
-            JournalRequest::RestartListing => journal.restart_listing()?,
             JournalRequest::Doubtful(targets) => journal.doubt(&targets)?,
-            JournalRequest::Receipt(receipt, sender) => {
-                let in_place = self.recovery.place.must_be_in_place();
-                let number = known(in_place.and_then(|()| journal.settle(&receipt)), control)?;
-                afterwards.acknowledge.push((sender, number));
-            }
-            JournalRequest::Begin(targets, sender) => {
-                known(journal.begin_requests(&targets), control)?;
-                afterwards.acknowledge.push((sender, None));
-                afterwards.wakes_workers = true;
+            JournalRequest::Commit(request, sender) => {
+                afterwards.wakes_workers |= matches!(request, CommitRequest::Begin(_));
+                afterwards.acknowledge.push((sender, known(self.commit(request), control)?));
             }
             JournalRequest::Leave(targets) => journal.leave_requests(&targets),
-            JournalRequest::Upload(number, upload, sender) => {
-                known(journal.note_upload(number, upload), control)?;
-                afterwards.acknowledge.push((sender, None));
-            }
             JournalRequest::Waiting(targets) => {
                 journal.add_waiting(&targets)?;
                 control.journal.written(targets.len());
@@ -132,43 +108,15 @@ impl Recorder<'_> {
         Ok(())
     }
 
-    fn add_page(&mut self, page: ListedPage, afterwards: &mut CommitEffects) -> Result<()> {
-        let control = self.control;
-        if self.is_listing_refused {
-            control.plan.lock().withdraw(page.names.len());
-            return Ok(());
-        }
-        if let Some(preflight) = &control.preflight
-            && let Err(error) = preflight.admit(&page, self.journal.tally(), self.journal.total())
-        {
-            self.refuse_page(&page);
-            control.stop.fail(error);
-            return Ok(());
-        }
-        match self.journal.add_page(&page) {
-            Ok(first) => {
-                control.note_listed_page(self.journal.total());
-                let skipped = page.skipped.total();
-                control.listing_counters().add_listed(page.names.len() as u64 + skipped, skipped);
-                if !page.names.is_empty() {
-                    let live_bytes = Arc::clone(&control.plan.live_bytes);
-                    afterwards.pages.push(Arc::new(Page::new(first, page.names, Some(live_bytes))));
-                }
-                Ok(())
+    fn commit(&mut self, request: CommitRequest) -> Result<CommitAnswer> {
+        match request {
+            CommitRequest::Receipt(receipt) => {
+                self.recovery.place.must_be_in_place()?;
+                self.journal.settle(&receipt)
             }
-            Err(error @ Error::Listing(_)) => {
-                self.refuse_page(&page);
-                control.fail_listing(error);
-                Ok(())
-            }
-            Err(error) => Err(error),
+            CommitRequest::Begin(targets) => self.journal.begin_requests(&targets).map(|()| None),
+            CommitRequest::Upload(number, upload) => self.journal.note_upload(number, upload).map(|()| None),
         }
-    }
-
-    /// The listing has failed at this page.
-    fn refuse_page(&mut self, page: &ListedPage) {
-        self.is_listing_refused = true;
-        self.control.plan.lock().withdraw(page.names.len());
     }
 }
 

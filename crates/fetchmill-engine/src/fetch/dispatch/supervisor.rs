@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{channel, sync_channel};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -252,10 +252,7 @@ impl Supervisor {
     fn take_receipts(&self, socket: &UnixStream, ledger: &Mutex<ProcessTargets>) {
         while let Ok(Some(receipt)) = receive::<Receipt>(socket) {
             let settled = receipt.settled.clone();
-            let (acknowledge, acknowledged) = sync_channel(1);
-            self.control.journal.send(JournalRequest::Receipt(Box::new(receipt), acknowledge));
-            // The journal's thread ends only with an error, which is known by then.
-            let Ok(number) = acknowledged.recv() else { return };
+            let Ok(number) = self.control.journal.commit_receipt(receipt) else { return };
             lock(ledger).forget(&settled);
             if send(socket, &number).is_err() {
                 return;

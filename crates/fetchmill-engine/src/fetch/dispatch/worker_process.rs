@@ -13,7 +13,7 @@ use super::messages::{Assignment, JobMessage, JoinReply, WorkerMessage, receive,
 use super::rules::DispatchRules;
 use super::worker_threads::WorkerThreads;
 use crate::control::Control;
-use crate::control::journal_link::JournalRequest;
+use crate::control::journal_link::{CommitRequest, JournalRequest};
 use crate::control::stop::Stop;
 use crate::control::threads::spawn;
 use crate::request::options::{JobOptions, SourceOptions};
@@ -91,7 +91,7 @@ pub fn join_job(mut options: JobOptions, joining: WorkerProcessOptions) -> Resul
 fn link(messages: &crossbeam_channel::Receiver<JournalRequest>, socket: &UnixStream, control: &Control) {
     while let Ok(message) = messages.recv() {
         // A worker sends nothing else.
-        let JournalRequest::Receipt(receipt, acknowledge) = message else { continue };
+        let JournalRequest::Commit(CommitRequest::Receipt(receipt), acknowledge) = message else { continue };
         let answer = send(socket, &*receipt).and_then(|()| receive::<Option<ShardNumber>>(socket));
         let Ok(Some(number)) = answer else {
             return control.stop.ask(Stop::Abort);

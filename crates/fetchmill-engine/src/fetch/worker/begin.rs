@@ -1,11 +1,11 @@
 //! Requests that must not be made twice: the journal knows of them before they are made, so that a run that is killed is
 //! not followed by one that makes them again. Once a batch, and only for batches that have any.
 
-use std::sync::mpsc::{TryRecvError, sync_channel};
+use std::sync::mpsc::TryRecvError;
 
 use super::beginning_batch::BeginningBatch;
 use super::state::Worker;
-use crate::control::journal_link::JournalRequest;
+use crate::control::journal_link::CommitRequest;
 use crate::fetch::target::CurrentTarget;
 use fetchmill_model::outcome::{FailureKind, Outcome, Runs};
 use fetchmill_model::planner::origin::Millis;
@@ -25,8 +25,7 @@ impl Worker {
             self.queue.borrow_mut().set(batch);
             return true;
         }
-        let (sender, noted) = sync_channel(1);
-        self.control().journal.send(JournalRequest::Begin(Runs::from_unsorted(&mut once), sender));
+        let noted = self.control().journal.begin_commit(CommitRequest::Begin(Runs::from_unsorted(&mut once)));
         *self.beginning.borrow_mut() = Some(BeginningBatch { batch, noted });
         self.dry_until.set(Some(Millis::MAX));
         false

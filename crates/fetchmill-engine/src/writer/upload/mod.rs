@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use crate::access::s3::Access;
 use crate::control::Control;
-use crate::control::journal_link::JournalRequest;
+use crate::control::journal_link::CommitRequest;
 use crate::control::stop::Stop;
 use crate::control::threads::spawn;
 use crate::event_queues::network_runtime;
@@ -145,5 +145,5 @@ impl Uploader {
 
 /// Has the journal note how far an upload is, durably.
 fn note(control: &Control, number: ShardNumber, upload: journal::UploadState) -> Result<()> {
-    control.journal.commit(|acknowledge| JournalRequest::Upload(number, upload, acknowledge)).map(drop)
+    control.journal.commit(CommitRequest::Upload(number, upload)).map(drop)
 }
