@@ -18,6 +18,7 @@ class RoundsOfReplies:
     """A transport whose replies all come in the same round of the loop, and are certain already."""
 
     origin_replies = OriginReplies()
+    notices = ()
 
     def __init__(self) -> None:
         self.asked = 0

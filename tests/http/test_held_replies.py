@@ -19,8 +19,9 @@ import fetchmill
 from engines import engine_keywords
 from fetchmill.engines.answers import ReplyAnswer
 from fetchmill.engines.http import held_answers
-from fetchmill.engines.http.aiohttp_connections import HeldConnections
+from fetchmill.engines.http.aiohttp_internals import HoldingConnection
 from fetchmill.engines.http.held_answers import HeldAnswers, OriginReplies
+from fetchmill.engines.http.held_connections import HeldConnections
 from fetchmill.testing import Server
 from raw_server import Behaviour, Exchange, RawServer, get_target, mirror, page, reply
 from stored import read_objects
@@ -290,7 +291,7 @@ def test_no_rest_of_an_event_loop_ends_early() -> None:
         connections = HeldConnections(1, OriginReplies(), Mock(spec=["limit"], limit=1))
         took = []
         for number in range(20):
-            connection = connections.new_connection()
+            connection = HoldingConnection(asyncio.get_running_loop(), connections)
             # Somewhere between two whole milliseconds.
             time.sleep(number * 0.0002)  # noqa: ASYNC251 - the loop sleeps to whole ones
             began = time.monotonic()

@@ -1,5 +1,6 @@
 """A job as one blocking call."""
 
+import warnings
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Unpack
@@ -131,4 +132,6 @@ def _make_start(
     from fetchmill.engines.selection import select_engine
 
     engine = select_engine(options, native, None if fetch is None else UserFunction(fetch, on_start, on_done))
+    for notice in engine.notices:
+        warnings.warn(notice, stacklevel=4)
     return lambda: engine.start(Job(engine.options, iterator))

@@ -100,11 +100,15 @@ def _run(
         return _show_targets(checked)
     signals = Signals()
     with LogFile(log_file, log_format) as log, JobDashboard("get", checked) as dashboard:
-        job = dashboard.show(_start(checked, signals))
+        started, notices = _start(checked, signals)
+        job = dashboard.show(started)
         announce_dashboard(dashboard.url, as_json, quiet, log)
         display = choose_display(as_json, quiet)
+        both = BothDisplays(display, log)
         try:
-            first = watch(job, signals, BothDisplays(display, log))
+            for notice in notices:
+                both.notice(f"warning: {notice}")
+            first = watch(job, signals, both)
         finally:
             display.close()
         report = Report.from_native(job.report())
@@ -139,10 +143,11 @@ command = TableCommand(
 )
 
 
-def _start(options: GetOptions, signals: Signals) -> "Job | EngineJob":
-    """The job, reachable for signals; one that came before is passed on."""
+def _start(options: GetOptions, signals: Signals) -> "tuple[Job | EngineJob, tuple[str, ...]]":
+    """The job, reachable for signals, and what its engine has to say; a signal that came before is passed on."""
     from fetchmill._native import Job
 
+    notices: tuple[str, ...] = ()
     if options.engine == "native":
         job: Job | EngineJob = Job(options.to_json())
     else:
@@ -152,8 +157,9 @@ def _start(options: GetOptions, signals: Signals) -> "Job | EngineJob":
         collect_rarely()
         engine = select_engine(options, options.to_json(), None)
         job = engine.start(Job(engine.options))
+        notices = engine.notices
     signals.attach(job)
-    return job
+    return job, notices
 
 
 def _show_targets(options: GetOptions) -> int:

@@ -80,6 +80,11 @@ class UserFunction:
         self.first_calls.on_answer()
         return answer
 
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """None: of its libraries nothing is known."""
+        return ()
+
     @cached_property
     def origin_replies(self) -> OriginReplies:
         """What its replies say of the origin; no answer is held."""

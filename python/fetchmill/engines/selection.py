@@ -44,10 +44,12 @@ class Engine:
     Args:
         options: the job's, for the native module.
         start: starts it beside its job.
+        notices: what a person should know of its library, a line each.
     """
 
     options: str
     start: "Callable[[Job], EngineJob]"
+    notices: tuple[str, ...]
 
 
 def select_engine(options: GetOptions, native: str, own: UserFunction | None) -> Engine:
@@ -88,10 +90,10 @@ def _async_engine(options: GetOptions, text: str, transport: AsyncTransport, pro
 
     if options.engine == "asyncio":
         run = partial(event_loop.run, transport=transport)
-        return Engine(text, lambda job: start_in_process(job, run))
+        return Engine(text, lambda job: start_in_process(job, run), transport.notices)
     # What cannot be given to a process is told before the job begins.
     worker_mains = [pickle_worker_main(combo.worker_main(transport, processes))] * processes
-    return Engine(text, lambda job: start_processes(job, text, worker_mains))
+    return Engine(text, lambda job: start_processes(job, text, worker_mains), transport.notices)
 
 
 def _blocking_engine(options: GetOptions, text: str, transport: BlockingTransport, processes: int) -> Engine:
@@ -99,12 +101,13 @@ def _blocking_engine(options: GetOptions, text: str, transport: BlockingTranspor
     from fetchmill.engines import sync, threads
 
     if options.engine == "sync":
-        return Engine(text, lambda job: start_in_process(job, partial(sync.run, transport=transport)))
+        run_all = partial(sync.run, transport=transport)
+        return Engine(text, lambda job: start_in_process(job, run_all), transport.notices)
     if options.engine == "threads":
         run = partial(threads.run, transport=transport, has_rests=not isinstance(transport, FunctionTransport))
-        return Engine(text, lambda job: start_in_process(job, run))
+        return Engine(text, lambda job: start_in_process(job, run), transport.notices)
     worker_mains = [pickle_worker_main(process_engine.worker_main(transport))] * processes
-    return Engine(text, lambda job: start_processes(job, text, worker_mains))
+    return Engine(text, lambda job: start_processes(job, text, worker_mains), transport.notices)
 
 
 def _async_transport(

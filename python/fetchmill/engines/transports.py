@@ -78,6 +78,10 @@ class BlockingTransport(Protocol):
     """Makes requests in threads and processes. Threads share it; what is a thread's own is its state."""
 
     @property
+    def notices(self) -> tuple[str, ...]:
+        """What a person should know of its libraries, a line each."""
+
+    @property
     def origin_replies(self) -> "OriginReplies":
         """What replies say of the origin as they come: their answers may be held."""
 
@@ -126,6 +130,10 @@ class AnswerReceiver(Protocol):
 
 class AsyncTransport(Protocol):
     """Makes requests in an event loop."""
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """As of a `BlockingTransport`."""
 
     @property
     def origin_replies(self) -> "OriginReplies":

@@ -5,26 +5,53 @@ Processor time counts here: the library takes most of it, and what stands around
 
 import re
 import ssl
+from typing import Protocol
 
 import aiohttp
-from aiohttp import http_exceptions
+from yarl import URL
 
 from fetchmill.engines.answers import Answer, FailureAnswer, ReplyAnswer, checksum_fields
 from fetchmill.engines.body_memory import BodyRoom
 from fetchmill.engines.http import address_policy, failure_kinds, request_url
-from fetchmill.engines.http.aiohttp_connections import HeldConnections, HoldingConnection
-from fetchmill.engines.http.aiohttp_connector import CURRENT_ATTEMPT, AsyncAttempt, HandshakeContext, session
-from fetchmill.engines.http.failure_kinds import AttemptError
+from fetchmill.engines.http.aiohttp_attempt import CURRENT_ATTEMPT, AsyncAttempt, HandshakeContext
+from fetchmill.engines.http.failure_kinds import AttemptError, UncertainError
 from fetchmill.engines.http.framing import BodyEnd, body_end
-from fetchmill.engines.http.held_answers import OriginReplies
 from fetchmill.engines.http.proxies import Proxies, Proxy, proxy_error
 from fetchmill.engines.http.request_url import RequestUrl
 from fetchmill.engines.http.tls_contexts import TlsContexts
 from fetchmill.engines.transports import AnswerReceiver, Target, TransportOptions
 
 
-class _UncertainError(AttemptError):
-    """It may be the fault of what came before on the connection: only a fresh one shows it."""
+class Connections(Protocol):
+    """How requests get connections, and when it is certain whose a reply is."""
+
+    def session(self, judging: TransportOptions | None) -> aiohttp.ClientSession:
+        """A session; with `judging`, look-ups must give public addresses where that says so."""
+
+    def url_of(self, address: RequestUrl) -> URL:
+        """What the session is asked for."""
+
+    def fields(self) -> list[tuple[str, str]]:
+        """Fields of each request besides its target's."""
+
+    def head_kind(self, error: BaseException) -> str:
+        """The failure kind of a head that could not be parsed."""
+
+    def check_end(self, attempt: AsyncAttempt, end: BodyEnd) -> None:
+        """A reply is complete.
+
+        Raises:
+            AttemptError: nothing can show whose it is.
+        """
+
+    async def settle(self, target: Target, answer: ReplyAnswer, attempt: AsyncAttempt) -> ReplyAnswer | None:
+        """Takes a reply that has passed `check_end`: gives it back if it is certain, or it is held from now on."""
+
+    def abandon(self, attempt: AsyncAttempt) -> None:
+        """An attempt has no reply."""
+
+    async def close(self) -> None:
+        """The job has ended."""
 
 
 class AiohttpClient:
@@ -33,21 +60,20 @@ class AiohttpClient:
     Args:
         options: of the job.
         proxies: the job's.
-        origin: what the replies of this process were like.
-        receiver: told of answers that are held until it is certain whose they are.
+        receiver: has the memory of bodies.
+        connections: those of the loop.
     """
 
     def __init__(
-        self, options: TransportOptions, proxies: Proxies, origin: OriginReplies, receiver: AnswerReceiver
+        self, options: TransportOptions, proxies: Proxies, receiver: AnswerReceiver, connections: Connections
     ) -> None:
         self._options = options
         self._proxies = proxies
-        self._receiver = receiver
         self._memory = receiver.body_memory
-        self._connections = HeldConnections(options.connections, origin, receiver)
-        self._direct = session(self._connections, options)
+        self._connections = connections
+        self._direct = connections.session(options)
         # For a proxy, whose own address may be private.
-        self._proxied = session(self._connections, None) if proxies.of_scheme else None
+        self._proxied = connections.session(None) if proxies.of_scheme else None
         self._tls = TlsContexts(options, HandshakeContext)
 
     async def fetch(self, target: Target) -> Answer | None:
@@ -58,7 +84,7 @@ class AiohttpClient:
                 address_policy.check_host(address.host)
             try:
                 return await self._ask(target, address)
-            except _UncertainError:
+            except UncertainError:
                 return await self._ask(target, address, is_fresh=True)
         except AttemptError as failure:
             return FailureAnswer(target.sequence, failure.kind, failure.detail)
@@ -83,34 +109,21 @@ class AiohttpClient:
         try:
             with attempt:
                 CURRENT_ATTEMPT.set(attempt)
-                connection, answer = await self._exchange(target, attempt, proxy)
+                answer = await self._exchange(target, attempt, proxy)
         except BaseException as error:
-            # Also one that aiohttp has released already.
-            if attempt.connection is not None:
-                self._connections.give_up(attempt.connection)
+            self._connections.abandon(attempt)
             if isinstance(error, (aiohttp.ClientError, OSError, AttemptError)):
-                raise _failure(error, attempt) from None
+                raise self._failure(error, attempt) from None
             raise
-        certain = self._connections.take(connection, target, answer, attempt.sent_at)
-        seconds = self._connections.step(connection)
-        if seconds is not None:
-            if certain is not None:
-                # It need not rest with its connection.
-                self._receiver.hold(certain)
-                self._receiver.give([certain])
-                certain = None
-            await self._connections.rest(connection, seconds)
-        return certain
+        return await self._connections.settle(target, answer, attempt)
 
-    async def _exchange(
-        self, target: Target, attempt: AsyncAttempt, proxy: Proxy | None
-    ) -> tuple[HoldingConnection, ReplyAnswer]:
+    async def _exchange(self, target: Target, attempt: AsyncAttempt, proxy: Proxy | None) -> ReplyAnswer:
         session = self._proxied if proxy and self._proxied else self._direct
         # What is inside of a tunnel the proxy does not see.
         to_proxy = list(proxy.fields.items()) if proxy and not attempt.context else []
         reply = await session.get(
-            attempt.origin,
-            headers=target.headers() + to_proxy,
+            self._connections.url_of(attempt.address),
+            headers=[*target.headers(), *self._connections.fields(), *to_proxy],
             allow_redirects=False,
             ssl=attempt.context or True,
             proxy=proxy.url if proxy else None,
@@ -126,14 +139,13 @@ class AiohttpClient:
             body = content.read_nowait() if is_whole else await self._read(reply, attempt, end.length)
             self._check_size(len(body))
             _check_length(body, end)
-            connection = _used_connection(attempt, end)
+            self._connections.check_end(attempt, end)
         except BaseException:
             reply.close()
             raise
-        answer = ReplyAnswer.of(
+        return ReplyAnswer.of(
             target.sequence, reply.status, body, fields, is_verified=end.is_delimited, checksums=checksum_fields(fields)
         )
-        return connection, answer
 
     async def _read(self, reply: aiohttp.ClientResponse, attempt: AsyncAttempt, length: int | None) -> bytes:
         """The body as it was sent. What has no room yet waits with the server: the library reads no further.
@@ -170,64 +182,46 @@ class AiohttpClient:
         if size > self._options.max_size:
             raise AttemptError("body-too-large")
 
+    def _failure(self, error: Exception, attempt: AsyncAttempt) -> AttemptError:
+        """What it means that there is no complete reply."""
+        if isinstance(error, AttemptError):
+            failure = error
+        else:
+            failure = AttemptError(attempt.kind) if attempt.is_late else self._head_error(error, attempt)
+        if attempt.is_reused and failure.kind in failure_kinds.STALE_KINDS:
+            return UncertainError(failure.kind, failure.detail)
+        if not attempt.is_certain and failure.kind == "body-too-large":
+            return UncertainError(failure.kind, failure.detail)
+        return failure
+
+    def _head_error(self, error: Exception, attempt: AsyncAttempt) -> AttemptError:  # noqa: PLR0911 - a table
+        """What it means that there is no head."""
+        text = failure_kinds.error_text(error)
+        match error:
+            case aiohttp.ClientConnectorCertificateError(certificate_error=ssl.SSLError() as reason):
+                return AttemptError(failure_kinds.handshake_kind(reason), failure_kinds.error_text(reason))
+            case aiohttp.ClientProxyConnectionError():
+                return AttemptError("proxy", f"no way to the proxy ({_connect_kind(error.os_error)})")
+            case aiohttp.ClientConnectorError():
+                return AttemptError(_connect_kind(error.os_error), text)
+            case aiohttp.ClientHttpProxyError():
+                return proxy_error(error.status)
+            case aiohttp.ClientResponseError() if not attempt.is_request_sent:
+                return AttemptError("proxy-refused", "the proxy's answer is no HTTP")
+            case aiohttp.ClientResponseError():
+                return AttemptError(self._connections.head_kind(error))
+            case aiohttp.InvalidURL():
+                return AttemptError("url", text)
+            case OSError():
+                return AttemptError(failure_kinds.connection_kind(error), text)
+            case aiohttp.ClientConnectionError():
+                return AttemptError("reset", text)
+        return AttemptError("framing", text)
+
 
 def _check_length(body: bytes, end: BodyEnd) -> None:
     if end.length not in (None, len(body)):
         raise AttemptError("truncated")
-
-
-def _used_connection(attempt: AsyncAttempt, end: BodyEnd) -> HoldingConnection:
-    """What has brought a complete reply.
-
-    Raises:
-        Failure: the end of the connection is no proof of whose reply it is: it is that of the body.
-    """
-    connection = attempt.connection
-    if connection is None:
-        raise AttemptError("framing")
-    if not end.is_delimited and not attempt.is_certain:
-        raise _UncertainError("framing")
-    # The server was asked to close and does not say that it will: only silence shows whose reply it is.
-    connection.is_unannounced = connection.is_last and connection.is_open and not attempt.is_certain
-    return connection
-
-
-def _failure(error: Exception, attempt: AsyncAttempt) -> AttemptError:
-    """What it means that there is no complete reply."""
-    if isinstance(error, AttemptError):
-        failure = error
-    else:
-        failure = AttemptError(attempt.kind) if attempt.is_late else _head_error(error, attempt)
-    if attempt.is_reused and failure.kind in failure_kinds.STALE_KINDS:
-        return _UncertainError(failure.kind, failure.detail)
-    if not attempt.is_certain and failure.kind == "body-too-large":
-        return _UncertainError(failure.kind, failure.detail)
-    return failure
-
-
-def _head_error(error: Exception, attempt: AsyncAttempt) -> AttemptError:  # noqa: PLR0911 - a table
-    """What it means that there is no head."""
-    text = failure_kinds.error_text(error)
-    match error:
-        case aiohttp.ClientConnectorCertificateError(certificate_error=ssl.SSLError() as reason):
-            return AttemptError(failure_kinds.handshake_kind(reason), failure_kinds.error_text(reason))
-        case aiohttp.ClientProxyConnectionError():
-            return AttemptError("proxy", f"no way to the proxy ({_connect_kind(error.os_error)})")
-        case aiohttp.ClientConnectorError():
-            return AttemptError(_connect_kind(error.os_error), text)
-        case aiohttp.ClientHttpProxyError():
-            return proxy_error(error.status)
-        case aiohttp.ClientResponseError() if not attempt.is_request_sent:
-            return AttemptError("proxy-refused", "the proxy's answer is no HTTP")
-        case aiohttp.ClientResponseError():
-            return AttemptError(_parse_kind(error))
-        case aiohttp.InvalidURL():
-            return AttemptError("url", text)
-        case OSError():
-            return AttemptError(failure_kinds.connection_kind(error), text)
-        case aiohttp.ClientConnectionError():
-            return AttemptError("reset", text)
-    return AttemptError("framing", text)
 
 
 def _connect_kind(error: OSError) -> str:
@@ -238,14 +232,3 @@ def _connect_kind(error: OSError) -> str:
     return failure_kinds.most_specific(
         failure_kinds.connect_kind(each) for each in [OSError(int(n), "") for n in numbers] or [error]
     )
-
-
-def _parse_kind(error: BaseException | None) -> str:
-    """What it means that a head could not be parsed: one of the causes says why."""
-    while error is not None:
-        if isinstance(error, http_exceptions.BadStatusLine):
-            return "not-http"
-        if isinstance(error, http_exceptions.LineTooLong):
-            return "head-too-large"
-        error = error.__cause__
-    return "framing"

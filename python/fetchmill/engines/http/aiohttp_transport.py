@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from fetchmill.engines.answers import Answer
 from fetchmill.engines.http.held_answers import OriginReplies
-from fetchmill.engines.http.libraries import import_library
+from fetchmill.engines.http.libraries import AIOHTTP, untested_notices
 from fetchmill.engines.http.proxies import Proxies
 from fetchmill.engines.transports import AnswerReceiver, Target, TransportOptions
 
 if TYPE_CHECKING:
-    from fetchmill.engines.http.aiohttp_client import AiohttpClient
+    from fetchmill.engines.http.aiohttp_client import AiohttpClient, Connections
 
 
 class AiohttpTransport:
@@ -25,7 +25,8 @@ class AiohttpTransport:
     """
 
     def __init__(self, options: TransportOptions) -> None:
-        import_library("aiohttp")
+        # With any, connections are closed after their reply.
+        self.notices = untested_notices([AIOHTTP])
         self._options = options
         self._proxies = Proxies.of(options)
 
@@ -38,7 +39,7 @@ class AiohttpTransport:
         """What a loop has for itself."""
         from fetchmill.engines.http.aiohttp_client import AiohttpClient
 
-        return AiohttpClient(self._options, self._proxies, self.origin_replies, receiver)
+        return AiohttpClient(self._options, self._proxies, receiver, self._connections(receiver))
 
     def fetch(self, target: Target, state: "AiohttpClient") -> Awaitable[Answer | None]:
         """One attempt at a target."""
@@ -47,3 +48,13 @@ class AiohttpTransport:
     async def done(self, state: "AiohttpClient") -> None:
         """Closes the connections."""
         await state.close()
+
+    def _connections(self, receiver: AnswerReceiver) -> "Connections":
+        """Those of a loop. With an untested version the private parts of the library are not even imported."""
+        if self.notices:
+            from fetchmill.engines.http.closed_connections import ClosedConnections
+
+            return ClosedConnections(self._options.connections, self.origin_replies)
+        from fetchmill.engines.http.aiohttp_internals import KeptConnections
+
+        return KeptConnections(self._options.connections, self.origin_replies, receiver)

@@ -1,6 +1,7 @@
 """What a thread knows of the attempt that it makes: shared by the layers of the library that make it."""
 
 import socket
+import ssl
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,8 +10,10 @@ from fetchmill.engines.http.deadlines import Deadlines
 from fetchmill.engines.http.failure_kinds import AttemptError
 from fetchmill.engines.http.framing import BodyEnd
 from fetchmill.engines.http.proxies import Proxies, Proxy, no_way_to_proxy
+from fetchmill.engines.http.reply_file import ReplyFile
 from fetchmill.engines.http.request_url import RequestUrl
 from fetchmill.engines.http.tls_contexts import TlsContexts
+from fetchmill.engines.http.tunnel import open_tunnel
 from fetchmill.engines.transports import TransportOptions
 
 # A head with this much before its end is refused; as much more may have been read with it.
@@ -25,14 +28,16 @@ class ReplyProgress:
 
     Args:
         end: how its body ends, once the head is there.
+        is_last: whether the server closes the connection after it.
         is_cut: whether the connection has ended.
         bytes: so many came.
         bytes_max: and so many may come.
-        has_surplus: whether bytes came behind it that nobody asked for.
-        is_ended: whether the server has closed the connection behind it, and nothing came before that.
+        has_surplus: whether bytes came after it that nobody asked for.
+        is_ended: whether the server has closed the connection after it, and nothing came before that.
     """
 
     end: BodyEnd | None = None
+    is_last: bool = False
     is_cut: bool = False
     bytes: int = 0
     bytes_max: int = 2 * _HEAD_BYTES_MAX
@@ -45,10 +50,12 @@ class BlockingAttempt:
 
     Args:
         options: of the job.
+        keeps_connections: whether a connection may have another request after its reply.
     """
 
-    def __init__(self, options: TransportOptions) -> None:
-        self.proxy_of_attempt: Proxy | None = None
+    def __init__(self, options: TransportOptions, *, keeps_connections: bool = True) -> None:
+        self.keeps_connections = keeps_connections
+        self._proxy: Proxy | None = None
         self._proxies = Proxies.of(options)
         self.is_reused = False
         # The one that was used last; None before the first.
@@ -56,6 +63,7 @@ class BlockingAttempt:
         self._options = options
         self._tls = TlsContexts(options)
         self._must_be_public = options.public_only
+        self._file: ReplyFile | None = None
 
     def begin(self, address: RequestUrl) -> None:
         """Another attempt.
@@ -68,35 +76,112 @@ class BlockingAttempt:
         if self._must_be_public:
             address_policy.check_host(address.host)
         self.address = address
-        self.proxy_of_attempt = self._proxies.proxy_of(address)
+        self._proxy = self._proxies.proxy_of(address)
         self.context = self._tls.context_for(address.host) if address.scheme == "https" else None
         self.deadlines = Deadlines(self._options)
         self.reply = ReplyProgress()
 
-    def connect(self, host: str, port: int, *, is_to_proxy: bool) -> socket.socket:
-        """A connection to a host or to the proxy, which looks the target up itself.
+    @property
+    def place(self) -> tuple[object, ...]:
+        """Where a connection leads, and with which trust: another attempt may use it if both are the same."""
+        address = self.address
+        return address.scheme, address.host, address.port, self.context, self._proxy
+
+    @property
+    def request_line_target(self) -> str:
+        """What the request line asks for: a proxy that makes no tunnel gets the whole URL."""
+        return self.address.url if self._is_forwarded else self.address.target
+
+    def proxy_fields(self) -> list[tuple[str, str]]:
+        """Fields of the request that are for the proxy; what is inside of a tunnel it does not see."""
+        return list(self._proxy.fields.items()) if self._proxy and self._is_forwarded else []
+
+    @property
+    def _is_forwarded(self) -> bool:
+        return self._proxy is not None and self.context is None
+
+    def connect(self) -> socket.socket:
+        """A connection to the origin, or to the proxy, which looks the origin up itself; inside of TLS for https.
 
         Raises:
-            Failure: there is none.
+            AttemptError: there is none.
         """
         self.deadlines.on_connect()
         self.reply = ReplyProgress()
-        if is_to_proxy:
-            with no_way_to_proxy():
-                return connection.connect(connection.look_up(host, port), self.deadlines)
-        addresses = connection.look_up(host, port)
+        opened = self._connect_to_proxy(self._proxy) if self._proxy else self._connect_to_origin()
+        try:
+            if self._proxy and not self._is_forwarded:
+                self._open_tunnel(opened, self._proxy)
+            return opened if self.context is None else self._begin_tls(opened, self.context)
+        except BaseException:
+            opened.close()
+            raise
+
+    def _connect_to_proxy(self, proxy: Proxy) -> socket.socket:
+        with no_way_to_proxy():
+            return connection.connect(connection.look_up(proxy.host, proxy.port), self.deadlines)
+
+    def _connect_to_origin(self) -> socket.socket:
+        addresses = connection.look_up(self.address.host, self.address.port)
         if self._must_be_public:
             address_policy.check_addresses(str(address.sockaddr[0]) for address in addresses)
         return connection.connect(addresses, self.deadlines)
 
-    def on_request_sent(self) -> None:
-        """The request is sent."""
+    def _open_tunnel(self, opened: socket.socket, proxy: Proxy) -> None:
+        answer = ReplyFile(opened, self)
+        try:
+            open_tunnel(opened, self.address, proxy, answer)
+        finally:
+            answer.finish()
+
+    def _begin_tls(self, opened: socket.socket, context: ssl.SSLContext) -> socket.socket:
+        opened.settimeout(max(self.deadlines.remaining()[0], connection.SECONDS_MIN))
+        try:
+            # An end that TLS does not tell is none: whoever is between could have cut the body there.
+            return context.wrap_socket(
+                opened, server_hostname=self.address.host.rstrip("."), suppress_ragged_eofs=False
+            )
+        except OSError as error:
+            is_late = isinstance(error, TimeoutError) and error.errno is None
+            kind = "tls-timeout" if is_late else failure_kinds.handshake_kind(error)
+            raise AttemptError(kind, failure_kinds.error_text(error)) from None
+        except ValueError as error:
+            # A name that no certificate can have.
+            raise AttemptError("url", failure_kinds.error_text(error)) from None
+
+    def on_connection(self, used: Any, *, is_reused: bool) -> None:  # noqa: ANN401 - the library's
+        """The request goes out on this one."""
+        self.connection = used
+        self.is_reused = is_reused
+
+    def begin_reply(self, file: ReplyFile) -> ReplyFile:
+        """The request is sent, and its reply comes in this file."""
+        self.close_reply()
+        self._file = file
         self.deadlines.on_request_sent()
         self.reply = ReplyProgress()
+        return file
 
-    def on_head(self, end: BodyEnd) -> None:
-        """The head is read, and tells how the body ends."""
+    def end_reply(self) -> None:
+        """The body is complete: looks for bytes that nobody asked for, until the connection ends if the server ends it.
+
+        The only reply of a connection that is not kept is certain without that.
+        """
+        reply = self.reply
+        if self._file and reply.end and reply.end.is_delimited:
+            until_closed = reply.is_last and self.keeps_connections
+            reply.has_surplus, reply.is_ended = self._file.look(until_closed=until_closed)
+
+    def close_reply(self) -> None:
+        """Nothing more is read of it."""
+        if self._file is not None:
+            self._file.finish()
+            self._file = None
+
+    def on_head(self, end: BodyEnd, *, is_last: bool) -> None:
+        """The head is read, and tells how the body ends, and whether the connection does."""
         self.reply.end = end
+        self.reply.is_last = is_last
         self.reply.bytes_max = _OVERHEAD * self._options.max_size + 2 * _HEAD_BYTES_MAX
         self.deadlines.on_head()
 

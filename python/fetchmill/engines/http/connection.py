@@ -10,7 +10,8 @@ from fetchmill.engines.http.failure_kinds import AttemptError
 
 # Addresses of a name that are tried.
 ADDRESSES_MAX = 8
-_SECONDS_MIN = 0.001
+# A timeout of 0 would mean that nothing is waited for.
+SECONDS_MIN = 0.001
 
 
 class SocketAddress(NamedTuple):
@@ -52,8 +53,7 @@ def connect(addresses: Sequence[SocketAddress], deadlines: Deadlines) -> socket.
         except OSError as error:
             failed.setdefault(failure_kinds.connect_kind(error), failure_kinds.error_text(error))
         else:
-            # For TLS: all that is left, and never 0, which would mean that nothing is waited for.
-            connection.settimeout(max(deadlines.remaining()[0], _SECONDS_MIN))
+            connection.settimeout(max(deadlines.remaining()[0], SECONDS_MIN))
             return connection
     kind = failure_kinds.most_specific(failed)
     raise AttemptError(kind, failed.get(kind))

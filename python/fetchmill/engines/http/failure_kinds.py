@@ -56,6 +56,10 @@ class AttemptError(Exception):
         self.detail = detail
 
 
+class UncertainError(AttemptError):
+    """It may be the fault of what came before on the connection: only a fresh one shows it."""
+
+
 def connect_kind(error: OSError) -> str:
     """What it means that no connection was made to an address."""
     match error:

@@ -14,6 +14,8 @@ from fetchmill.engines.transports import TransportOptions
 
 _RETRIED = (408, 429)
 _SERVER_ERRORS = 500
+# Of a proxy whose URL has none.
+_PORT = 80
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,16 @@ class Proxy:
 
     url: str
     fields: dict[str, str] = field(repr=False)
+
+    @property
+    def host(self) -> str:
+        """Its name or address, without brackets."""
+        return urlsplit(self.url).hostname or ""
+
+    @property
+    def port(self) -> int:
+        """Its port."""
+        return urlsplit(self.url).port or _PORT
 
     @classmethod
     def of_text(cls, text: str | None) -> Self | None:

@@ -33,6 +33,17 @@ class RequestUrl(NamedTuple):
         """In absolute form, as a proxy is asked."""
         return f"{self.scheme}://{self.authority}{self.target}"
 
+    @property
+    def bracketed_host(self) -> str:
+        """The host as a URL has it."""
+        return f"[{self.host}]" if ":" in self.host else self.host
+
+    @property
+    def host_field(self) -> str:
+        """The field Host: without a port that is the scheme's own."""
+        is_usual = self.port == _PORTS[self.scheme]
+        return self.bracketed_host if is_usual else f"{self.bracketed_host}:{self.port}"
+
 
 def parse(url: str) -> RequestUrl:
     """Takes a URL apart.

@@ -13,7 +13,7 @@ from fetchmill.engines.http.blocking_attempt import BlockingAttempt
 from fetchmill.engines.http.failure_kinds import AttemptError
 from fetchmill.engines.http.framing import BodyEnd
 from fetchmill.engines.http.held_answers import HeldAnswers, OriginReplies, Unused, look, rest
-from fetchmill.engines.http.libraries import import_library
+from fetchmill.engines.http.libraries import REQUESTS, URLLIB3, untested_notices
 from fetchmill.engines.transports import Target, TransportOptions
 
 if TYPE_CHECKING:
@@ -63,7 +63,8 @@ class RequestsTransport:
     """
 
     def __init__(self, options: TransportOptions) -> None:
-        import_library("requests")
+        # With any, connections are closed after their reply.
+        self.notices = untested_notices([REQUESTS, URLLIB3])
         self._options = options
         # Of all threads.
         self._held: list[HeldAnswers] = []
@@ -81,7 +82,7 @@ class RequestsTransport:
         """A session with one connection."""
         from fetchmill.engines.http.urllib3_pools import Session
 
-        attempt = BlockingAttempt(self._options)
+        attempt = BlockingAttempt(self._options, keeps_connections=not self.notices)
         held = HeldAnswers(self.origin_replies)
         self._held.append(held)
         return _RequestsState(Session(attempt), attempt, held)
@@ -174,7 +175,7 @@ class RequestsTransport:
         certain += state.held.add(target, answer, started)
         if attempt.reply.has_surplus:
             return certain + self._settle(state, Unused.SURPLUS)
-        if attempt.reply.is_ended:
+        if attempt.reply.is_ended or not attempt.keeps_connections:
             return certain + self._settle(state, Unused.CLOSED)
         if state.socket is None or was_ending:
             # One that was to be the last, and does not say so, may be the reply to an earlier request.
@@ -185,7 +186,7 @@ class RequestsTransport:
         try:
             state.attempt.begin(request_url.parse(target.url))
             fields = target.headers()
-            if state.held.is_ending:
+            if state.held.is_ending or not state.attempt.keeps_connections:
                 fields = [*fields, ("Connection", "close")]
             reply, end = state.session.ask(fields)
             try:
@@ -193,9 +194,12 @@ class RequestsTransport:
             except BaseException:
                 reply.close()
                 raise
+            state.attempt.end_reply()
             reply.raw.release_conn()
         except AttemptError as failure:
             return FailureAnswer(target.sequence, failure.kind, failure.detail)
+        finally:
+            state.attempt.close_reply()
         return ReplyAnswer.of(
             target.sequence,
             reply.status_code,

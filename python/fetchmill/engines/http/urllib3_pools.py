@@ -1,32 +1,28 @@
-"""What `requests` and the libraries below it do otherwise for us, one class for each of their layers.
+"""What `requests` and the libraries below it do otherwise for us, one class for each of their layers. Public API only.
 
 They re-quote paths, follow redirects, keep cookies, retry, read heads without a deadline and forgive ambiguous framing.
+Connections, tunnels and TLS are ours; urllib3 takes each for a plain connection that it need know no more of.
 Imported by the transport when it starts, for it needs the libraries. All of it belongs to one thread.
 """
 
 import email.errors
 import functools
 import http.client
-import io
 import socket
-import ssl
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any, TypeAlias
 
 import requests
 import urllib3
 from requests.adapters import HTTPAdapter
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.connection import HTTPConnection
 
 from fetchmill.engines.http import failure_kinds
 from fetchmill.engines.http.blocking_attempt import BlockingAttempt
 from fetchmill.engines.http.failure_kinds import AttemptError
 from fetchmill.engines.http.framing import UNTIL_CLOSE, BodyEnd, body_end
-from fetchmill.engines.http.proxies import proxy_error
+from fetchmill.engines.http.reply_file import ReplyFile
 
-# A server that closes does so within this, or it is not known whether it has sent all that it will.
-_CLOSE_SECONDS = 1.0
 # Names of fields that urllib3 adds on its own unless it is told not to.
 _AUTOMATIC_FIELDS = ("Accept-Encoding", "User-Agent")
 # Lines of a head that are no fields. Other defects are of bodies, which `http.client` never shows to the parser.
@@ -38,10 +34,6 @@ _DEFECTS = (
 )
 # What they pass to one another, and we pass on.
 LibraryValue: TypeAlias = Any
-
-
-class StaleConnectionError(Exception):
-    """A connection that was used before has given no reply."""
 
 
 class Session(requests.Session):
@@ -65,97 +57,69 @@ class Session(requests.Session):
         Raises:
             Failure: there is none.
         """
+        attempt = self._attempt
         request = requests.PreparedRequest()
         request.method = "GET"
-        request.url = self._attempt.address.url
-        headers = urllib3.HTTPHeaderDict(fields)
+        request.url = attempt.address.url
+        headers = urllib3.HTTPHeaderDict([("Host", attempt.address.host_field), *fields, *attempt.proxy_fields()])
         for name in _AUTOMATIC_FIELDS:
             headers.setdefault(name, urllib3.util.SKIP_HEADER)
         request.headers = headers  # type: ignore[assignment] # the one that keeps a field that comes twice
-        proxy = self._attempt.proxy_of_attempt
-        proxies = {} if proxy is None else {self._attempt.address.scheme: proxy.url}
-        reply = self.send(request, stream=True, allow_redirects=False, proxies=proxies)
-        return reply, self._attempt.reply.end or UNTIL_CLOSE
+        try:
+            reply = self._send(request)
+        except AttemptError as failure:
+            if not attempt.is_reused or failure.kind not in failure_kinds.STALE_KINDS:
+                raise
+            # The kept connection was no good, and is closed: this is a fresh one.
+            reply = self._send(request)
+        return reply, attempt.reply.end or UNTIL_CLOSE
+
+    def _send(self, request: requests.PreparedRequest) -> requests.Response:
+        return self.send(request, stream=True, allow_redirects=False, proxies={})
 
 
 class _Adapter(HTTPAdapter):
     """Makes the pools. Each has one connection, and there is one pool at a time."""
 
     def __init__(self, attempt: BlockingAttempt) -> None:
+        super().__init__()
         self._attempt = attempt
-        super().__init__(pool_connections=1, pool_maxsize=1)
+        self._pool: _Pool | None = None
+        self._place: object = None
 
-    def init_poolmanager(self, *arguments: LibraryValue, **options: LibraryValue) -> None:
-        super().init_poolmanager(*arguments, **options)
-        self._use_own_pools(self.poolmanager)
+    def get_connection_with_tls_context(self, *_: LibraryValue, **__: LibraryValue) -> "_Pool":
+        """The pool for the attempt: that of the last one if it leads to the same place, with the same trust."""
+        place = self._attempt.place
+        if self._pool is None or place != self._place:
+            self._close_pool()
+            address = self._attempt.address
+            self._pool = _Pool(address.host, address.port, attempt=self._attempt)
+            self._place = place
+        return self._pool
 
-    def proxy_manager_for(self, proxy: str, **options: LibraryValue) -> LibraryValue:
-        manager = super().proxy_manager_for(proxy, **options)
-        self._use_own_pools(manager)
-        return manager
-
-    def proxy_headers(self, proxy: str) -> dict[str, str]:  # noqa: ARG002
-        return dict(self._attempt.proxy_of_attempt.fields) if self._attempt.proxy_of_attempt else {}
-
-    def build_connection_pool_key_attributes(self, *_: LibraryValue, **__: LibraryValue) -> LibraryValue:
-        """Which connection can be used: one to the same place, with the same trust."""
-        address = self._attempt.address
-        where = {"scheme": address.scheme, "host": address.host, "port": address.port}
-        return where, {"ssl_context": self._attempt.context} if self._attempt.context else {}
+    def get_connection(self, *_: LibraryValue, **__: LibraryValue) -> "_Pool":
+        """The same, as releases before 2.32 ask for it."""
+        return self.get_connection_with_tls_context()
 
     def cert_verify(self, *_: LibraryValue, **__: LibraryValue) -> None:
         """The context does that."""
 
     def request_url(self, *_: LibraryValue, **__: LibraryValue) -> str:
-        """What the request line asks for."""
-        return self._attempt.address.url if self._is_forwarded() else self._attempt.address.target
+        """A stand-in: urllib3 would quote what the request line asks for."""
+        return "/"
 
-    def _is_forwarded(self) -> bool:
-        return self._attempt.proxy_of_attempt is not None and self._attempt.address.scheme == "http"
+    def close(self) -> None:
+        """Closes the connection."""
+        self._close_pool()
+        super().close()
 
-    def _use_own_pools(self, manager: LibraryValue) -> None:
-        manager.pool_classes_by_scheme = {
-            "http": functools.partial(_HttpPool, attempt=self._attempt),
-            "https": functools.partial(_HttpsPool, attempt=self._attempt),
-        }
-
-
-class _Pool(HTTPConnectionPool):
-    """Asks for what it is told to, byte for byte, and once more when a kept connection was no good."""
-
-    def __init__(self, *arguments: LibraryValue, attempt: BlockingAttempt, **options: LibraryValue) -> None:
-        super().__init__(*arguments, **options)
-        self._attempt = attempt
-        self.conn_kw["attempt"] = attempt
-        self._line = ""
-
-    def urlopen(self, method: str, url: str, *arguments: LibraryValue, **options: LibraryValue) -> LibraryValue:
-        self._line = url
-        # What urllib3 reads in it and would write otherwise: whether it is in absolute form.
-        stand_in = "/" if url.startswith("/") else "http://stand-in/"
-        try:
-            return super().urlopen(method, stand_in, *arguments, **options)
-        except StaleConnectionError:
-            return super().urlopen(method, stand_in, *arguments, **options)
-
-    def _get_conn(self, timeout: float | None = None) -> LibraryValue:
-        connection = super()._get_conn(timeout)
-        self._attempt.is_reused = not connection.is_closed
-        self._attempt.connection = connection
-        return connection
-
-    def _make_request(self, conn: LibraryValue, method: str, url: str, **options: LibraryValue) -> LibraryValue:  # type: ignore[override] # noqa: ARG002
-        try:
-            return super()._make_request(conn, method, self._line, **options)
-        except (AttemptError, http.client.HTTPException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            failure = _head_error(error)
-            if self._attempt.is_reused and failure.kind in failure_kinds.STALE_KINDS:
-                raise StaleConnectionError from failure
-            raise failure from None
+    def _close_pool(self) -> None:
+        if self._pool is not None:
+            self._pool.close()
 
 
 class _Connection(HTTPConnection):
-    """Made to an address that the policy allows, and read with deadlines."""
+    """Made to an address that the policy allows, asked for what it is told to, byte for byte."""
 
     def __init__(self, *arguments: LibraryValue, attempt: BlockingAttempt, **options: LibraryValue) -> None:
         super().__init__(*arguments, **options)
@@ -163,46 +127,34 @@ class _Connection(HTTPConnection):
         # It is called, and nothing else is done with it.
         self.response_class = functools.partial(_Response, attempt=attempt)  # type: ignore[assignment]
 
-    def _new_conn(self) -> socket.socket:
-        return self._attempt.connect(self._dns_host, self.port, is_to_proxy=self.proxy is not None)
-
-    def _tunnel(self) -> None:
-        try:
-            super()._tunnel()
-        except http.client.RemoteDisconnected as error:
-            raise AttemptError("reset", "the proxy closed the connection") from error
-        except (http.client.HTTPException, ValueError) as error:
-            raise AttemptError("proxy-refused", "the proxy's answer is no HTTP") from error
-        except OSError as error:
-            raise _tunnel_error(error) from error
-
-
-class _HttpsConnection(_Connection, HTTPSConnection):
-    """The same inside TLS."""
-
     def connect(self) -> None:
+        self.sock = self._attempt.connect()
+
+    def putrequest(self, method: str, url: str, *arguments: LibraryValue, **options: LibraryValue) -> None:
+        del url
+        super().putrequest(method, self._attempt.request_line_target, *arguments, **options)
+
+    def request(self, *arguments: LibraryValue, **options: LibraryValue) -> None:
+        self._attempt.on_connection(self, is_reused=self.sock is not None)
         try:
-            super().connect()
-        except OSError as error:
-            is_late = isinstance(error, TimeoutError) and error.errno is None
-            kind = "tls-timeout" if is_late else failure_kinds.handshake_kind(error)
-            raise AttemptError(kind, failure_kinds.error_text(error)) from None
-        # An end that TLS does not tell is none: whoever is between could have cut the body there.
-        if isinstance(self.sock, ssl.SSLSocket):
-            self.sock.suppress_ragged_eofs = False  # type: ignore[attr-defined] # typeshed leaves it out
+            super().request(*arguments, **options)
+        except BrokenPipeError:
+            # urllib3 reads what the server may have said before it closed.
+            raise
+        except (http.client.HTTPException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            raise _head_error(error) from None
+
+    def getresponse(self, *arguments: LibraryValue, **options: LibraryValue) -> LibraryValue:
+        try:
+            return super().getresponse(*arguments, **options)
+        except (http.client.HTTPException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            raise _head_error(error) from None
 
 
-class _HttpPool(_Pool):
+class _Pool(urllib3.HTTPConnectionPool):
+    """Has one connection. It knows neither of TLS nor of proxies: those are inside of the connection."""
+
     ConnectionCls = _Connection
-
-
-class _HttpsPool(_Pool, HTTPSConnectionPool):
-    ConnectionCls = _HttpsConnection
-
-    def _validate_conn(self, conn: LibraryValue) -> None:
-        """Connects. It would warn of each connection to a host that somebody has named as insecure."""
-        if conn.is_closed:
-            conn.connect()
 
 
 class _Response(http.client.HTTPResponse):
@@ -213,86 +165,23 @@ class _Response(http.client.HTTPResponse):
     ) -> None:
         super().__init__(sock, *arguments, **options)
         self.fp.close()
-        self._reader = _DeadlineReader(sock, attempt)
-        self.fp = io.BufferedReader(self._reader)
+        self.fp = attempt.begin_reply(ReplyFile(sock, attempt))
         self._attempt = attempt
 
     def begin(self) -> None:
-        self._attempt.on_request_sent()
         super().begin()
+        while http.client.SWITCHING_PROTOCOLS < self.status < http.client.OK:
+            self.headers = self.msg = None  # type: ignore[assignment] # as before the first head
+            super().begin()
         if any(isinstance(defect, _DEFECTS) for defect in self.headers.defects):
             raise AttemptError("framing", "a line of the head is no field")
         version = divmod(self.version, 10)
-        self._attempt.on_head(body_end(self.status, version, self.headers.items()))
-
-    def _close_conn(self) -> None:
-        """Called behind the body: looks for bytes that nobody asked for, when the server closes until it has."""
-        is_open: bool = self.fp is not None
-        if is_open and (self.length == 0 or self.chunked):
-            reply = self._attempt.reply
-            reply.has_surplus, reply.is_ended = self._reader.end(self.fp, until_closed=self.will_close)
-        super()._close_conn()  # type: ignore[misc] # typeshed leaves it out
-
-    def _read_status(self) -> tuple[str, int, str]:
-        version, status, reason = super()._read_status()  # type: ignore[misc] # typeshed leaves it out
-        while http.client.SWITCHING_PROTOCOLS < status < http.client.OK:
-            http.client.parse_headers(self.fp)
-            version, status, reason = super()._read_status()  # type: ignore[misc]
-        return version, status, reason
+        self._attempt.on_head(body_end(self.status, version, self.headers.items()), is_last=self.will_close)
 
 
-class _DeadlineReader(io.RawIOBase):
-    """What comes on a connection during one reply: each read has what is left of the attempt's deadlines."""
-
-    def __init__(self, connection: socket.socket, attempt: BlockingAttempt) -> None:
-        self._connection = connection
-        self._raw = connection.makefile("rb", buffering=0)
-        self._attempt = attempt
-        self._is_over = False
-
-    def end(self, buffered: io.BufferedReader, *, until_closed: bool) -> tuple[bool, bool]:
-        """Behind the reply: whether something more came, and whether the connection has ended without."""
-        self._is_over = True
-        if buffered.peek(1):
-            return True, False
-        if not until_closed:
-            return False, False
-        try:
-            self._connection.settimeout(_CLOSE_SECONDS)
-            found = self._raw.read(1)
-        except OSError:
-            return False, False
-        return bool(found), found == b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: LibraryValue) -> int | None:
-        if self._is_over:
-            return None
-        seconds, kind = self._attempt.deadlines.remaining()
-        if seconds <= 0:
-            raise AttemptError(kind)
-        try:
-            self._connection.settimeout(seconds)
-            count = self._raw.readinto(buffer) or 0
-        except TimeoutError as error:
-            raise AttemptError(kind if error.errno is None else self._attempt.read_failure_kind(error)) from None
-        except OSError as error:
-            raise AttemptError(self._attempt.read_failure_kind(error), failure_kinds.error_text(error)) from None
-        self._attempt.on_bytes(count)
-        return count
-
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
-
-
-def _head_error(error: Exception) -> AttemptError:  # noqa: PLR0911 - a table
+def _head_error(error: Exception) -> AttemptError:
     """What it means that no head was read."""
     match error:
-        case AttemptError():
-            return error
         case http.client.RemoteDisconnected():
             return AttemptError("reset")
         case http.client.BadStatusLine() | http.client.UnknownProtocol():
@@ -304,13 +193,3 @@ def _head_error(error: Exception) -> AttemptError:  # noqa: PLR0911 - a table
         case http.client.HTTPException() if type(error) in (http.client.HTTPException, http.client.LineTooLong):
             return AttemptError("head-too-large", failure_kinds.error_text(error))
     return AttemptError("framing", failure_kinds.error_text(error))
-
-
-def _tunnel_error(error: OSError) -> AttemptError:
-    """What it means that a proxy made no tunnel. Only the text has the status: "Tunnel connection failed: 502 Bad"."""
-    status = str(error).partition("failed: ")[2][:3]
-    return (
-        proxy_error(int(status))
-        if status.isdecimal()
-        else AttemptError(failure_kinds.connection_kind(error), failure_kinds.error_text(error))
-    )

@@ -1,25 +1,30 @@
-"""Connections of aiohttp that hold what they have brought until it is certain whose it is.
+"""The connections of an event loop: what they hold until it is certain whose it is, and when they rest.
 
 aiohttp keeps a connection for the next request as soon as a reply is complete, and takes whatever comes then for the
 next reply. Here a connection goes back to its connector when its reply was judged, and what comes while no request is
-out is surplus. Imported by the transport when it starts, for it needs the library.
+out is surplus. How a connection of aiohttp finds that out is the business of `aiohttp_internals`.
 """
 
 import asyncio
 import contextlib
-import select
 import time
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from aiohttp.client_proto import ResponseHandler
-from aiohttp.http_exceptions import HttpProcessingError
+from yarl import URL
 
 from fetchmill.engines.answers import ReplyAnswer
+from fetchmill.engines.http import failure_kinds
+from fetchmill.engines.http.failure_kinds import AttemptError, UncertainError
+from fetchmill.engines.http.framing import BodyEnd
 from fetchmill.engines.http.held_answers import HeldAnswers, HeldShare, OriginReplies
+from fetchmill.engines.http.request_url import RequestUrl
 from fetchmill.engines.transports import AnswerReceiver, Target, resting_connections
 
 if TYPE_CHECKING:
     from fetchmill.engines.answers import Answer
+    from fetchmill.engines.http.aiohttp_attempt import AsyncAttempt
+    from fetchmill.engines.http.aiohttp_internals import HoldingConnection
 
 # Bodies that all connections of a loop may hold, shared among those that make requests, and bounds of the share.
 _HELD_BYTES_MAX = 12 << 20
@@ -27,11 +32,6 @@ _SHARE_BYTES_MIN = 16 << 10
 _SHARE_BYTES_MAX = 4 << 20
 # Answers that they may hold; an answer takes about a kilobyte beside its body.
 _HELD_ANSWERS_MAX = 6144
-# Bytes that all connections of a loop may receive before their bodies are admitted, shared among them: the library
-# reads no further when twice a share has come.
-_UNREAD_BYTES_MAX = 32 << 20
-_UNREAD_SHARE_MIN = 64 << 10
-_UNREAD_SHARE_MAX = 256 << 10
 # A server that closes does so within this, or it is not known whether it has sent all that it will.
 _CLOSE_SECONDS = 1.0
 # Connections that nobody uses are looked at so often, and none of them before it was silent for so long.
@@ -41,6 +41,7 @@ _SILENCE_MIN_SECONDS = 0.05
 # of a loop is shorter.
 _LOOK_SECONDS = 0.001
 _UNREAD_SECONDS_MAX = 1.0
+_ORIGINS_KEPT = 1024
 # The connector's.
 ConnectionKey: TypeAlias = Any
 
@@ -56,114 +57,6 @@ class ConnectionOwner(Protocol):
 
     def drop(self, connection: "HoldingConnection") -> None:
         """Closes it."""
-
-
-class HoldingConnection(ResponseHandler):
-    """One connection, as aiohttp's protocol: it knows whether a request is out, and what it has brought.
-
-    Args:
-        loop: the loop.
-        connections: those of the loop; told of what comes when no request is out.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, connections: "HeldConnections") -> None:
-        super().__init__(loop)
-        self._connections = connections
-        self.held = connections.new_held()
-        # Set when it is released for the first time.
-        self.connector: ConnectionOwner | None = None
-        self.key: ConnectionKey = None
-        self.is_used = False
-        # A request is out; before the first one, what a proxy is asked for.
-        self._is_awaited = True
-        # No request is out, and its last reply was judged: it is unused, rests, or waits for its end.
-        self.is_kept = False
-        # The request that is out asks the server to close.
-        self.is_last = False
-        # Its last reply does not say so: its end proves nothing.
-        self.is_unannounced = False
-        self.has_surplus = False
-        # It has ended otherwise than by the server's closing it.
-        self.is_broken = False
-        # What it held was asked for again.
-        self.is_lost = False
-        # While it rests.
-        self.is_aside = False
-        self.is_ending = False
-        # On the monotonic clock.
-        self.rest_began = 0.0
-        self.rest_seconds = 0.0
-        self.timer: asyncio.TimerHandle | None = None
-        self.rested: asyncio.Future[None] | None = None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it can be used again, now that its reply is complete."""
-        transport = self.transport
-        return transport is not None and not self._should_close and not transport.is_closing()
-
-    def begin_request(self) -> None:
-        """A request is about to be sent."""
-        self._connections.unused.pop(self, None)
-        self._connections.awaited[self] = time.monotonic()
-        self.is_used = True
-        self.is_kept = False
-        self._is_awaited = True
-        self.is_last = self.held.is_ending
-
-    def end_reply(self, connector: ConnectionOwner, key: ConnectionKey) -> None:
-        """The reply is complete: nothing more may come."""
-        self.connector, self.key = connector, key
-        self._connections.awaited.pop(self, None)
-        self._is_awaited = False
-        if self._buffer or self._tail:
-            self.has_surplus = True
-
-    def data_received(self, data: bytes) -> None:
-        """Bytes have come: of the reply to the request that is out, or surplus."""
-        if data and not self._is_awaited:
-            self._note_surplus()
-            return
-        super().data_received(data)
-        # A body's last bytes end the request while they are parsed; what came behind them was parsed, too.
-        if not self._is_awaited and (self._buffer or isinstance(self.exception(), HttpProcessingError)):
-            self._note_surplus()
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        """It has ended, with an error or without."""
-        is_whole = self._payload is not None and self._payload.is_eof()
-        if is_whole and self.has_partial_reply():
-            self.has_surplus = True
-        super().connection_lost(exc)
-        self.is_broken = exc is not None
-        self._connections.on_lost(self)
-
-    def is_readable(self) -> bool:
-        """Whether something has come, or its end, that the loop has not read yet.
-
-        Timers may run before it reads what came while it was busy.
-        """
-        socket = None if self.transport is None else self.transport.get_extra_info("socket")
-        if socket is None or (number := socket.fileno()) < 0:
-            return False
-        poll = select.poll()
-        poll.register(number, select.POLLIN)
-        return bool(poll.poll(0))
-
-    def has_partial_reply(self) -> bool:
-        """Whether the beginning of a reply came behind the last one, in one piece with it: only the parser knows."""
-        if self._parser is None:
-            return False
-        try:
-            return self._parser.feed_eof() is not None
-        except Exception:  # noqa: BLE001 - whatever it says of half a reply
-            return True
-
-    def _note_surplus(self) -> None:
-        if not self.has_surplus:
-            self.has_surplus = True
-            if self.is_kept:
-                self._connections.on_surplus(self)
 
 
 class HeldConnections:
@@ -184,7 +77,6 @@ class HeldConnections:
         self._share = HeldShare()
         # What the share is reckoned for.
         self._requests = 0
-        self.unread_bytes = min(max(_UNREAD_BYTES_MAX // requests_max, _UNREAD_SHARE_MIN), _UNREAD_SHARE_MAX)
         # Connections that rest beside the requests in flight.
         self._aside_max = 0
         self._aside = 0
@@ -198,10 +90,6 @@ class HeldConnections:
         self._sweeper: asyncio.TimerHandle | None = None
         self._last_key: ConnectionKey = None
         self._is_closed = False
-
-    def new_connection(self) -> HoldingConnection:
-        """The protocol of a connection that is made."""
-        return HoldingConnection(self._loop, self)
 
     def new_held(self) -> HeldAnswers:
         """For a connection."""
@@ -222,8 +110,51 @@ class HeldConnections:
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await asyncio.gather(*(closed for closed in waiting if closed is not None), return_exceptions=True)
 
-    def take(
-        self, connection: HoldingConnection, target: Target, answer: ReplyAnswer, sent_at: float
+    def url_of(self, address: RequestUrl) -> URL:
+        """What aiohttp is asked for: the origin. The request line is written when the request is sent."""
+        return _origin(address.scheme, address.authority)
+
+    def fields(self) -> list[tuple[str, str]]:
+        """None besides those of a request's target."""
+        return []
+
+    def check_end(self, attempt: "AsyncAttempt", end: BodyEnd) -> None:
+        """A reply is complete: whether its connection can prove whose it is.
+
+        Raises:
+            AttemptError: it cannot: the end of the connection is that of the body.
+        """
+        connection = attempt.connection
+        if connection is None:
+            raise AttemptError("framing")
+        if not end.is_delimited and not attempt.is_certain:
+            raise UncertainError("framing")
+        # The server was asked to close and does not say that it will: only silence shows whose reply it is.
+        connection.is_unannounced = connection.is_last and connection.is_open and not attempt.is_certain
+
+    async def settle(self, target: Target, answer: ReplyAnswer, attempt: "AsyncAttempt") -> ReplyAnswer | None:
+        """Takes a reply that has passed `check_end`: gives it back if it is certain, or it is held from now on."""
+        connection = attempt.connection
+        if connection is None:
+            return answer
+        certain = self._take(connection, target, answer, attempt.sent_at)
+        seconds = self._step(connection)
+        if seconds is not None:
+            if certain is not None:
+                # It need not rest with its connection.
+                self._receiver.hold(certain)
+                self._receiver.give([certain])
+                certain = None
+            await self.rest(connection, seconds)
+        return certain
+
+    def abandon(self, attempt: "AsyncAttempt") -> None:
+        """An attempt has no reply: its connection can't be used any more, also one that aiohttp has released."""
+        if attempt.connection is not None:
+            self.give_up(attempt.connection)
+
+    def _take(
+        self, connection: "HoldingConnection", target: Target, answer: ReplyAnswer, sent_at: float
     ) -> ReplyAnswer | None:
         """Takes a reply, to a request that was sent then: gives it back if it is certain at once."""
         if self._receiver.limit != self._requests:
@@ -241,7 +172,7 @@ class HeldConnections:
         self._share.answers_max = max(1, _HELD_ANSWERS_MAX // requests)
         self._aside_max = resting_connections(requests)
 
-    def step(self, connection: HoldingConnection) -> float | None:
+    def _step(self, connection: "HoldingConnection") -> float | None:
         """Behind a reply: how many seconds the connection must rest, or None when nothing more is to be done."""
         if connection.has_surplus:
             self.give_up(connection)
@@ -253,7 +184,7 @@ class HeldConnections:
             self._put_back(connection)
         return None
 
-    async def rest(self, connection: HoldingConnection, seconds: float) -> None:
+    async def rest(self, connection: "HoldingConnection", seconds: float) -> None:
         """Has it rest beside the requests in flight, if that may be; else returns when it has rested."""
         connection.is_kept = True
         is_elsewhere, self._last_key = connection.key != self._last_key, connection.key
@@ -270,17 +201,17 @@ class HeldConnections:
         if connection.rested is not None:
             await connection.rested
 
-    def look_again(self, connection: HoldingConnection) -> None:
+    def look_again(self, connection: "HoldingConnection") -> None:
         """Something has come on an unused connection: the loop will read it and say what it is."""
         self.unused.pop(connection, None)
         self._begin_rest(connection, _LOOK_SECONDS)
 
-    def give_up(self, connection: HoldingConnection) -> None:
+    def give_up(self, connection: "HoldingConnection") -> None:
         """It can't be used any more: what it holds is asked for again."""
         self._lose(connection)
         self._drop(connection)
 
-    def _lose(self, connection: HoldingConnection) -> None:
+    def _lose(self, connection: "HoldingConnection") -> None:
         """What it holds will never be certain."""
         if connection.is_lost:
             return
@@ -291,12 +222,12 @@ class HeldConnections:
         if targets and not self._is_closed:
             self._receiver.ask_again(targets, held_bytes)
 
-    def on_surplus(self, connection: HoldingConnection) -> None:
+    def on_surplus(self, connection: "HoldingConnection") -> None:
         """Bytes came that nobody asked for."""
         self._end_rest(connection)
         self.give_up(connection)
 
-    def on_lost(self, connection: HoldingConnection) -> None:
+    def on_lost(self, connection: "HoldingConnection") -> None:
         """It has ended. What follows when a request was out is that request's business."""
         self._ending.pop(connection, None)
         self.awaited.pop(connection, None)
@@ -304,14 +235,14 @@ class HeldConnections:
             self._end_rest(connection)
             self._settle_ended(connection)
 
-    def _settle_ended(self, connection: HoldingConnection) -> None:
+    def _settle_ended(self, connection: "HoldingConnection") -> None:
         """The server has closed it behind as many replies as requests, or it broke."""
         if connection.is_broken or connection.has_surplus or connection.is_unannounced:
             self._lose(connection)
         else:
             self._give(connection.held.commit())
 
-    def _end(self, connection: HoldingConnection) -> float | None:
+    def _end(self, connection: "HoldingConnection") -> float | None:
         """The server ends it: it is read to its end if something is held."""
         if not connection.held or connection.has_partial_reply():
             connection.has_surplus = bool(connection.held)
@@ -324,13 +255,13 @@ class HeldConnections:
         connection.is_ending = True
         return _CLOSE_SECONDS
 
-    def _drop(self, connection: HoldingConnection) -> None:
+    def _drop(self, connection: "HoldingConnection") -> None:
         if connection.transport is not None:
             self._ending[connection] = connection.transport
         if connection.connector is not None:
             connection.connector.drop(connection)
 
-    def _put_back(self, connection: HoldingConnection) -> None:
+    def _put_back(self, connection: "HoldingConnection") -> None:
         connection.is_kept = True
         self.unused[connection] = time.monotonic()
         if self._sweeper is None:
@@ -353,7 +284,7 @@ class HeldConnections:
         """How long the oldest request that is out has waited for its reply."""
         return time.monotonic() - next(iter(self.awaited.values())) if self.awaited else 0.0
 
-    def _on_rested(self, connection: HoldingConnection) -> None:
+    def _on_rested(self, connection: "HoldingConnection") -> None:
         # The loop's own clock won't do: uvloop's has whole milliseconds, and its timers come up to one too early.
         rested = time.monotonic() - connection.rest_began
         if rested >= connection.rest_seconds and connection.held and not connection.is_ending:
@@ -375,7 +306,7 @@ class HeldConnections:
         elif self._settle_silent(connection):
             self._put_back(connection)
 
-    def _settle_silent(self, connection: HoldingConnection) -> bool:
+    def _settle_silent(self, connection: "HoldingConnection") -> bool:
         """It was silent for long enough; whether it can be used again."""
         if connection.has_partial_reply():
             connection.has_surplus = True
@@ -384,14 +315,14 @@ class HeldConnections:
         self._give(connection.held.commit())
         return True
 
-    def _begin_rest(self, connection: HoldingConnection, seconds: float) -> None:
+    def _begin_rest(self, connection: "HoldingConnection", seconds: float) -> None:
         self._resting.add(connection)
         connection.rest_seconds, connection.rest_began = seconds, time.monotonic()
         connection.timer = self._loop.call_later(seconds, self._on_rested, connection)
         if connection.connector is not None:
             connection.connector.set_aside(connection)
 
-    def _end_rest(self, connection: HoldingConnection) -> None:
+    def _end_rest(self, connection: "HoldingConnection") -> None:
         """It is no longer unused, and does not rest."""
         self.unused.pop(connection, None)
         self._resting.discard(connection)
@@ -409,3 +340,12 @@ class HeldConnections:
     def _give(self, answers: "list[Answer]") -> None:
         if answers and not self._is_closed:
             self._receiver.give(answers)
+
+
+@lru_cache(maxsize=_ORIGINS_KEPT)
+def _origin(scheme: str, authority: str) -> URL:
+    """Where a connection leads: for each request the library would take its whole URL apart, which costs much."""
+    try:
+        return URL(f"{scheme}://{authority}/", encoded=True)
+    except ValueError as error:
+        raise AttemptError("url", failure_kinds.error_text(error)) from None

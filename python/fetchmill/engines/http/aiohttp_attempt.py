@@ -1,7 +1,7 @@
-"""What aiohttp does otherwise for us, one class for each of its parts that knows.
+"""One attempt with aiohttp: its deadlines, its look-ups, and the session that makes its request. Public API only.
 
-It re-quotes request lines, looks names up on few threads, and tells one timeout from another by no means.
-Imported by the transport when it starts, for it needs the library.
+aiohttp calls back in the task of the attempt, which is how look-ups and handshakes find it. Imported by the transport
+when it starts, for it needs the library.
 """
 
 import asyncio
@@ -13,26 +13,29 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
-from yarl import URL
 
-from fetchmill.engines.http import address_policy, connection, failure_kinds
-from fetchmill.engines.http.aiohttp_connections import HeldConnections, HoldingConnection
+from fetchmill.engines.http import address_policy, connection
 from fetchmill.engines.http.deadlines import Deadlines
-from fetchmill.engines.http.failure_kinds import AttemptError
 from fetchmill.engines.http.request_url import RequestUrl
 from fetchmill.engines.transports import TransportOptions
 
+if TYPE_CHECKING:
+    from fetchmill.engines.http.aiohttp_internals import HoldingConnection
+
 # Threads that look names up; a name without an answer keeps one of them busy.
 _LOOKUPS_MAX = 64
-_DNS_CACHE_SECONDS = 60
-_ORIGINS_KEPT = 1024
+DNS_CACHE_SECONDS = 60
 # A line of a head, as the native engine limits it. At most 128 fields are aiohttp's own limit.
 _LINE_BYTES_MAX = 1 << 14
+# Bytes that all connections of a loop may receive before their bodies are admitted, shared among them: the library
+# reads no further when twice a share has come.
+_UNREAD_BYTES_MAX = 32 << 20
+_UNREAD_SHARE_MIN = 64 << 10
+_UNREAD_SHARE_MAX = 256 << 10
 # What aiohttp and the standard library pass to one another, and we pass on.
 LibraryValue: TypeAlias = Any
 
@@ -56,14 +59,15 @@ class AsyncAttempt:
         self.address = address
         self.context = context
         self.is_fresh = is_fresh
-        # Known when the request is sent: the connection and when that was, whether another request was on it before,
-        # and whether the reply can only be the one to this request.
-        self.connection: HoldingConnection | None = None
+        # Known when the request is sent: when that was, whether another request was on its connection before, and
+        # whether the reply can only be the one to this request.
+        self.is_request_sent = False
         self.sent_at = 0.0
         self.is_reused = False
         self.is_certain = True
         self.is_late = False
-        self.origin = _origin(address.scheme, address.authority)
+        # The connection, where it is kept for the next request.
+        self.connection: HoldingConnection | None = None
         self._deadlines = Deadlines(options)
         self._loop = asyncio.get_running_loop()
 
@@ -77,20 +81,17 @@ class AsyncAttempt:
         self._deadlines.on_connect_phase(kind)
 
     @property
-    def is_request_sent(self) -> bool:
-        """Whether there is a connection, and the request was sent on it."""
-        return self.connection is not None
-
-    @property
     def held_bytes(self) -> int:
         """Bytes that its connection holds until its reply is complete."""
         return 0 if self.connection is None else self.connection.held.bytes
 
-    def on_request_sent(self, connection: HoldingConnection) -> None:
-        """The request is about to be sent."""
-        self.connection = connection
-        self.is_reused = connection.is_used
-        self.is_certain = connection.held.is_next_certain
+    def on_request_sent(self, connection: "HoldingConnection | None" = None) -> None:
+        """The request is about to be sent, on a connection that is kept or on one of its own."""
+        self.is_request_sent = True
+        if connection is not None:
+            self.connection = connection
+            self.is_reused = connection.is_used
+            self.is_certain = connection.held.is_next_certain
         self.sent_at = time.monotonic()
         self._deadlines.on_request_sent()
         self._advance_timer()
@@ -148,26 +149,24 @@ class AsyncAttempt:
             self._task.cancel()
 
 
-def session(connections: HeldConnections, judging: TransportOptions | None) -> aiohttp.ClientSession:
-    """A session of its own: no cookies, nothing from the environment, and no retries of its own.
+def open_session(connector: aiohttp.BaseConnector, requests_max: int, **options: LibraryValue) -> aiohttp.ClientSession:
+    """A session with no cookies and nothing from the environment.
 
     Args:
-        connections: those of the loop.
-        judging: what says which look-ups must give public addresses and nothing else; None: none must.
+        connector: makes its connections.
+        requests_max: requests in flight at most, at any time.
+        options: what else `aiohttp.ClientSession` is made with.
     """
-    made = aiohttp.ClientSession(
-        connector=_Connector(connections, _Resolver(judging)),
-        request_class=_VerbatimRequest,
+    return aiohttp.ClientSession(
+        connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
         timeout=aiohttp.ClientTimeout(),
         max_line_size=_LINE_BYTES_MAX,
         max_field_size=_LINE_BYTES_MAX,
-        read_bufsize=connections.unread_bytes,
+        read_bufsize=min(max(_UNREAD_BYTES_MAX // requests_max, _UNREAD_SHARE_MIN), _UNREAD_SHARE_MAX),
+        **options,
     )
-    # It would ask again on any connection, also on one that was never used before.
-    made._retry_connection = False  # noqa: SLF001
-    return made
 
 
 class HandshakeContext(ssl.SSLContext):
@@ -180,53 +179,12 @@ class HandshakeContext(ssl.SSLContext):
         return super().wrap_bio(*arguments, **options)
 
 
-class _Connector(aiohttp.TCPConnector):
-    """Has connections that hold what they have brought, and a look-up of its own, which ends with it."""
+class Resolver(AbstractResolver):
+    """Asks the system, on threads of its own: aiohttp's has few.
 
-    def __init__(self, connections: HeldConnections, resolver: "_Resolver") -> None:
-        super().__init__(limit=connections.requests_max, resolver=resolver, ttl_dns_cache=_DNS_CACHE_SECONDS)
-        self._own_resolver = resolver
-        self._connections = connections
-        self._factory = connections.new_connection  # type: ignore[assignment] # it is called, and nothing else
-
-    def set_aside(self, connection: HoldingConnection) -> None:
-        """It rests, and is no longer counted."""
-        self._release_acquired(connection.key, connection)
-
-    def put_back(self, connection: HoldingConnection) -> None:
-        """The next request may have it."""
-        super()._release(connection.key, connection)
-
-    def drop(self, connection: HoldingConnection) -> None:
-        """Closes it."""
-        super()._release(connection.key, connection, should_close=True)
-
-    async def _get(self, key: LibraryValue, traces: LibraryValue) -> LibraryValue:
-        """A connection for the next request, or None."""
-        if CURRENT_ATTEMPT.get().is_fresh:
-            return None
-        while (found := await super()._get(key, traces)) is not None:
-            connection: LibraryValue = found.protocol
-            # Whatever has come on one that was silent so far would be taken for a certain reply.
-            if not connection.held.is_next_certain or not connection.is_readable():
-                return found
-            found._protocol = None  # noqa: SLF001 - it would close it
-            self._connections.look_again(connection)
-        return None
-
-    def _release(self, key: LibraryValue, protocol: LibraryValue, *, should_close: bool = False) -> None:
-        """A reply is complete, or there will be none."""
-        protocol.end_reply(self, key)
-        if should_close:
-            self._connections.give_up(protocol)
-
-    async def close(self, **options: LibraryValue) -> None:
-        await super().close(**options)
-        await self._own_resolver.close()
-
-
-class _Resolver(AbstractResolver):
-    """Asks the system, on threads of its own."""
+    Args:
+        judging: what says which look-ups must give public addresses and nothing else; None: none must.
+    """
 
     def __init__(self, judging: TransportOptions | None) -> None:
         self._judging = judging
@@ -246,53 +204,6 @@ class _Resolver(AbstractResolver):
     async def close(self) -> None:
         """Waits for no name that has no answer."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-
-
-class _VerbatimRequest(aiohttp.ClientRequest):
-    """Asks for what it is told to, byte for byte."""
-
-    def update_auto_headers(self, skip_auto_headers: LibraryValue) -> None:
-        """Adds none. aiohttp would look for each field whether it is to be left out."""
-
-    async def send(self, conn: LibraryValue) -> aiohttp.ClientResponse:
-        attempt = CURRENT_ATTEMPT.get()
-        connection = conn.protocol
-        attempt.on_request_sent(connection)
-        connection.begin_request()
-        if connection.is_last:
-            self.headers["Connection"] = "close"
-        url, self.url = self.url, _VerbatimUrl(self.url, attempt.address)  # type: ignore[assignment] # it has all of a URL
-        try:
-            return await super().send(conn)
-        finally:
-            self.url = url
-
-
-class _VerbatimUrl:
-    """A URL whose request line is as it came; aiohttp's own leaves out what it thinks means nothing."""
-
-    def __init__(self, url: URL, address: RequestUrl) -> None:
-        self._url = url
-        self._address = address
-
-    @property
-    def raw_path_qs(self) -> str:
-        return self._address.target
-
-    def __str__(self) -> str:
-        return self._address.url
-
-    def __getattr__(self, name: str) -> LibraryValue:
-        return getattr(self._url, name)
-
-
-@lru_cache(maxsize=_ORIGINS_KEPT)
-def _origin(scheme: str, authority: str) -> URL:
-    """Where a connection leads: for each request the library would take its whole URL apart, which costs much."""
-    try:
-        return URL(f"{scheme}://{authority}/", encoded=True)
-    except ValueError as error:
-        raise AttemptError("url", failure_kinds.error_text(error)) from None
 
 
 def _result(host: str, port: int, address: connection.SocketAddress) -> ResolveResult:

@@ -1,0 +1,89 @@
+"""What comes on a blocking connection, read with the deadlines of an attempt."""
+
+import io
+import socket
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from fetchmill.engines.http import failure_kinds
+from fetchmill.engines.http.failure_kinds import AttemptError
+
+if TYPE_CHECKING:
+    from fetchmill.engines.http.blocking_attempt import BlockingAttempt
+
+# A server that closes does so within this, or it is not known whether it has sent all that it will.
+_CLOSE_SECONDS = 1.0
+# A bytearray or a memoryview.
+Buffer: TypeAlias = Any
+
+
+class ReplyFile(io.BufferedReader):
+    """A reply, as `http.client` reads it.
+
+    `http.client` closes it right after the body. What comes after that is looked for first, so it stays open until
+    `finish`.
+
+    Args:
+        connection: where it comes.
+        attempt: has the deadlines, and is told of the bytes.
+    """
+
+    def __init__(self, connection: socket.socket, attempt: "BlockingAttempt") -> None:
+        self._reader = _DeadlineReader(connection, attempt)
+        super().__init__(self._reader)
+
+    def look(self, *, until_closed: bool) -> tuple[bool, bool]:
+        """After the body: whether something more came, and whether the connection has ended without."""
+        self._reader.is_over = True
+        if self.peek(1):
+            return True, False
+        return self._reader.wait_for_end() if until_closed else (False, False)
+
+    def close(self) -> None:
+        """Does nothing yet."""
+
+    def finish(self) -> None:
+        """Closes it, and the connection if that is closed otherwise."""
+        super().close()
+
+
+class _DeadlineReader(io.RawIOBase):
+    """The bytes of one reply: each read has what is left of the attempt's deadlines."""
+
+    def __init__(self, connection: socket.socket, attempt: "BlockingAttempt") -> None:
+        self._connection = connection
+        self._raw = connection.makefile("rb", buffering=0)
+        self._attempt = attempt
+        # The reply is complete: nothing more is read.
+        self.is_over = False
+
+    def wait_for_end(self) -> tuple[bool, bool]:
+        """Whether something more comes, and whether the connection ends without."""
+        try:
+            self._connection.settimeout(_CLOSE_SECONDS)
+            found = self._raw.read(1)
+        except OSError:
+            return False, False
+        return bool(found), found == b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer) -> int | None:
+        if self.is_over:
+            return None
+        seconds, kind = self._attempt.deadlines.remaining()
+        if seconds <= 0:
+            raise AttemptError(kind)
+        try:
+            self._connection.settimeout(seconds)
+            count = self._raw.readinto(buffer) or 0
+        except TimeoutError as error:
+            raise AttemptError(kind if error.errno is None else self._attempt.read_failure_kind(error)) from None
+        except OSError as error:
+            raise AttemptError(self._attempt.read_failure_kind(error), failure_kinds.error_text(error)) from None
+        self._attempt.on_bytes(count)
+        return count
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()

@@ -1,0 +1,51 @@
+"""Tunnels through a proxy, on blocking connections."""
+
+import re
+import socket
+
+from fetchmill.engines.http import failure_kinds
+from fetchmill.engines.http.failure_kinds import AttemptError
+from fetchmill.engines.http.proxies import Proxy, proxy_error
+from fetchmill.engines.http.reply_file import ReplyFile
+from fetchmill.engines.http.request_url import RequestUrl
+
+# A line of the proxy's head, as `http.client` limits it, and how many it may have.
+_LINE_BYTES_MAX = 1 << 16
+_LINES_MAX = 100
+_STATUS_LINE = re.compile(rb"HTTP/1\.[0-9] ([0-9]{3})(?: [^\r\n]*)?\r?\n")
+_OK = 200
+
+
+def open_tunnel(connection: socket.socket, address: RequestUrl, proxy: Proxy, answer: ReplyFile) -> None:
+    """Asks a proxy for a tunnel to an origin.
+
+    Args:
+        connection: to the proxy.
+        address: of the origin.
+        proxy: the proxy.
+        answer: what comes on the connection.
+
+    Raises:
+        AttemptError: the proxy makes none.
+    """
+    place = f"{address.bracketed_host}:{address.port}"
+    fields = {"Host": place, **proxy.fields}
+    head = "".join(
+        f"{line}\r\n" for line in (f"CONNECT {place} HTTP/1.1", *(f"{n}: {v}" for n, v in fields.items()), "")
+    )
+    try:
+        connection.sendall(head.encode("latin-1"))
+    except OSError as error:
+        raise AttemptError(failure_kinds.connection_kind(error), failure_kinds.error_text(error)) from None
+    status_line = answer.readline(_LINE_BYTES_MAX)
+    if not status_line:
+        raise AttemptError("reset", "the proxy closed the connection")
+    status = _STATUS_LINE.fullmatch(status_line)
+    if status is None:
+        raise AttemptError("proxy-refused", "the proxy's answer is no HTTP")
+    if int(status[1]) != _OK:
+        raise proxy_error(int(status[1]))
+    for _ in range(_LINES_MAX):
+        if answer.readline(_LINE_BYTES_MAX) in (b"\r\n", b"\n"):
+            return
+    raise AttemptError("proxy-refused", "the head of the proxy's answer does not end")
