@@ -24,7 +24,7 @@ from certificates import Certificates
 from concurrency import wait_for
 from fetchmill.engines.answers import Answer, FailureAnswer, ReplyAnswer
 from fetchmill.engines.body_memory import BODIES_BYTES_MAX, BodyMemory
-from fetchmill.engines.http import libraries
+from fetchmill.engines.http import address_policy, libraries
 from fetchmill.engines.http.aiohttp_attempt import AsyncAttempt
 from fetchmill.engines.http.aiohttp_transport import AiohttpTransport
 from fetchmill.engines.http.requests_transport import RequestsTransport
@@ -930,8 +930,41 @@ def test_a_connection_is_made_to_what_was_judged(
         thread.join(PATIENCE)
 
     assert body_of(answer) == b"public"
-    assert judged == ["127.0.0.2"]
+    assert set(judged) == {"127.0.0.2"}
     assert looked_up == ["name.test"]
+
+
+def test_an_untested_aiohttp_cannot_connect_to_what_was_not_judged(
+    monkeypatch: pytest.MonkeyPatch, judged: list[str]
+) -> None:
+    """What it takes for an address never comes to the resolver: each socket is judged, too."""
+    monkeypatch.setattr(aiohttp, "__version__", "99.0")
+    monkeypatch.setattr(address_policy, "check_host", lambda _host: None)
+    with contextlib.ExitStack() as stack, socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(0.05)
+        ask = _awaiting(TransportOptions(public_only=True), stack, None)
+
+        assert kind_of(ask(f"http://127.0.0.1:{listening.getsockname()[1]}/")) == "private-address"
+        with pytest.raises(TimeoutError):
+            listening.accept()
+    assert judged == ["127.0.0.1"]
+
+
+def test_an_aiohttp_that_lacks_what_is_needed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its version, what it lacks, and what to do."""
+
+    class Connector(aiohttp.TCPConnector):
+        def __init__(self, *, limit: int, force_close: bool, resolver: Any, ttl_dns_cache: int) -> None:  # noqa: ANN401
+            """As before 3.12."""
+
+    monkeypatch.setattr(aiohttp, "__version__", "3.11.18")
+    monkeypatch.setattr(aiohttp, "TCPConnector", Connector)
+
+    with contextlib.ExitStack() as stack, pytest.raises(UsageError) as told:
+        _awaiting(TransportOptions(public_only=True), stack, None)
+    assert str(told.value).startswith("aiohttp 3.11.18: cannot be used (")
+    assert "socket_factory" in str(told.value)
+    assert "pip install 'fetchmill[engines]'" in str(told.value)
 
 
 def test_the_proxy_itself_may_be_anywhere(

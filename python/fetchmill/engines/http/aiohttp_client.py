@@ -4,6 +4,7 @@ Processor time counts here: the library takes most of it, and what stands around
 """
 
 import re
+import socket
 import ssl
 from typing import Protocol
 
@@ -228,6 +229,9 @@ def _connect_kind(error: OSError) -> str:
     """Of one address, or of several: then the numbers of their errors are in the text."""
     if isinstance(error, ssl.SSLError):
         return failure_kinds.handshake_kind(error)
+    if isinstance(error, socket.gaierror):
+        # What a release takes for an address it looks up on its own.
+        return failure_kinds.lookup_kind(error)
     numbers = re.findall(r"\[Errno (\d+)\]", str(error)) if type(error) is OSError and error.errno is None else []
     return failure_kinds.most_specific(
         failure_kinds.connect_kind(each) for each in [OSError(int(n), "") for n in numbers] or [error]

@@ -4,6 +4,8 @@ The first reply of a connection can be no other request's, so nothing is held. I
 for it needs the library.
 """
 
+import socket
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
@@ -11,7 +13,7 @@ import aiohttp
 from yarl import URL
 
 from fetchmill.engines.answers import ReplyAnswer
-from fetchmill.engines.http import failure_kinds
+from fetchmill.engines.http import address_policy, failure_kinds
 from fetchmill.engines.http.aiohttp_attempt import (
     CURRENT_ATTEMPT,
     DNS_CACHE_SECONDS,
@@ -24,12 +26,12 @@ from fetchmill.engines.http.framing import BodyEnd
 from fetchmill.engines.http.held_answers import HeldAnswers, OriginReplies
 from fetchmill.engines.http.request_url import RequestUrl
 from fetchmill.engines.transports import Target, TransportOptions
-from fetchmill.errors import InternalError
+from fetchmill.errors import InternalError, UsageError
 
 # Fields that aiohttp adds of its own unless it is told not to.
 _AUTOMATIC_FIELDS = ("Accept", "Accept-Encoding", "User-Agent")
-# What `TraceConfig` passes on.
-TraceValue: TypeAlias = Any
+# What aiohttp passes on.
+LibraryValue: TypeAlias = Any
 
 
 class ClosedConnections:
@@ -46,15 +48,27 @@ class ClosedConnections:
         self._resolvers: list[Resolver] = []
 
     def session(self, judging: TransportOptions | None) -> aiohttp.ClientSession:
-        """A session that keeps no connection."""
+        """A session that keeps no connection.
+
+        Raises:
+            UsageError: this version cannot do what is asked of it.
+        """
         resolver = Resolver(judging)
         self._resolvers.append(resolver)
-        connector = aiohttp.TCPConnector(
-            limit=self._requests_max, resolver=resolver, ttl_dns_cache=DNS_CACHE_SECONDS, force_close=True
-        )
-        return open_session(
-            connector, self._requests_max, skip_auto_headers=_AUTOMATIC_FIELDS, trace_configs=[_trace_config()]
-        )
+        options: dict[str, LibraryValue] = {"resolver": resolver, "ttl_dns_cache": DNS_CACHE_SECONDS}
+        if judging is not None and judging.public_only:
+            # What a version takes for an address never comes to the resolver.
+            options["socket_factory"] = partial(_new_socket, judging)
+        try:
+            connector = aiohttp.TCPConnector(limit=self._requests_max, force_close=True, **options)
+            return open_session(
+                connector, self._requests_max, skip_auto_headers=_AUTOMATIC_FIELDS, trace_configs=[_trace_config()]
+            )
+        except TypeError as error:
+            raise UsageError(
+                f"aiohttp {aiohttp.__version__}: cannot be used ({error}); "
+                "install a tested version: pip install 'fetchmill[engines]'"
+            ) from None
 
     def url_of(self, address: RequestUrl) -> URL:
         """The whole URL.
@@ -98,6 +112,18 @@ class ClosedConnections:
             await resolver.close()
 
 
+def _new_socket(judging: TransportOptions, address: tuple[LibraryValue, ...]) -> socket.socket:
+    """A socket for a connection to an address, as `getaddrinfo` gives it.
+
+    Raises:
+        AttemptError: `private-address`.
+    """
+    family, kind, protocol, _, sockaddr = address
+    if address_policy.must_be_public(judging, CURRENT_ATTEMPT.get().address):
+        address_policy.check_addresses([str(sockaddr[0])])
+    return socket.socket(family, kind, protocol)
+
+
 def _trace_config() -> aiohttp.TraceConfig:
     """Reports the phases of an attempt, and forbids what aiohttp must not do of its own."""
     config = aiohttp.TraceConfig()
@@ -107,19 +133,19 @@ def _trace_config() -> aiohttp.TraceConfig:
     return config
 
 
-async def _on_connect(_session: aiohttp.ClientSession, context: SimpleNamespace, _parameters: TraceValue) -> None:
+async def _on_connect(_session: aiohttp.ClientSession, context: SimpleNamespace, _parameters: LibraryValue) -> None:
     """A connection begins. A second one would be for a request that aiohttp makes again when the first one broke."""
     if hasattr(context, "has_connected"):
         raise AttemptError("reset")
     context.has_connected = True
 
 
-async def _on_connected(_session: aiohttp.ClientSession, _context: SimpleNamespace, _parameters: TraceValue) -> None:
+async def _on_connected(_session: aiohttp.ClientSession, _context: SimpleNamespace, _parameters: LibraryValue) -> None:
     """Nothing but the request is left to send."""
     CURRENT_ATTEMPT.get().on_request_sent()
 
 
-async def _on_reused(_session: aiohttp.ClientSession, _context: SimpleNamespace, _parameters: TraceValue) -> None:
+async def _on_reused(_session: aiohttp.ClientSession, _context: SimpleNamespace, _parameters: LibraryValue) -> None:
     """The reply could be another request's."""
     raise InternalError(
         f"aiohttp {aiohttp.__version__} has kept a connection that was to be closed; "
