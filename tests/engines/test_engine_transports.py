@@ -29,7 +29,7 @@ from fetchmill.engines.http.aiohttp_attempt import AsyncAttempt
 from fetchmill.engines.http.aiohttp_transport import AiohttpTransport
 from fetchmill.engines.http.requests_transport import RequestsTransport
 from fetchmill.engines.transports import TransportOptions
-from fetchmill.errors import UsageError
+from fetchmill.errors import InternalError, UsageError
 from fetchmill.testing import Fault, Server, synthetic_body
 from forward_proxy import ForwardProxy, read_head
 from nginx import Nginx, Site
@@ -948,6 +948,28 @@ def test_an_untested_aiohttp_cannot_connect_to_what_was_not_judged(
         with pytest.raises(TimeoutError):
             listening.accept()
     assert judged == ["127.0.0.1"]
+
+
+def test_an_untested_aiohttp_that_keeps_a_connection_ends_the_job(
+    monkeypatch: pytest.MonkeyPatch, raw: Callable[..., RawServer]
+) -> None:
+    """Whatever comes on it could be another request's."""
+
+    class Connector(aiohttp.TCPConnector):
+        def __init__(self, *, force_close: bool, **options: Any) -> None:  # noqa: ANN401
+            """As if that meant nothing."""
+            assert force_close
+            super().__init__(**options)
+
+    monkeypatch.setattr(aiohttp, "__version__", "99.0")
+    monkeypatch.setattr(aiohttp, "TCPConnector", Connector)
+    server = raw({"/a": lambda exchange: exchange.send(reply(b"a"))})
+    with contextlib.ExitStack() as stack:
+        ask = _awaiting(TransportOptions(), stack, None)
+
+        assert body_of(ask(f"{server.url}/a")) == b"a"
+        with pytest.raises(InternalError, match=r"aiohttp 99\.0 has kept a connection"):
+            ask(f"{server.url}/a")
 
 
 def test_an_aiohttp_that_lacks_what_is_needed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,8 +93,17 @@ class ClosedConnections:
         del error
         return "framing"
 
-    def check_end(self, attempt: AsyncAttempt, end: BodyEnd) -> None:
-        """Nothing came before this reply."""
+    def check_end(self, attempt: AsyncAttempt, end: BodyEnd) -> None:  # noqa: ARG002 - any end will do
+        """Nothing came before this reply.
+
+        Raises:
+            InternalError: something may have.
+        """
+        if attempt.is_reused:
+            raise InternalError(
+                f"aiohttp {aiohttp.__version__} has kept a connection that was to be closed; "
+                "install a tested version: pip install 'fetchmill[engines]'"
+            )
 
     async def settle(self, target: Target, answer: ReplyAnswer, attempt: AsyncAttempt) -> ReplyAnswer | None:
         """Gives it back, for it is certain; what it says of the origin is noted as always."""
@@ -146,8 +155,7 @@ async def _on_connected(_session: aiohttp.ClientSession, _context: SimpleNamespa
 
 
 async def _on_reused(_session: aiohttp.ClientSession, _context: SimpleNamespace, _parameters: LibraryValue) -> None:
-    """The reply could be another request's."""
-    raise InternalError(
-        f"aiohttp {aiohttp.__version__} has kept a connection that was to be closed; "
-        "install a tested version: pip install 'fetchmill[engines]'"
-    )
+    """The reply could be another request's: `check_end` lets none of them pass."""
+    attempt = CURRENT_ATTEMPT.get()
+    attempt.on_request_sent()
+    attempt.is_reused = True
