@@ -46,7 +46,7 @@ endif
 .DEFAULT_GOAL := help
 .PHONY: help env build build-release examples test test-all check test-long lint lint-python lint-rust format layers servers browser stores
 .PHONY: format-rust compile-tests test-rust test-units test-python test-rest test-quick test-timing test-alone test-slice collect wheel demo fixtures help-texts clean crash-matrix check-sites contract-million
-.PHONY: outages engine-kills hostile-batches contract-pipelined sync-long stray-replies wide-area wide-area-link memory memory-lists lookup stdlib-tests bounded bounded-million ways bench bench-quick bench-s3 bench-sync bench-unchanged bench-faults bench-images bench-records bench-concurrency bench-report
+.PHONY: outages engine-kills engine-libraries hostile-batches contract-pipelined sync-long stray-replies wide-area wide-area-link memory memory-lists lookup stdlib-tests bounded bounded-million ways bench bench-quick bench-s3 bench-sync bench-unchanged bench-faults bench-images bench-records bench-concurrency bench-report
 .PHONY: plan-million hundred-million billion fuzz fuzz-long licences audit asyncio-engine
 # Parts of `make test` say what they need themselves: a build while tests run would replace the package under them.
 ifndef PART
@@ -150,7 +150,7 @@ test-quick: $(BUILD)
 plan-million: build-release servers ## Whether `plan` predicts the time of 1,000,000 objects on three networks (ten minutes; FETCHMILL_SEED repeats what gets lost)
 	$(BIN)/python -m pytest -m long tests/reporting/test_plan.py
 
-test-long: crash-matrix engine-kills hostile-batches contract-pipelined sync-long stray-replies wide-area contract-million plan-million bounded-million memory memory-lists ## What is rare or long: docs/internals/testing.md has the last results
+test-long: crash-matrix engine-kills engine-libraries hostile-batches contract-pipelined sync-long stray-replies wide-area contract-million plan-million bounded-million memory memory-lists ## What is rare or long: docs/internals/testing.md has the last results
 
 lint: lint-python lint-rust ## Lints, formats and types, of both languages
 
@@ -236,6 +236,9 @@ crash-matrix: build-release servers ## 700 kills at seeded moments (FETCHMILL_SE
 
 engine-kills: build-release servers ## The contract of the engines with 100 kills each instead of 10 (FETCHMILL_SEED repeats them)
 	FETCHMILL_ENGINE_KILLS=100 $(BIN)/python -m pytest tests/engines/test_engine_endings.py
+
+engine-libraries: build-release servers ## The whole suites of the engines with the oldest tested versions of their libraries (FETCHMILL_SEED repeats what is chosen)
+	$(BIN)/python -m pytest -m long tests/engines/test_engine_libraries.py
 
 stray-replies: build-release ## 100,000 replies that nobody asked for instead of 2,000 (FETCHMILL_SEED repeats them)
 	FETCHMILL_STRAY_REPLIES=100000 $(BIN)/python -m pytest -n 6 --timeout 36000 tests/http/test_certain_replies.py

@@ -34,7 +34,11 @@ def test_the_words_are_kept(root: Path) -> None:
             "fn f() {\n    let fast_lanes = 1;\n}",
             ":2: a retired word in `fast_lanes`",
         ),
-        ("crates/fetchmill-model/src/tests/a.rs", "const PARCEL_BYTES: u8 = 1;", ":1: a retired word in `PARCEL_BYTES`"),
+        (
+            "crates/fetchmill-model/src/tests/a.rs",
+            "const PARCEL_BYTES: u8 = 1;",
+            ":1: a retired word in `PARCEL_BYTES`",
+        ),
         ("crates/fetchmill-model/src/target/a.rs", "struct Desk;", ":1: a retired word in `Desk`"),
         ("crates/fetchmill-model/src/shelf.rs", "", ": a retired word in the file's name: `shelf` is shard folder"),
         ("crates/fetchmill-model/src/told.rs", "", ": `told` does not say what is in it"),

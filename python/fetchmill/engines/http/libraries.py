@@ -45,7 +45,7 @@ class Library:
         return _numbers(self.floor) <= _numbers(version) <= _numbers(self.newest)
 
 
-# pyproject.toml declares the same ranges; tests/test_engine_libraries.py compares them.
+# pyproject.toml declares the same ranges; tests/engines/test_engine_libraries.py compares them.
 AIOHTTP = Library("aiohttp", "3.14.4", "3.14.5")
 REQUESTS = Library("requests", "2.33.0", "2.34.2")
 URLLIB3 = Library("urllib3", "2.8.0", "2.8.0")

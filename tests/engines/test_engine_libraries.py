@@ -246,15 +246,15 @@ def test_a_job_with_other_versions(
         assert source.stats()["connections"] >= count
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize(
     ("versions", "arguments"),
     [
-        (FLOOR, ("test_engine_transports.py", "test_held_replies.py", "test_proxy.py")),
+        (FLOOR, ("engines/test_engine_transports.py", "http/test_held_replies.py", "http/test_proxy.py")),
         # Of each test some cases, chosen by the seed.
-        (FLOOR, ("test_engine_contract.py", "--suite", "fast")),
-        (OLDER, ("test_engine_transports.py", "-k", "untested")),
+        (FLOOR, ("engines/test_engine_contract.py", "--suite", "fast")),
+        (OLDER, ("engines/test_engine_transports.py", "-k", "untested")),
     ],
     ids=["transports", "contract", "older"],
 )

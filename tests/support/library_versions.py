@@ -11,7 +11,7 @@ from pathlib import Path
 from fetchmill.engines.http.libraries import AIOHTTP, REQUESTS, URLLIB3
 
 LIBRARIES = (AIOHTTP, REQUESTS, URLLIB3)
-FOLDER = Path(__file__).resolve().parents[1] / "build/libraries"
+FOLDER = Path(__file__).resolve().parents[2] / "build/libraries"
 # What the environment of the tests has is the newest end: `test_engine_libraries.py` checks that.
 FLOOR = tuple(f"{library.name}=={library.floor}" for library in LIBRARIES)
 # Of before the range.
