@@ -1,7 +1,7 @@
 """What runs in a transform process: it gets replies by a socket, calls the function, and says what came of each.
 
-crates/fetchmill-engine/src/writer/transform/frame.rs says what goes over the socket. The process ends when the other end
-is closed, and at once when the job's thread that it belongs to is gone, whatever the function does.
+crates/fetchmill-engine/src/writer/transform/frame.rs says what goes over the socket. The process ends when the other
+end is closed, and at once when the job's thread that it belongs to is gone, whatever the function does.
 """
 
 import contextlib
