@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::connection_kind::{ConnectionKind, OwnHttp1, RequestTarget};
 use super::http2::{self, Http2Connection};
@@ -107,11 +107,12 @@ impl Connection {
         }
     }
 
-    /// What it has brought since it was last known good; none of one that is shared, whose replies have numbers.
-    pub fn replies_mut(&mut self) -> Option<&mut ConnectionReplies> {
-        match &mut self.link {
-            Some(ConnectionKind::Http1(own)) => Some(&mut own.replies),
-            Some(ConnectionKind::Http2(_)) | None => None,
+    /// What it has brought since it was last known good, and what its origin has; none of one that is shared, whose replies
+    /// have numbers.
+    pub fn origin_and_replies(&mut self) -> Option<(&OriginConnections, &mut ConnectionReplies)> {
+        match (&self.origin, &mut self.link) {
+            (Some(origin), Some(ConnectionKind::Http1(own))) => Some((origin, &mut own.replies)),
+            _ => None,
         }
     }
 
@@ -119,57 +120,6 @@ impl Connection {
     /// earlier request: nothing may be asked for behind it.
     pub fn is_ending(&self) -> bool {
         matches!(&self.link, Some(ConnectionKind::Http1(own)) if own.replies.is_ending())
-    }
-
-    /// A reply is complete, to a request that was sent then; both times are on the thread's clock. Whether it is the first
-    /// since nothing else could be on its way, and so certain at once.
-    pub fn note_reply(&mut self, sent: MonotonicMicros, now: MonotonicMicros) -> bool {
-        let took = now.saturating_sub(sent);
-        let mut is_certain = true;
-        if let Some(replies) = self.replies_mut() {
-            is_certain = replies.replies() == 0;
-            replies.start(sent);
-            replies.note(took);
-        }
-        if let Some(origin) = &self.origin {
-            origin.replies.borrow_mut().note(took, now);
-        }
-        is_certain
-    }
-
-    /// A batch of so many replies is complete, to requests that were sent at once; times as for [`Connection::note_reply`].
-    pub fn note_batch(&mut self, count: u32, sent: MonotonicMicros, now: MonotonicMicros) {
-        let took = now.saturating_sub(sent);
-        if let Some(replies) = self.replies_mut() {
-            replies.start(sent);
-            replies.note_batch(count, took);
-        }
-        if let Some(origin) = &self.origin {
-            origin.replies.borrow_mut().note_batch(count, took, now);
-        }
-    }
-
-    /// Waits for as long as it must be silent, or until something comes or the watch expires: [`Connection::look`] tells.
-    pub async fn rest(&mut self, watch: &Deadlines) {
-        watch.rest();
-        let silence = self.begin_rest();
-        tokio::select! {
-            () = tokio::time::sleep(silence) => {}
-            () = std::future::poll_fn(|context| self.poll_input(context)) => {}
-            _ = watch.expired() => {}
-        }
-    }
-
-    /// How long it must be silent from now on, until what it has brought since its last rest is certain. One that is to end
-    /// is certain as soon as it has ended, too.
-    pub fn begin_rest(&mut self) -> Duration {
-        let origin = self.origin.clone();
-        let (Some(origin), Some(replies)) = (origin, self.replies_mut()) else { return Duration::ZERO };
-        let of_origin = origin.replies.borrow();
-        let silence =
-            if replies.is_ending() { of_origin.silence_of_end(replies) } else { of_origin.silence(replies) };
-        replies.rest_for(silence);
-        Duration::from_micros(silence)
     }
 
     /// The origin that it is at.

@@ -5,6 +5,7 @@
 
 mod address_policy;
 mod batch;
+pub mod certain;
 mod connect;
 mod connection;
 mod connection_kind;

@@ -30,7 +30,8 @@ use fetchmill_model::s3::{BucketName, ListedKey, PageEnd, Selection, between, li
 use fetchmill_model::source::{KeyRange, ListedPage, PageCursor, Skips};
 use fetchmill_model::target::Names;
 use fetchmill_model::verdict::{AttemptState, Rules, Verdict};
-use fetchmill_net::{Connection, PoolSettings};
+use fetchmill_net::PoolSettings;
+use fetchmill_net::certain::RestedConnection;
 
 /// What the listing of a bucket is made of, on whatever thread.
 pub(crate) struct BucketListerSetup {
@@ -173,7 +174,7 @@ impl BucketLister {
 
     /// A task: lists one range after the other, and makes more of them where there is only one to wait for.
     async fn work(&self) {
-        let mut connection = Connection::default();
+        let mut connection = RestedConnection::default();
         while !self.is_over() && !self.ranges.borrow().is_empty() {
             let done = if let Some(id) = self.take() {
                 self.list_range(&mut connection, id).await
@@ -203,7 +204,7 @@ impl BucketLister {
     }
 
     /// Page after page to the end of a range.
-    async fn list_range(&self, connection: &mut Connection, id: u64) -> Result<()> {
+    async fn list_range(&self, connection: &mut RestedConnection, id: u64) -> Result<()> {
         let mut token: Option<String> = None;
         let mut empty_pages = 0;
         while self.wait_for_room().await {
@@ -246,7 +247,7 @@ impl BucketLister {
     }
 
     /// Whether there is no key behind this one, as the store says. One that says so falsely is told of once.
-    async fn is_end(&self, connection: &mut Connection, last: &[u8]) -> Result<bool> {
+    async fn is_end(&self, connection: &mut RestedConnection, last: &[u8]) -> Result<bool> {
         let Some(page) = self.page(connection, last, None, 1).await? else { return Ok(false) };
         let is_end = page.end.last_key.is_none();
         if !is_end && !self.has_told_truncation.replace(true) {
@@ -293,7 +294,7 @@ impl BucketLister {
     }
 
     /// Looks for a point with keys on both sides, and makes what is behind it a range of its own.
-    async fn split(&self, connection: &mut Connection, id: u64) -> Result<()> {
+    async fn split(&self, connection: &mut RestedConnection, id: u64) -> Result<()> {
         let done = self.find_split(connection, id).await;
         self.with(id, |range| {
             range.is_being_split = false;
@@ -302,7 +303,7 @@ impl BucketLister {
         done
     }
 
-    async fn find_split(&self, connection: &mut Connection, id: u64) -> Result<()> {
+    async fn find_split(&self, connection: &mut RestedConnection, id: u64) -> Result<()> {
         // While the end of the keys is looked for, the last point that has some behind it.
         let mut found = None;
         for looked in 0..PROBES_MAX {
@@ -370,7 +371,7 @@ impl BucketLister {
     /// What follows a key; `None` when the job is to end.
     async fn page(
         &self,
-        connection: &mut Connection,
+        connection: &mut RestedConnection,
         after: &[u8],
         token: Option<&str>,
         max_keys: u32,

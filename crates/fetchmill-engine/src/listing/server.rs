@@ -30,9 +30,10 @@ use fetchmill_model::source::list::Filters;
 use fetchmill_model::source::{ApiNames, BadPage, ListedPage, OriginUrl, PageCursor, SkipReason};
 use fetchmill_model::target::Names;
 use fetchmill_model::verdict::{AttemptState, BrokenFacts, ReplyFacts, Rules, Verdict};
+use fetchmill_net::certain::RestedConnection;
 use fetchmill_net::{
-    AddressPolicy, BrokenExchange, ConnectFailure, Connection, Deadlines, OriginConnections, Pool,
-    PoolSettings, Proxy, RequestTarget, Timeouts, UnusedState,
+    AddressPolicy, BrokenExchange, ConnectFailure, Deadlines, OriginConnections, Pool, PoolSettings, Proxy,
+    RequestTarget, Timeouts,
 };
 
 /// What a lister is made of, on whatever thread.
@@ -70,7 +71,7 @@ pub(super) struct ServerLister {
     pool: Pool,
     /// As of its last tick.
     clock: Rc<Cell<Millis>>,
-    connection: Connection,
+    rested: RestedConnection,
     /// The server.
     known: Rc<OriginConnections>,
     jitter: Jitter,
@@ -199,7 +200,7 @@ impl ServerLister {
             runtime: network_runtime()?,
             pool,
             clock,
-            connection: Connection::default(),
+            rested: RestedConnection::default(),
             known,
             has_listed,
             failing_since: None,
@@ -409,7 +410,7 @@ impl ServerLister {
 
     /// Waits as the failure asks for, and while the origin is down; `false` when the job is to end.
     pub(super) fn wait_after(&mut self, path: &str, no_page: &PageFailure, attempts: u32) -> Result<bool> {
-        self.connection.close();
+        self.rested.close();
         if no_page.kind == FailureKind::Credentials {
             return self.await_token();
         }
@@ -483,14 +484,14 @@ impl ServerLister {
     /// on a connection that is fresh or has rested: a reply that nobody asked for would be taken for the page.
     pub(super) fn start(&mut self, path: &str) -> std::result::Result<(), PageFailure> {
         self.pool.tick(self.control.clock.now());
-        self.pool.switch_to_rested(&mut self.connection, &self.known);
+        self.rested.renew(&self.pool, &self.known);
         // Read ahead as fast as it can be, a listing needs more connections than once its pages come one by one.
         self.pool.sweep(1, limits::SURPLUS_CONNECTION_IDLE);
-        let was_used = self.connection.is_open();
+        let was_used = self.rested.connection.is_open();
         let started = self.try_start(path);
         match started {
             Err(broken) if is_forgiven(&broken, was_used) => {
-                self.connection.close();
+                self.rested.close();
                 self.try_start(path).map_err(|broken| PageFailure::of(&broken))
             }
             Err(broken) => Err(PageFailure::of(&broken)),
@@ -499,15 +500,14 @@ impl ServerLister {
     }
 
     fn try_start(&mut self, path: &str) -> std::result::Result<(), BrokenExchange> {
-        if !self.connection.is_open() {
+        if !self.rested.connection.is_open() {
             self.connect()?;
         }
         self.token_generation = self.tokens.as_ref().map_or(0, |tokens| tokens.generation());
         let mut request = Vec::new();
         self.known.write(RequestTarget::Path(path), &mut request);
-        self.connection
-            .connection()
-            .map_or_else(|| Err(BrokenExchange::unconnected()), |open| open.send(&request))
+        let open = self.rested.connection.connection();
+        open.map_or_else(|| Err(BrokenExchange::unconnected()), |open| open.send(&request))
     }
 
     fn connect(&mut self) -> std::result::Result<(), BrokenExchange> {
@@ -521,9 +521,10 @@ impl ServerLister {
                 self.pool.tick(control.clock.now());
             }
         };
+        let connection = &mut self.rested.connection;
         let opened = self.runtime.block_on(async {
             tokio::select! {
-                opened = self.pool.open_when_able(&mut self.connection, &watch, AddressPolicy::Anywhere) => opened,
+                opened = self.pool.open_when_able(connection, &watch, AddressPolicy::Anywhere) => opened,
                 () = is_over => Err(ConnectFailure::Failed(FailureKind::ConnectTimeout)),
             }
         });
@@ -542,7 +543,7 @@ impl ServerLister {
         loop {
             let is_over = self.receive_some(body)?;
             if body.bytes.len() > limits::PAGE_BYTES_MAX {
-                self.connection.close();
+                self.rested.close();
                 return Ok(false);
             }
             if is_over {
@@ -560,7 +561,7 @@ impl ServerLister {
         let watch = Deadlines::new(clock, self.timeouts);
         let scratch = RefCell::new(std::mem::take(&mut body.scratch));
         scratch.borrow_mut().resize(limits::READ_BYTES, 0);
-        let Some(connection) = self.connection.connection() else {
+        let Some(connection) = self.rested.connection.connection() else {
             return Err(PageFailure::new(FailureKind::Reset, 0, "the connection is gone"));
         };
         let control = &self.control;
@@ -599,12 +600,12 @@ impl ServerLister {
             }
         }
         let Some(replied) = replied else { return Ok(false) };
-        if !fetchmill_net::is_verified(&replied.head) {
+        if fetchmill_net::is_verified(&replied.head) {
+            self.rested.keep_after(&replied);
+        } else {
             // A page without a length may have been cut: what is missing would never be fetched. JSON that ends is
             // whole, as is HTML; what does not end is noticed by the parser.
-            self.connection.close();
-        } else if replied.surplus != UnusedState::Quiet || !replied.head.keep_alive {
-            self.connection.close();
+            self.rested.close();
         }
         Ok(true)
     }

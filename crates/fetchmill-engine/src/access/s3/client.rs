@@ -16,9 +16,10 @@ use fetchmill_model::s3::{BucketAddress, BucketName};
 use fetchmill_model::verdict::{
     AttemptState, BrokenFacts, Correction, ERROR_BYTES_MAX, Rules, StoreReply, Verdict,
 };
+use fetchmill_net::certain::RestedConnection;
 use fetchmill_net::{
-    AddressPolicy, BrokenExchange, ConnectFailure, Connection, Deadlines, IoBuffers, Millis, Pool,
-    PoolSettings, RequestTarget, Timeouts, UnusedState,
+    AddressPolicy, BrokenExchange, ConnectFailure, Deadlines, IoBuffers, Millis, Pool, PoolSettings,
+    RequestTarget, Timeouts,
 };
 
 /// What is asked of a bucket.
@@ -166,7 +167,7 @@ impl Client {
     /// or `Redirect`. Errors are those that end a job.
     pub(crate) async fn ask(
         &self,
-        connection: &mut Connection,
+        connection: &mut RestedConnection,
         ask: &BucketRequest<'_>,
         state: &mut AttemptState,
         rules: &Rules,
@@ -177,9 +178,9 @@ impl Client {
             let place = self.access.place(ask.bucket)?;
             if !is_again {
                 self.clock.set((self.now)());
-                self.pool.switch_to_rested(connection, &self.pool.origin(&place.key)?);
+                connection.renew(&self.pool, &self.pool.origin(&place.key)?);
             }
-            let was_used = connection.is_open();
+            let was_used = connection.connection.is_open();
             let answered = self.exchange(connection, &place, ask).await;
             let now = (self.now)();
             is_again = false;
@@ -223,15 +224,16 @@ impl Client {
     /// Sends a request once, whatever comes of it.
     pub(crate) async fn send(&self, ask: &BucketRequest<'_>) -> Result<BucketAnswer> {
         let place = self.access.place(ask.bucket)?;
-        let mut connection = Connection::default();
-        self.pool.switch(&mut connection, &self.pool.origin(&place.key)?);
+        let mut connection = RestedConnection::default();
+        self.clock.set((self.now)());
+        connection.renew(&self.pool, &self.pool.origin(&place.key)?);
         Ok(self.exchange(&mut connection, &place, ask).await)
     }
 
     /// Sends a request and awaits all of the answer, whatever its status.
     async fn exchange(
         &self,
-        connection: &mut Connection,
+        connection: &mut RestedConnection,
         place: &BucketAddress,
         ask: &BucketRequest<'_>,
     ) -> BucketAnswer {
@@ -245,6 +247,7 @@ impl Client {
         let path = if ask.query.is_empty() { path } else { format!("{path}?{}", ask.query) };
         let call = RequestParts { method: ask.method, path: &path, fields: ask.fields, body: ask.body };
         let exchange = async {
+            let connection = &mut connection.connection;
             if !connection.is_open() {
                 let opened = self.pool.open_when_able(connection, &watch, AddressPolicy::Anywhere).await;
                 opened.map_err(broken_of)?;
@@ -258,9 +261,7 @@ impl Client {
         };
         match replied {
             Ok(replied) => {
-                if replied.surplus != UnusedState::Quiet || !replied.head.keep_alive {
-                    connection.close();
-                }
+                connection.keep_after(&replied);
                 let now = (self.now)() / 1000;
                 answer.retry_after =
                     replied.head.retry_after.map(|retry_after| retry_after.wait(now).saturating_mul(1000));

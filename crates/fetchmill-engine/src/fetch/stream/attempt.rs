@@ -13,7 +13,8 @@ use fetchmill_model::limits;
 use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::source::list::{is_plain_at, normalise};
-use fetchmill_net::{ConnectFailure, Connection, Deadlines, OriginConnections, UnusedState};
+use fetchmill_net::certain::AfterReply;
+use fetchmill_net::{ConnectFailure, Connection, Deadlines, OriginConnections};
 
 impl FetchThread {
     /// Until the thread ends.
@@ -33,9 +34,9 @@ impl FetchThread {
                 self.release(&mut incoming);
                 match attempt {
                     StreamAttempt::Over => break,
-                    StreamAttempt::Again => self.leave_connection(&mut task),
+                    StreamAttempt::Again => self.resting.leave(&mut task, &self.pool),
                     StreamAttempt::Renewing => {
-                        self.leave_connection(&mut task);
+                        self.resting.leave(&mut task, &self.pool);
                         place.watch.rest();
                         self.renewed(&ticket).await;
                     }
@@ -69,16 +70,8 @@ impl FetchThread {
             return StreamAttempt::Over;
         }
         course.started = self.exact.micros();
-        if !task.connection.is_at(&origin) {
-            self.part(task);
-            self.pool.switch(&mut task.connection, &origin);
-        }
-        if !task.connection.may_be_reused(ticket.reach) {
-            self.leave_connection(task);
-        }
-        if !task.connection.is_open() {
-            self.take_rested(task, &origin, ticket);
-        }
+        self.resting.bring(task, &self.pool, &origin, ticket.reach);
+        self.take_rested(task, &origin, ticket);
         if !task.connection.is_open() {
             self.bound_rests(watch).await;
             if let Err(kind) = self.open(&mut task.connection, ticket, watch).await {
@@ -90,7 +83,7 @@ impl FetchThread {
         match self.exchange(&mut task.connection, &origin, ticket, incoming, watch).await {
             Ok(exchanged) => {
                 let (now, status) = (self.exact.micros(), exchanged.replied.head.status);
-                let is_certain = task.connection.note_reply(sent, now);
+                let is_certain = task.note_replies(1, sent, now);
                 course.ended = Some(now);
                 self.throttling.note(&origin, status, self.clock.get());
                 let load = (now.saturating_sub(sent), incoming.body.len() as u64);
@@ -204,11 +197,8 @@ impl FetchThread {
             return self.settle(ticket, incoming, &exchanged, &course);
         }
         let replied = exchanged.replied;
-        let mut unused = replied.surplus;
-        if unused == UnusedState::Quiet {
-            unused = task.connection.look();
-        }
-        if unused.is_surplus() && !is_certain {
+        let after = task.after_reply(replied.surplus, replied.head.keep_alive, true);
+        if after == AfterReply::Surplus && !is_certain {
             self.met_surplus(task);
             if ticket.is_idempotent() {
                 return StreamAttempt::Again;
@@ -225,12 +215,10 @@ impl FetchThread {
             Self::note_given(task, given);
             self.settle(ticket, incoming, &exchanged, &course)
         };
-        if unused.is_surplus() {
-            self.met_surplus(task);
-        } else if unused == UnusedState::Closed || !replied.head.keep_alive || task.connection.is_ending() {
-            self.end_connection(task, watch).await;
-        } else {
-            self.step_connection(task, watch).await;
+        match after {
+            AfterReply::Open => self.step_connection(task, watch).await,
+            AfterReply::Ends => self.end_connection(task, watch).await,
+            AfterReply::Surplus => self.met_surplus(task),
         }
         attempt
     }

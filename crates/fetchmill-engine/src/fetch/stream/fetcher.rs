@@ -12,13 +12,12 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::super::idle_connections::IdleConnections;
-use super::super::resting::RestingConnections;
 use super::channel::{Channel, FetcherState};
 use super::concurrency::StreamConcurrency;
 use super::queue::{RequestQueue, TaskRequest};
 use super::reply_collector::ReplyCollector;
 use super::throttling::Throttling;
-use super::uncertain::StreamConnection;
+use super::uncertain::{StreamConnection, UncertainReplies};
 use crate::access::s3::{Access, BucketResolver};
 use crate::control::clock::Clock;
 use crate::event_queues::network_runtime;
@@ -31,6 +30,7 @@ use fetchmill_model::panics::PanicNote;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::planner::pace::Pace;
 use fetchmill_model::planner::retry::Jitter;
+use fetchmill_net::certain::RestingConnections;
 use fetchmill_net::{Deadlines, IoBuffers, OriginConnections, Pool, PoolSettings};
 
 /// How often the thread looks at what is old while nothing is in flight.
@@ -149,7 +149,7 @@ pub(super) struct FetchThread {
     /// Tasks whose large bodies wait for room in memory.
     pub(super) waiting_for_room: Cell<usize>,
     /// Connections without a request, until they have been silent for long enough.
-    pub(super) resting: RestingConnections<StreamConnection>,
+    pub(super) resting: RestingConnections<UncertainReplies>,
     /// Those that have rested, and since when: should something come late, what was certain is in doubt. At most as many
     /// as requests may be in flight, the oldest first.
     pub(super) rested: RefCell<VecDeque<(StreamConnection, Millis)>>,

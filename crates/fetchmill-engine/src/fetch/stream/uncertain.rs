@@ -6,7 +6,8 @@ use std::rc::Rc;
 use super::queue::TaskRequest;
 use super::reply_buffer::ReplyBuffer;
 use super::reply_collector::ReplyCollector;
-use fetchmill_net::{Connection, ReceivedReply};
+use fetchmill_net::ReceivedReply;
+use fetchmill_net::certain::{CertainConnection, HeldReplies};
 
 /// A complete reply, and when its first bytes came.
 pub(super) struct ExchangeReply {
@@ -26,12 +27,8 @@ pub(super) struct AttemptTimes {
     pub(super) ended: Option<u64>,
 }
 
-/// A task's connection, and what it has brought and is not certain yet.
-#[derive(Default)]
-pub(super) struct StreamConnection {
-    pub(super) connection: Connection,
-    pub(super) uncertain: UncertainReplies,
-}
+/// A task's connection with the replies that are not certain yet.
+pub(super) type StreamConnection = CertainConnection<UncertainReplies>;
 
 /// See the module. Memory: a share of `HELD_BYTES_MAX`, and one body more; places of at most `STREAM_UNCERTAIN_MAX` replies.
 #[derive(Default)]
@@ -54,8 +51,8 @@ pub(super) struct HeldReply {
 /// A reply that the program has, or will have: its place in the input.
 pub(super) type GivenReply = (Rc<ReplyCollector>, u64);
 
-impl StreamConnection {
-    pub(super) fn is_uncertain(&self) -> bool {
-        !self.uncertain.held.is_empty() || !self.uncertain.given.is_empty()
+impl HeldReplies for UncertainReplies {
+    fn is_empty(&self) -> bool {
+        self.held.is_empty() && self.given.is_empty()
     }
 }

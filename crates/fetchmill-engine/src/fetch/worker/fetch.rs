@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::address::{asked_for, call_of};
 use super::body::BodyReceiver;
+use super::held_outcomes::WorkerConnection;
 use super::pipeline::TargetBatch;
-use super::resting::WorkerConnection;
 use super::state::Worker;
 use super::verdict::FetchAttempt;
 use crate::access::tls_errors::distrust;
@@ -18,9 +18,9 @@ use fetchmill_model::limits;
 use fetchmill_model::outcome::{FailureKind, Outcome};
 use fetchmill_model::planner::hosts::RequestOutcome;
 use fetchmill_model::verdict::{BreakOff, BrokenFacts};
+use fetchmill_net::certain::AfterReply;
 use fetchmill_net::{
     BrokenExchange, ConnectFailure, Connection, Deadlines, OriginConnections, ReceivedReply, RequestTarget,
-    UnusedState,
 };
 
 /// A reply's worth of the origin's state is told to the planner at the latest after so many failures.
@@ -68,7 +68,7 @@ impl Worker {
                 self.turn(0);
             }
         }
-        self.part(&mut task);
+        self.resting.part(&mut task, &self.pool);
     }
 
     /// Attempts at one target, as many as are made at once; `came` is what has come of its first one, if that was made.
@@ -87,15 +87,15 @@ impl Worker {
             };
             match attempt {
                 FetchAttempt::Over => break,
-                FetchAttempt::Again => self.leave_connection(task),
+                FetchAttempt::Again => self.resting.leave(task, &self.pool),
                 FetchAttempt::BrokenOff => {
-                    self.leave_connection(task);
+                    self.resting.leave(task, &self.pool);
                     if !self.await_resumption(target, watch).await {
                         break;
                     }
                 }
                 FetchAttempt::Renewing => {
-                    self.leave_connection(task);
+                    self.resting.leave(task, &self.pool);
                     watch.rest();
                     if !self.renewed(target).await {
                         break;
@@ -155,39 +155,20 @@ impl Worker {
     /// Without a target the connection rests, or is kept for a while.
     async fn wait_idle(&self, task: &mut WorkerConnection, watch: &Rc<Deadlines>) {
         // A task above the share has no use for a connection: others may.
-        if !task.held.is_empty() || self.in_flight.get() >= self.share.get() {
-            self.part(task);
+        if task.is_holding() || self.in_flight.get() >= self.share.get() {
+            self.resting.part(task, &self.pool);
         }
-        let connection = &mut task.connection;
-        if connection.is_open() {
+        if task.connection.is_open() {
             watch.only(limits::KEEP_ALIVE_IDLE);
         } else {
             watch.rest();
         }
-        self.idle_connections.wait_idle(connection, watch).await;
+        self.idle_connections.wait_idle(&task.connection, watch).await;
         if watch.has_expired() {
-            connection.close();
+            task.connection.close();
         }
-        let unused = connection.look();
-        if unused.is_surplus()
-            && let Some(origin) = connection.origin().cloned()
-        {
-            self.met_surplus(task, &origin);
-        } else if unused != UnusedState::Quiet {
-            connection.close();
-        }
-    }
-
-    /// The target is asked for again on a fresh connection: this one rests while it holds something.
-    fn leave_connection(&self, task: &mut WorkerConnection) {
-        if task.held.is_empty() {
-            return task.connection.close();
-        }
-        let origin = task.connection.origin().cloned();
-        self.part(task);
-        if let Some(origin) = origin {
-            self.pool.switch_to_fresh(&mut task.connection, &origin);
-        }
+        let judged = task.check_unused();
+        self.judge(task, judged);
     }
 
     async fn attempt(
@@ -213,7 +194,7 @@ impl Worker {
         if !is_resumed {
             self.expect(target, body);
         }
-        self.bring(task, &origin, target);
+        self.resting.bring(task, &self.pool, &origin, target.reach);
         if !task.connection.is_open() {
             self.bound_rests(task, target, watch).await;
         }
@@ -282,17 +263,6 @@ impl Worker {
         }
         body.discard();
         self.broken(target, facts)
-    }
-
-    /// The connection leads to the origin, if it is open, and no farther than the target may.
-    fn bring(&self, task: &mut WorkerConnection, origin: &Rc<OriginConnections>, target: &CurrentTarget) {
-        if !task.connection.is_at(origin) {
-            self.part(task);
-            self.pool.switch(&mut task.connection, origin);
-        }
-        if !task.connection.may_be_reused(target.reach) {
-            self.leave_connection(task);
-        }
     }
 
     /// The origin that has the target; else what became of the target. While credentials are looked for it waits here for
@@ -416,14 +386,12 @@ impl Worker {
         if replied.is_cut {
             return self.replied_in_part(task, target, body, &replied, is_first);
         }
-        let Some(origin) = task.connection.origin().cloned() else { return FetchAttempt::Again };
-        let mut unused = replied.surplus;
-        if unused == UnusedState::Quiet && (is_first || origin.replies.borrow().has_surplus()) {
-            unused = task.connection.look();
-        }
-        if unused.is_surplus() && !is_first {
+        let Some(origin) = task.connection.origin() else { return FetchAttempt::Again };
+        let looks = is_first || origin.replies.borrow().has_surplus();
+        let after = task.after_reply(replied.surplus, replied.head.keep_alive, looks);
+        if after == AfterReply::Surplus && !is_first {
             body.discard();
-            self.met_surplus(task, &origin);
+            self.met_surplus(task);
             if target.may_repeat() {
                 return FetchAttempt::Again;
             }
@@ -437,10 +405,10 @@ impl Worker {
             let WorkerConnection { connection, held } = task;
             self.hold(held, |note| self.settle(connection, target, body, &replied, note))
         };
-        if unused.is_surplus() {
-            self.met_surplus(task, &origin);
-        } else if unused == UnusedState::Closed || !replied.head.keep_alive || task.connection.is_ending() {
-            self.end_connection(task, watch).await;
+        match after {
+            AfterReply::Open => {}
+            AfterReply::Ends => self.end_connection(task, watch).await,
+            AfterReply::Surplus => self.met_surplus(task),
         }
         attempt
     }

@@ -3,13 +3,14 @@
 
 use super::address::asked_for;
 use super::body::BodyReceiver;
-use super::resting::WorkerConnection;
+use super::held_outcomes::WorkerConnection;
 use super::state::Worker;
 use super::verdict::FetchAttempt;
 use crate::fetch::target::CurrentTarget;
 use fetchmill_model::http1::BodySink;
 use fetchmill_model::limits;
 use fetchmill_model::target::WaitingTarget;
+use fetchmill_net::certain::AfterReply;
 use fetchmill_net::{
     BrokenBatch, BrokenExchange, Deadlines, OriginConnections, PipelinedReplies, ReceivedReply, UnusedState,
 };
@@ -97,8 +98,10 @@ impl Worker {
 
     /// How many requests may be sent at once, with this one.
     fn batch_max(&self, task: &mut WorkerConnection, first: &mut CurrentTarget) -> usize {
-        let connection = &mut task.connection;
-        let Some(server) = self.server.as_ref().filter(|server| connection.is_at(server)) else { return 1 };
+        let connection = &task.connection;
+        if !self.server.as_ref().is_some_and(|server| connection.is_at(server)) {
+            return 1;
+        }
         let replies = connection.replies();
         let allowed = self.control().pipeline.batch_max(replies) as usize;
         // Never before one plain reply: it has shown that the server keeps the connection.
@@ -111,8 +114,7 @@ impl Worker {
         {
             return 1;
         }
-        let Some(of_connection) = connection.replies_mut() else { return 1 };
-        let certain = server.replies.borrow().batch_max(of_connection) as usize;
+        let certain = task.batch_max() as usize;
         let room = self.held_bytes_max().min(limits::BATCH_BYTES_MAX) / self.largest_reply.get().max(1);
         allowed.min(certain).min(room).max(1)
     }
@@ -142,24 +144,21 @@ impl Worker {
         let Some(origin) = task.connection.origin().cloned() else { return batch.split() };
         let (sent, is_unloaded) = (self.control().clock.micros(), self.load.is_low(self.share.get()));
         let received = self.exchange_batch(task, &origin, batch, watch).await;
-        let unused = received.map(|unused| match unused {
-            UnusedState::Quiet => task.connection.look(),
-            other => other,
-        });
-        match unused {
-            Ok(unused) if !unused.is_surplus() => {
+        let is_kept = batch.replies.iter().last().is_some_and(|last| last.head.keep_alive);
+        match received.map(|seen| task.after_reply(seen, is_kept, true)) {
+            Ok(AfterReply::Surplus) => {
+                self.met_surplus(task);
+                batch.split();
+            }
+            Ok(after) => {
                 self.note_batch(task, sent, &batch.replies, is_unloaded);
                 self.settle_batch(task, batch, body);
-                let is_kept = batch.replies.iter().last().is_some_and(|last| last.head.keep_alive);
-                if unused == UnusedState::Closed || !is_kept {
+                if after == AfterReply::Ends {
                     self.end_connection(task, watch).await;
                 }
             }
-            broken => {
-                match broken {
-                    Ok(_) => self.met_surplus(task, &origin),
-                    Err(broken) => self.met_broken_batch(task, broken, sent),
-                }
+            Err(broken) => {
+                self.met_broken_batch(task, broken, sent);
                 batch.split();
             }
         }

@@ -1,6 +1,6 @@
 //! Outcomes that wait until it is certain whose replies they are: a connection's, until it has rested or has ended.
 
-use super::resting::{HeldOutcomes, WorkerConnection};
+use super::held_outcomes::{HeldOutcomes, WorkerConnection};
 use super::state::Worker;
 use crate::control::counters::Delta;
 use crate::control::journal_link::JournalRequest;
@@ -10,7 +10,7 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::Retry;
 use fetchmill_model::target::TargetList;
 use fetchmill_model::verdict::AttemptState;
-use fetchmill_net::OriginConnections;
+use fetchmill_net::certain::Judged;
 use fetchmill_store::sink::BlockBody;
 
 /// What is held is counted in steps of this size, so that a small object costs nothing here.
@@ -60,10 +60,25 @@ impl Worker {
         std::mem::swap(&mut self.report.borrow_mut().settled, &mut held.settled);
     }
 
-    /// It is certain: what is held goes to the sink.
-    pub(super) fn commit(&self, task: &mut WorkerConnection) {
-        // One reply since the last rest cannot have been another's.
-        let may_be_shifted = task.connection.replies_mut().is_some_and(|replies| replies.replies() > 1);
+    /// Acts on what is known of the outcomes that a connection holds.
+    pub(super) fn judge(&self, task: &mut WorkerConnection, judged: Judged) {
+        match judged {
+            Judged::Pending => {}
+            Judged::Certain { may_be_shifted } => self.commit(task, may_be_shifted),
+            Judged::Surplus { before } => {
+                self.control().stray.note(task.held.targets.len());
+                self.control().pipeline.note_broken();
+                if let Some(targets) = before {
+                    self.doubt(&targets);
+                }
+                self.fetch_again(&mut task.held, FailureKind::Framing);
+            }
+            Judged::Lost(kind) => self.fetch_again(&mut task.held, kind),
+        }
+    }
+
+    /// What is held goes to the sink. The connection remembers the targets if it may turn out that their replies were others'.
+    fn commit(&self, task: &mut WorkerConnection, may_be_shifted: bool) {
         let WorkerConnection { connection, held } = task;
         self.release_held(held);
         self.block.borrow_mut().append_block(&mut held.block);
@@ -103,21 +118,6 @@ impl Worker {
 
     fn release_held(&self, held: &mut HeldOutcomes) {
         self.setup.body_memory.release(std::mem::take(&mut held.bytes));
-    }
-
-    /// Bytes came that nobody asked for: all that the connection holds may be shifted.
-    pub(super) fn met_surplus(&self, task: &mut WorkerConnection, origin: &OriginConnections) {
-        origin.replies.borrow_mut().note_surplus();
-        // A reply that took longer than its connection rested before shows that the rest was too short: what was certain
-        // then is in doubt.
-        let doubtful = task.connection.replies_mut().is_some_and(|replies| replies.outlasts_rest());
-        self.control().stray.note(task.held.targets.len());
-        self.control().pipeline.note_broken();
-        if doubtful && let Some(last) = task.connection.last_certain() {
-            self.doubt(&last.take());
-        }
-        self.fetch_again(&mut task.held, FailureKind::Framing);
-        task.connection.close();
     }
 
     /// Targets that were settled before it turned out that their replies may have been others'.

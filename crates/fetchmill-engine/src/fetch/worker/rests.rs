@@ -1,14 +1,14 @@
-//! Connections that rest: no request is out on them, and what they hold is certain when nothing has come meanwhile.
+//! Replies as a worker counts them, and the rests and ends of its connections ([`fetchmill_net::certain`]).
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::resting::WorkerConnection;
+use super::held_outcomes::WorkerConnection;
 use super::state::Worker;
 use crate::control::stop::Stop;
 use crate::fetch::target::CurrentTarget;
-use fetchmill_model::certainty::{MonotonicMicros, NextStep, REST_MAX, SILENCE_MIN};
+use fetchmill_model::certainty::{MonotonicMicros, REST_MAX};
 use fetchmill_model::http1::Head;
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
@@ -26,7 +26,7 @@ impl Worker {
         (bytes, is_unloaded): (u64, bool),
     ) {
         let now = self.control().clock.micros();
-        task.connection.note_reply(sent, now);
+        task.note_replies(1, sent, now);
         let took = now.saturating_sub(sent);
         if self.note_load(&replied.head, took, bytes, is_unloaded)
             && self.control().origins.are_many()
@@ -45,7 +45,7 @@ impl Worker {
         is_unloaded: bool,
     ) {
         let now = self.control().clock.micros();
-        task.connection.note_batch(replies.len() as u32, sent, now);
+        task.note_replies(replies.len() as u32, sent, now);
         for reply in replies.iter() {
             self.note_load(&reply.head, now.saturating_sub(sent), reply.body.len() as u64, is_unloaded);
         }
@@ -64,66 +64,41 @@ impl Worker {
         !is_trouble
     }
 
-    /// Behind a reply: the connection goes on, asks to be ended with its next request, or rests.
+    /// After a reply the connection goes on, asks to be ended with its next request, or rests.
     pub(super) async fn step_connection(&self, task: &mut WorkerConnection, watch: &Deadlines) {
         let is_full = self.holds_enough(&task.held);
-        let now = self.control().clock.micros();
-        let WorkerConnection { connection, held } = task;
-        let Some(origin) = connection.origin().cloned() else { return };
-        let Some(replies) = connection.replies_mut() else { return };
-        match origin.replies.borrow().next_step(replies, is_full, now) {
-            NextStep::GoOn => return,
-            NextStep::LastRequest => return replies.end_with_next(),
-            // What it brought is certain already, and the next target has another host, probably.
-            NextStep::Rest(_) if held.is_empty() && self.control().origins.are_many() => return,
-            NextStep::Rest(_) => {}
+        let must_rest = task.must_rest(is_full, self.control().clock.micros());
+        // With many hosts the next target has another one, probably: without anything to hold there is nothing to rest for.
+        if must_rest && (task.is_holding() || !self.control().origins.are_many()) {
+            let judged = self.resting.rest(task, self.resting_max(), watch).await;
+            self.judge(task, judged);
         }
-        self.rest(task, watch).await;
     }
 
-    /// Connections that may rest beside those that make requests: a part of these.
-    pub(super) fn resting_max(&self) -> usize {
+    /// Connections that may rest beside those that make requests: a part of these. When the job ends, any number.
+    fn resting_max(&self) -> usize {
+        if self.is_done.get() {
+            return usize::MAX;
+        }
         limits::resting_connections(self.share.get()).min(self.setup.resting_max)
     }
 
-    /// Has the connection rest: beside the task's next one if that may be, else the task waits.
-    pub(super) async fn rest(&self, task: &mut WorkerConnection, watch: &Deadlines) {
-        if self.resting.len() < self.resting_max() || self.is_done.get() {
-            self.rest_aside(task);
-            return;
-        }
-        let silence = task.connection.begin_rest();
-        self.rest_here(task, silence, watch).await;
-        self.finish_rest(task);
-    }
-
-    /// The task waits until its connection was silent for so long, or something has come.
-    async fn rest_here(&self, task: &mut WorkerConnection, silence: Duration, watch: &Deadlines) {
-        watch.rest();
-        tokio::select! {
-            () = tokio::time::sleep(silence) => {}
-            () = std::future::poll_fn(|context| task.connection.poll_input(context)) => {}
-            kind = watch.expired() => self.fetch_again(&mut task.held, kind),
-        }
-    }
-
-    /// Before a task opens a connection. Those that tasks have parted from rest without a bound of their own; where they are
-    /// more than may rest, the task goes on with one of them that leads to its origin, or waits until they are fewer. After
-    /// a second what the one holds that would rest for longest is asked for again. So there are never more connections
-    /// than tasks and `resting_max` together, however slow an origin may be.
+    /// Before a task opens a connection: if more rest than may, the task goes on with one of them that leads to its origin, or
+    /// waits until they are fewer.
     pub(super) async fn bound_rests(
         &self,
         task: &mut WorkerConnection,
         target: &CurrentTarget,
         watch: &Deadlines,
     ) {
-        if self.resting.len() <= self.resting_max() || self.is_done.get() {
+        if self.resting.count() <= self.resting_max() {
             return;
         }
         let is_fit = |resting: &WorkerConnection| {
-            task.connection.origin().is_some_and(|origin| resting.connection.is_at(origin))
-                && resting.connection.may_be_reused(target.reach)
-                && !resting.connection.is_ending()
+            let connection = &resting.connection;
+            task.connection.origin().is_some_and(|origin| connection.is_at(origin))
+                && connection.may_be_reused(target.reach)
+                && !connection.is_ending()
                 && !self.holds_enough(&resting.held)
         };
         // What is asked again wants a connection that has brought nothing.
@@ -134,46 +109,12 @@ impl Worker {
                 *task = found;
                 return;
             }
-            self.finish_rest(&mut found);
+            let judged = found.end_rest();
+            self.judge(&mut found, judged);
         }
         watch.rest();
-        let until = Instant::now() + Duration::from_micros(REST_MAX);
-        if !self.resting.await_room(self.resting_max(), until).await
-            && let Some(mut last) = self.resting.take_last(|_| true)
-        {
-            self.fetch_again(&mut last.held, FailureKind::TotalTimeout);
-        }
-    }
-
-    /// Parts a task from its connection: it rests while it holds something, else it is kept for others. The task has none
-    /// then, so they are as many as before; [`Worker::bound_rests`] has the bound.
-    pub(super) fn part(&self, task: &mut WorkerConnection) {
-        if task.held.is_empty() {
-            self.pool.put(&mut task.connection);
-        } else {
-            self.rest_aside(task);
-        }
-    }
-
-    fn rest_aside(&self, task: &mut WorkerConnection) {
-        let until = Instant::now() + task.connection.begin_rest();
-        self.resting.add(until, std::mem::take(task));
-    }
-
-    /// It has rested: what it holds is certain, unless something has come.
-    fn finish_rest(&self, task: &mut WorkerConnection) {
-        let unused = task.connection.look();
-        if unused.is_surplus() {
-            if let Some(origin) = task.connection.origin().cloned() {
-                self.met_surplus(task, &origin);
-            }
-            return;
-        }
-        self.commit(task);
-        if unused == UnusedState::Closed || task.connection.is_ending() {
-            task.connection.close();
-        } else if let Some(replies) = task.connection.replies_mut() {
-            replies.rested();
+        if let Some((mut last, lost)) = self.resting.make_room(self.resting_max(), |_| true).await {
+            self.judge(&mut last, lost);
         }
     }
 
@@ -188,8 +129,8 @@ impl Worker {
                 }
                 self.send_block(false).await;
             }
-            let Some(mut task) = self.resting.take_due(now) else { return };
-            self.finish_rest(&mut task);
+            let Some((mut task, judged)) = self.resting.take_rested(now) else { return };
+            self.judge(&mut task, judged);
             self.pool.put(&mut task.connection);
         }
     }
@@ -219,39 +160,21 @@ impl Worker {
         }
     }
 
-    /// The server ends the connection behind this reply: what it holds is certain when nothing comes before that end. One
-    /// that does not end it soon must be silent for as long as any other, or longer while little is known of its origin.
+    /// The server ends the connection after this reply.
     pub(super) async fn end_connection(&self, task: &mut WorkerConnection, watch: &Deadlines) {
-        if !task.held.is_empty() {
-            let soon = Duration::from_micros(SILENCE_MIN);
-            if let Some(replies) = task.connection.replies_mut() {
-                // Nobody may ask on it again, whoever has said that it ends.
-                replies.end_with_next();
-            }
-            let silence = task.connection.begin_rest();
-            self.rest_here(task, silence.min(soon), watch).await;
-            if silence > soon && !task.held.is_empty() && task.connection.look() == UnusedState::Quiet {
-                self.rest(task, watch).await;
-            } else {
-                self.finish_rest(task);
-            }
-        }
-        task.connection.close();
+        let judged = self.resting.end(task, self.resting_max(), watch).await;
+        self.judge(task, judged);
     }
 
-    /// The connection broke. What it holds is certain only if nothing at all came for as long as it would have rested.
+    /// Bytes came that nobody asked for.
+    pub(super) fn met_surplus(&self, task: &mut WorkerConnection) {
+        let surplus = task.met_surplus();
+        self.judge(task, surplus);
+    }
+
+    /// The connection broke.
     pub(super) fn met_break(&self, task: &mut WorkerConnection, silent_since: Option<MonotonicMicros>) {
-        let Some(origin) = task.connection.origin().cloned() else { return };
-        if task.connection.replies_mut().is_none_or(|replies| replies.replies() == 0) {
-            return;
-        }
-        origin.replies.borrow_mut().note_break();
-        let silence = task.connection.begin_rest().as_micros() as MonotonicMicros;
-        let now = self.control().clock.micros();
-        if silent_since.is_some_and(|since| now.saturating_sub(since) >= silence) {
-            self.commit(task);
-        } else {
-            self.fetch_again(&mut task.held, FailureKind::Reset);
-        }
+        let judged = task.met_break(silent_since, self.control().clock.micros());
+        self.judge(task, judged);
     }
 }

@@ -8,16 +8,15 @@ use std::sync::Arc;
 use tokio::sync::mpsc::{Receiver, Sender};
 
 use super::beginning_batch::BeginningBatch;
+use super::held_outcomes::HeldOutcomes;
 use super::load::WorkerLoad;
 use super::part_etags::PartEtags;
-use super::resting::WorkerConnection;
 use super::waiters::Waiters;
 use crate::access::s3::BucketResolver;
 use crate::control::Control;
 use crate::control::body_memory::BodyMemory;
 use crate::control::counters::Delta;
 use crate::fetch::idle_connections::IdleConnections;
-use crate::fetch::resting::RestingConnections;
 use crate::fetch::target::{CurrentTarget, TargetQueue};
 use crate::plan::job_origins::ListingServer;
 use crate::request::custom_request::JobRequests;
@@ -28,6 +27,7 @@ use fetchmill_model::planner::hosts::HostRules;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::stored_name::StoredNames;
 use fetchmill_model::verdict::Rules;
+use fetchmill_net::certain::RestingConnections;
 use fetchmill_net::{IoBuffers, OriginConnections, Pool, PoolSettings};
 use fetchmill_store::sink::{Block, Properties, Stage};
 
@@ -100,7 +100,7 @@ pub(super) struct Worker {
     pub(super) waiters: Waiters,
     pub(super) idle_connections: IdleConnections,
     /// With the connections of the tasks at most one for each, and `resting_max`.
-    pub(super) resting: RestingConnections<WorkerConnection>,
+    pub(super) resting: RestingConnections<HeldOutcomes>,
     /// Connections that wait for a place in the origin's pace. Only this thread's, and only while there is one.
     pub(super) pace_line: tokio::sync::Mutex<()>,
     pub(super) buffers: IoBuffers,

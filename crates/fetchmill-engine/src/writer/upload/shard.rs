@@ -11,7 +11,8 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::UPLOAD_PART_BYTES;
 use fetchmill_model::outcome::{ShardEnd, ShardNumber};
 use fetchmill_model::s3::{START_UPLOAD_QUERY, multipart, part_query, upload_query};
-use fetchmill_net::{Connection, RANGE};
+use fetchmill_net::RANGE;
+use fetchmill_net::certain::RestedConnection;
 use fetchmill_store::sink::ShardFolder;
 
 type UploadResult<T> = std::result::Result<T, UploadEnd>;
@@ -93,7 +94,8 @@ impl UploadClient {
             ExistingObject::Other => return Err(self.foreign(key)),
             ExistingObject::Same => {}
         }
-        let answer = self.ask(&mut Connection::default(), &self.object("DELETE", key, "", None)).await?;
+        let answer =
+            self.ask(&mut RestedConnection::default(), &self.object("DELETE", key, "", None)).await?;
         match answer.status {
             200..=299 | 404 => Ok(()),
             _ => Err(self.refused("remove", key, &answer)),
@@ -133,7 +135,7 @@ impl UploadClient {
 
     /// Sends a request that makes an object. Some stores do not know the condition: those are asked without.
     async fn make(&self, ask: BucketRequest<'_>) -> UploadResult<BucketReply> {
-        let connection = &mut Connection::default();
+        let connection = &mut RestedConnection::default();
         let answer = self.ask(connection, &BucketRequest { fields: &self.condition(), ..ask }).await?;
         if answer.status != 501 || !self.is_conditional.replace(false) {
             return Ok(answer);
@@ -153,7 +155,7 @@ impl UploadClient {
     }
 
     async fn put_in_parts(&self, sending: &FileUpload<'_>) -> UploadResult<()> {
-        let connection = &mut Connection::default();
+        let connection = &mut RestedConnection::default();
         let begin = self.object("POST", sending.key, START_UPLOAD_QUERY, Some(b""));
         let answer = self.ask(connection, &begin).await?;
         let Some(id) = multipart::upload_id(&answer.body).filter(|_| answer.status == 200) else {
@@ -184,7 +186,7 @@ impl UploadClient {
         next: &Cell<usize>,
         etags: &RefCell<Vec<String>>,
     ) -> UploadResult<()> {
-        let connection = &mut Connection::default();
+        let connection = &mut RestedConnection::default();
         while next.get() < sending.parts() {
             let index = next.replace(next.get() + 1);
             let body = sending.part(index)?;
@@ -227,7 +229,7 @@ impl UploadClient {
     }
 
     async fn abort_uploads(&self, key: &str) -> UploadResult<()> {
-        let connection = &mut Connection::default();
+        let connection = &mut RestedConnection::default();
         let query = multipart::uploads_query(key);
         let list = BucketRequest { key: None, ..self.object("GET", key, &query, None) };
         let answer = self.ask(connection, &list).await?;
@@ -262,7 +264,12 @@ impl UploadClient {
     }
 
     /// Asks for a part of what is there, by its index.
-    async fn read(&self, connection: &mut Connection, key: &str, index: usize) -> UploadResult<BucketReply> {
+    async fn read(
+        &self,
+        connection: &mut RestedConnection,
+        key: &str,
+        index: usize,
+    ) -> UploadResult<BucketReply> {
         let start = index * UPLOAD_PART_BYTES;
         let range = format!("bytes={start}-{}", start + UPLOAD_PART_BYTES - 1);
         let fields = [(RANGE.to_owned(), range)];
@@ -272,7 +279,7 @@ impl UploadClient {
 
     /// Compares what is there, byte by byte: what a store's ETag says depends on how it encrypts.
     async fn look(&self, sending: &FileUpload<'_>) -> UploadResult<ExistingObject> {
-        let connection = &mut Connection::default();
+        let connection = &mut RestedConnection::default();
         // One more than there are parts: behind the last byte there is nothing.
         for index in 0..=sending.parts() {
             let part = sending.part(index)?;
@@ -293,7 +300,7 @@ impl UploadClient {
 
     /// The same by length and checksum, where nothing else is known.
     async fn look_for(&self, key: &str, file: &ShardEnd) -> UploadResult<ExistingObject> {
-        let connection = &mut Connection::default();
+        let connection = &mut RestedConnection::default();
         let (mut length, mut crc32c) = (0_u64, 0);
         // It ends with the first part that is not full.
         for index in 0..=(file.end / UPLOAD_PART_BYTES as u64) as usize {

@@ -16,7 +16,8 @@ use fetchmill_model::outcome::{FailureClass, FailureKind};
 use fetchmill_model::planner::retry::{Jitter, delay};
 use fetchmill_model::s3::{ErrorDocument, StoreError, UploadDestination, list_query, read_page};
 use fetchmill_model::verdict::{AttemptState, Rules, Verdict};
-use fetchmill_net::{AddressPolicy, Connection, Millis, PoolSettings, Timeouts};
+use fetchmill_net::certain::RestedConnection;
+use fetchmill_net::{AddressPolicy, Millis, PoolSettings, Timeouts};
 
 /// Why an upload does not go on.
 pub(super) enum UploadEnd {
@@ -120,7 +121,7 @@ impl UploadClient {
     /// Sends a request until its answer tells something; what may pass is tried again for `--give-up-after`.
     pub(super) async fn ask(
         &self,
-        connection: &mut Connection,
+        connection: &mut RestedConnection,
         ask: &BucketRequest<'_>,
     ) -> std::result::Result<BucketReply, UploadEnd> {
         let answered = tokio::select! {
@@ -136,7 +137,7 @@ impl UploadClient {
 
     async fn try_all(
         &self,
-        connection: &mut Connection,
+        connection: &mut RestedConnection,
         ask: &BucketRequest<'_>,
     ) -> std::result::Result<BucketReply, UploadEnd> {
         let mut state = AttemptState::default();
@@ -192,7 +193,7 @@ impl UploadClient {
         let query = list_query(self.upload.prefix.as_bytes(), None, None, 1);
         let bucket = &self.upload.bucket;
         let ask = BucketRequest { method: "GET", bucket, key: None, query: &query, fields: &[], body: None };
-        let answer = self.ask(&mut Connection::default(), &ask).await?;
+        let answer = self.ask(&mut RestedConnection::default(), &ask).await?;
         let dest = self.upload.text();
         let mut found = None;
         let page = read_page(&answer.body, &mut |listed| found = Some(for_display(listed.key)));

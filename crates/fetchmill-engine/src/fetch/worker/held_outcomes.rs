@@ -1,16 +1,12 @@
-//! The connection of a task with what it holds.
+//! The connection of a task with the outcomes that it holds.
 
 use crate::control::counters::Delta;
 use fetchmill_model::target::TargetList;
-use fetchmill_net::Connection;
+use fetchmill_net::certain::{CertainConnection, HeldReplies};
 use fetchmill_store::sink::Block;
 
-/// A task's connection with what it has brought and is not yet certain.
-#[derive(Default)]
-pub(super) struct WorkerConnection {
-    pub(super) connection: Connection,
-    pub(super) held: HeldOutcomes,
-}
+/// A task's connection with what it has brought and is not certain yet.
+pub(super) type WorkerConnection = CertainConnection<HeldOutcomes>;
 
 /// Outcomes that wait until it is certain whose replies they are. Memory: a share of `HELD_BYTES_MAX`, and one body more.
 #[derive(Default)]
@@ -23,8 +19,8 @@ pub(super) struct HeldOutcomes {
     pub(super) bytes: usize,
 }
 
-impl HeldOutcomes {
-    pub(super) fn is_empty(&self) -> bool {
+impl HeldReplies for HeldOutcomes {
+    fn is_empty(&self) -> bool {
         self.targets.is_empty()
     }
 }
