@@ -90,7 +90,9 @@ def test_a_class_name_of_the_packages_stands_for_one_thing() -> None:
     """Private or not. The stub of the native module has some again, which the package's own wrap."""
     found: dict[str, list[str]] = {}
     for path in project_files():
-        if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in ("packages", "python"):
+        # Each module of `own_bench` is a program by itself, and none is installed.
+        is_installed = path.relative_to(ROOT).parts[0] in ("packages", "python") and "own_bench" not in path.parts
+        if path.suffix == ".py" and is_installed:
             for node in ast.parse(path.read_text()).body:
                 if isinstance(node, ast.ClassDef):
                     found.setdefault(node.name.lstrip("_"), []).append(str(path.relative_to(ROOT)))
