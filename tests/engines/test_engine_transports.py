@@ -1155,3 +1155,37 @@ def test_a_library_that_is_broken_is_not_called_missing(tmp_path: Path, monkeypa
 
     with pytest.raises(ModuleNotFoundError, match="of_nobody"):
         libraries.import_library("broken_library")
+
+
+@pytest.mark.parametrize("bad", ["http:///no-host", "http://127.0.0.1/\n"])
+def test_bad_url_leaves_a_blocking_connection_as_it_was(raw: Callable[..., RawServer], bad: str) -> None:
+    """The next reply is not the connection's first one: it is held, and so is what came before."""
+    server = raw({f"/{name}": reply(name.encode()) for name in "abc"})
+    transport = RequestsTransport(TransportOptions(max_size=MAX_SIZE))
+    state = transport.start()
+
+    first = transport.fetch(Asked(f"{server.url}/a"), state)
+    held = transport.fetch(Asked(f"{server.url}/b"), state)
+    failed = transport.fetch(Asked(bad), state)
+    later = transport.fetch(Asked(f"{server.url}/c"), state)
+    rested = transport.rest(state, is_idle=True)
+    transport.done(state)
+
+    assert [len(answers) for answers in (first, held, failed, later)] == [1, 0, 1, 0]
+    assert kind_of(failed[0]) == "url"
+    assert [answer.body for answer in rested if isinstance(answer, ReplyAnswer)] == [b"b", b"c"]
+
+
+def test_connection_whose_reply_failed_is_closed(raw: Callable[..., RawServer]) -> None:
+    """The next reply is the first one of another connection, and certain for that reason only."""
+    large = chunked_reply(b"x" * 600, b"x" * 600)
+    server = raw({"/a": reply(b"a"), "/large": large, "/b": reply(b"b")})
+    transport = RequestsTransport(TransportOptions(max_size=1000))
+    state = transport.start()
+
+    for name in ("a", "large", "b"):
+        transport.fetch(Asked(f"{server.url}/{name}"), state)
+    transport.rest(state, is_idle=True)
+    transport.done(state)
+
+    assert server.connections >= 2

@@ -135,12 +135,15 @@ impl OpenedList {
         self.reader.kept_columns()
     }
 
-    /// Refuses a list that has grown or shrunk since the job began, and goes on behind what was read.
+    /// Refuses a list that has grown or shrunk since it was read to its end, and continues after what was read.
+    ///
+    /// Before that end its length may change, since a list that was cut off has another one when it is whole. The digest
+    /// of what was read shows whether it is the same list. A sample depends on the whole list, so its length must stay.
     pub(crate) fn resume(&mut self, journal: &Journal) -> Result<()> {
         if let Some(length) = self.length {
             let is_read = journal.get("listed_at")?.is_some();
             match journal.get(LENGTH)?.and_then(|known| known.parse::<u64>().ok()) {
-                Some(known) if known != length && is_read => {
+                Some(known) if known != length && (is_read || self.sampled.is_some()) => {
                     return Err(Error::Usage(format!(
                         "{} has changed since the job began: it had {known} bytes and has {length}; restore it, or \
                          choose another destination",

@@ -11,6 +11,9 @@ use fetchmill_model::target::TargetList;
 
 /// Replies that are not certain yet, in the form in which their owner keeps them.
 pub trait HeldReplies: Default {
+    /// Whether they outlive the watch of the attempt that came after them: a rest that it cuts short goes on aside.
+    const OUTLIVE_WATCH: bool = false;
+
     /// Returns whether there are none.
     fn is_empty(&self) -> bool;
 }
@@ -135,16 +138,14 @@ impl<H: HeldReplies> CertainConnection<H> {
         self.begin_rest()
     }
 
-    /// Waits for `silence`, or until something comes. If the watch expires before, what the connection holds is lost.
-    pub(super) async fn wait_silent(&mut self, silence: Duration, watch: &Deadlines) -> Judged {
+    /// Waits for `silence`, or until something comes. Returns why the watch has cut that short, if it has.
+    pub(super) async fn wait_silent(&mut self, silence: Duration, watch: &Deadlines) -> Option<FailureKind> {
         watch.rest();
-        let kind = tokio::select! {
-            () = tokio::time::sleep(silence) => return Judged::Pending,
-            () = std::future::poll_fn(|context| self.connection.poll_input(context)) => return Judged::Pending,
-            kind = watch.expired() => kind,
-        };
-        self.connection.close();
-        Judged::Lost(kind)
+        tokio::select! {
+            () = tokio::time::sleep(silence) => None,
+            () = std::future::poll_fn(|context| self.connection.poll_input(context)) => None,
+            kind = watch.expired() => Some(kind),
+        }
     }
 
     /// Judges a rest: it was silent for long enough, or something came, or the server has closed the connection.
@@ -164,13 +165,17 @@ impl<H: HeldReplies> CertainConnection<H> {
         Judged::Certain { may_be_shifted }
     }
 
-    /// Checks the connection while no request is out. It stays open only if nothing has come.
+    /// Checks the connection while no request is out. It stays open only if nothing has come. Its end makes certain what it
+    /// holds.
     pub fn check_unused(&mut self) -> Judged {
         let seen = self.connection.look();
         if seen.is_surplus() {
             return self.met_surplus();
         }
         if seen == UnusedState::Closed {
+            if self.is_holding() {
+                return self.end_rest();
+            }
             self.connection.close();
         }
         Judged::Pending

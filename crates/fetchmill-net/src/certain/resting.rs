@@ -78,9 +78,19 @@ impl<H: HeldReplies> RestingConnections<H> {
         }
         let silence = task.begin_rest();
         match task.wait_silent(silence, watch).await {
-            Judged::Pending => task.end_rest(),
-            judged => judged,
+            None => task.end_rest(),
+            Some(kind) => self.cut_short(task, kind),
         }
+    }
+
+    /// The watch has cut a rest short, which proves nothing.
+    fn cut_short(&self, task: &mut CertainConnection<H>, kind: FailureKind) -> Judged {
+        if H::OUTLIVE_WATCH {
+            self.rest_aside(task);
+            return Judged::Pending;
+        }
+        task.connection.close();
+        Judged::Lost(kind)
     }
 
     /// Awaits the end of a connection whose server ends it after this reply. What it holds is certain if nothing comes before
@@ -90,11 +100,13 @@ impl<H: HeldReplies> RestingConnections<H> {
         if task.is_holding() {
             let soon = Duration::from_micros(SILENCE_MIN);
             let silence = task.begin_end();
-            judged = task.wait_silent(silence.min(soon), watch).await;
-            if let Judged::Pending = judged {
-                let is_late = silence > soon && task.connection.look() == UnusedState::Quiet;
-                judged = if is_late { self.rest(task, most, watch).await } else { task.end_rest() };
-            }
+            judged = match task.wait_silent(silence.min(soon), watch).await {
+                Some(kind) => self.cut_short(task, kind),
+                None if silence > soon && task.connection.look() == UnusedState::Quiet => {
+                    self.rest(task, most, watch).await
+                }
+                None => task.end_rest(),
+            };
         }
         task.connection.close();
         judged

@@ -396,3 +396,52 @@ fn who_holds_nothing_gets_a_connection_that_was_silent() {
         assert!(other.connection.is_open() && !other.is_holding());
     });
 }
+
+/// Replies of several programs.
+#[derive(Debug, Default)]
+struct Shared(Numbers);
+
+impl HeldReplies for Shared {
+    const OUTLIVE_WATCH: bool = true;
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[test]
+fn what_outlives_a_watch_goes_on_resting_when_it_expires() {
+    run(async {
+        let world = World::new().await;
+        let (mut task, _server) = world.open::<Shared>().await;
+        for number in 1..3 {
+            task.note_replies(1, 0, SLOW);
+            task.held.0.0.push(number);
+        }
+        let (resting, watch) = (RestingConnections::default(), watch());
+
+        let (judged, ()) = tokio::join!(resting.end(&mut task, 0, &watch), async {
+            watch.expire(FailureKind::TotalTimeout);
+        });
+
+        assert!(matches!(judged, Judged::Pending), "{judged:?}");
+        assert_eq!((resting.count(), task.is_holding()), (1, false));
+    });
+}
+
+#[test]
+fn the_end_of_an_unused_connection_makes_certain_what_it_holds() {
+    run(async {
+        let world = World::new().await;
+        let (mut task, server) = world.holding(FAST).await;
+        drop(server);
+        while task.connection.look() == UnusedState::Quiet {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+
+        let judged = task.check_unused();
+
+        assert!(matches!(judged, Judged::Certain { .. }), "{judged:?}");
+        assert!(!task.connection.is_open());
+    });
+}

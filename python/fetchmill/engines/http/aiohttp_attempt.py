@@ -206,6 +206,18 @@ class Resolver(AbstractResolver):
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
+def judged_socket(judging: TransportOptions, address: tuple[LibraryValue, ...]) -> socket.socket:
+    """A socket for a connection to an address, as `getaddrinfo` gives it.
+
+    Raises:
+        AttemptError: `private-address`.
+    """
+    family, kind, protocol, _, sockaddr = address
+    if address_policy.must_be_public(judging, CURRENT_ATTEMPT.get().address):
+        address_policy.check_addresses([str(sockaddr[0])])
+    return socket.socket(family, kind, protocol)
+
+
 def _result(host: str, port: int, address: connection.SocketAddress) -> ResolveResult:
     return ResolveResult(
         hostname=host,

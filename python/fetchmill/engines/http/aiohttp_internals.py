@@ -8,6 +8,7 @@ parser. Imported by the transport when it starts, for it needs the library.
 import asyncio
 import select
 import time
+from functools import partial
 from typing import Any, TypeAlias
 
 import aiohttp
@@ -15,7 +16,13 @@ from aiohttp import http_exceptions
 from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
-from fetchmill.engines.http.aiohttp_attempt import CURRENT_ATTEMPT, DNS_CACHE_SECONDS, Resolver, open_session
+from fetchmill.engines.http.aiohttp_attempt import (
+    CURRENT_ATTEMPT,
+    DNS_CACHE_SECONDS,
+    Resolver,
+    judged_socket,
+    open_session,
+)
 from fetchmill.engines.http.held_connections import ConnectionKey, ConnectionOwner, HeldConnections
 from fetchmill.engines.http.request_url import RequestUrl
 from fetchmill.engines.transports import TransportOptions
@@ -33,7 +40,7 @@ class KeptConnections(HeldConnections):
         Args:
             judging: what says which look-ups must give public addresses and nothing else; None: none must.
         """
-        made = open_session(_Connector(self, Resolver(judging)), self.requests_max, request_class=_VerbatimRequest)
+        made = open_session(_Connector(self, judging), self.requests_max, request_class=_VerbatimRequest)
         # It would ask again on any connection, also on one that was never used before.
         made._retry_connection = False  # noqa: SLF001
         return made
@@ -52,9 +59,13 @@ class KeptConnections(HeldConnections):
 class _Connector(aiohttp.TCPConnector):
     """Has connections that hold what they have brought, and a look-up of its own, which ends with it."""
 
-    def __init__(self, connections: HeldConnections, resolver: Resolver) -> None:
-        super().__init__(limit=connections.requests_max, resolver=resolver, ttl_dns_cache=DNS_CACHE_SECONDS)
-        self._own_resolver = resolver
+    def __init__(self, connections: HeldConnections, judging: TransportOptions | None) -> None:
+        self._own_resolver = Resolver(judging)
+        options: dict[str, LibraryValue] = {"resolver": self._own_resolver, "ttl_dns_cache": DNS_CACHE_SECONDS}
+        if judging is not None:
+            # Addresses that are cached for another scheme of the host never come to the resolver.
+            options["socket_factory"] = partial(judged_socket, judging)
+        super().__init__(limit=connections.requests_max, **options)
         self._connections = connections
         # It is called, and nothing else.
         self._factory = lambda: HoldingConnection(self._loop, connections)  # type: ignore[assignment]

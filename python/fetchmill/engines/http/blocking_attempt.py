@@ -80,6 +80,7 @@ class BlockingAttempt:
         self.context = self._tls.context_for(address.host) if address.scheme == "https" else None
         self.deadlines = Deadlines(self._options)
         self.reply = ReplyProgress()
+        self.is_reused = False
 
     @property
     def place(self) -> tuple[object, ...]:

@@ -4,7 +4,6 @@ The first reply of a connection can be no other request's, so nothing is held. I
 for it needs the library.
 """
 
-import socket
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, TypeAlias
@@ -13,12 +12,13 @@ import aiohttp
 from yarl import URL
 
 from fetchmill.engines.answers import ReplyAnswer
-from fetchmill.engines.http import address_policy, failure_kinds
+from fetchmill.engines.http import failure_kinds
 from fetchmill.engines.http.aiohttp_attempt import (
     CURRENT_ATTEMPT,
     DNS_CACHE_SECONDS,
     AsyncAttempt,
     Resolver,
+    judged_socket,
     open_session,
 )
 from fetchmill.engines.http.failure_kinds import AttemptError
@@ -58,7 +58,7 @@ class ClosedConnections:
         options: dict[str, LibraryValue] = {"resolver": resolver, "ttl_dns_cache": DNS_CACHE_SECONDS}
         if judging is not None and judging.public_only:
             # What a version takes for an address never comes to the resolver.
-            options["socket_factory"] = partial(_new_socket, judging)
+            options["socket_factory"] = partial(judged_socket, judging)
         try:
             connector = aiohttp.TCPConnector(limit=self._requests_max, force_close=True, **options)
             return open_session(
@@ -119,18 +119,6 @@ class ClosedConnections:
         """Ends the look-ups; connections are their sessions'."""
         for resolver in self._resolvers:
             await resolver.close()
-
-
-def _new_socket(judging: TransportOptions, address: tuple[LibraryValue, ...]) -> socket.socket:
-    """A socket for a connection to an address, as `getaddrinfo` gives it.
-
-    Raises:
-        AttemptError: `private-address`.
-    """
-    family, kind, protocol, _, sockaddr = address
-    if address_policy.must_be_public(judging, CURRENT_ATTEMPT.get().address):
-        address_policy.check_addresses([str(sockaddr[0])])
-    return socket.socket(family, kind, protocol)
 
 
 def _trace_config() -> aiohttp.TraceConfig:

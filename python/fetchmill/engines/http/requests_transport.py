@@ -154,37 +154,45 @@ class RequestsTransport:
 
     def _fetch_next(self, state: _RequestsState) -> list[Answer]:
         target = state.again.popleft()
+        try:
+            state.attempt.begin(request_url.parse(target.url))
+        except AttemptError as failure:
+            # No connection was used: what they hold is as it was.
+            return [FailureAnswer(target.sequence, failure.kind, failure.detail)]
         was_ending, is_certain = state.held.is_ending, state.held.is_next_certain
         state.held.sent_at = started = time.monotonic()
         answer = self._ask(target, state)
         state.held.sent_at = None
         attempt = state.attempt
-        certain: list[Answer] = []
         if not attempt.is_reused:
             # What the connection before had brought can't be known any more.
             state.again += state.held.lose(is_surplus=False)
         if isinstance(answer, FailureAnswer):
+            # The next reply on this connection would count as its first one.
+            state.close()
             state.again += state.held.lose(is_surplus=False)
             is_misread = answer.kind in _MISREAD_KINDS or (answer.kind == "body-too-large" and not is_certain)
             if attempt.is_reused and is_misread:
                 # What was read may have belonged to the reply before; on a fresh connection it is certain.
-                state.close()
                 state.again.append(target)
                 return []
             return [answer]
-        certain += state.held.add(target, answer, started)
-        if attempt.reply.has_surplus:
-            return certain + self._settle(state, Unused.SURPLUS)
-        if attempt.reply.is_ended or not attempt.keeps_connections:
-            return certain + self._settle(state, Unused.CLOSED)
-        if state.socket is None or was_ending:
-            # One that was to be the last, and does not say so, may be the reply to an earlier request.
-            return certain + self._settle(state, Unused.BROKEN)
-        return certain
+        certain = state.held.add(target, answer, started)
+        unused = self._after_reply(state, was_ending=was_ending)
+        return certain if unused is Unused.QUIET else certain + self._settle(state, unused)
+
+    def _after_reply(self, state: _RequestsState, *, was_ending: bool) -> Unused:
+        """What a complete reply says of its connection."""
+        reply = state.attempt.reply
+        if reply.has_surplus:
+            return Unused.SURPLUS
+        if reply.is_ended or not state.attempt.keeps_connections:
+            return Unused.CLOSED
+        # One that was to be the last, and does not say so, may be the reply to an earlier request.
+        return Unused.BROKEN if state.socket is None or was_ending else Unused.QUIET
 
     def _ask(self, target: Target, state: _RequestsState) -> ReplyAnswer | FailureAnswer:
         try:
-            state.attempt.begin(request_url.parse(target.url))
             fields = target.headers()
             if state.held.is_ending or not state.attempt.keeps_connections:
                 fields = [*fields, ("Connection", "close")]

@@ -132,8 +132,10 @@ impl CredentialSearch<'_> {
             return self.of_role(profiles, (name, profile), &role, left).map(Some);
         }
         if let Some(role) = SsoRole::of_profile(profiles, name, profile)? {
-            let endpoint = self.endpoint("AWS_ENDPOINT_URL_SSO", Some(profile));
             let environment = &self.chain.environment;
+            // Not that of all services: the token is not for a store.
+            let endpoint =
+                environment.get("AWS_ENDPOINT_URL_SSO").filter(|_| !ignores_endpoints(environment));
             let found = role.credentials(self.web, environment, endpoint.as_deref(), machine_now())?;
             return Ok(Some(loaded(found, from)));
         }
@@ -216,18 +218,12 @@ impl CredentialSearch<'_> {
 
     fn sts(&self, profile: Option<&Profile>) -> Result<Sts> {
         let environment = &self.chain.environment;
-        let endpoint = self.endpoint("AWS_ENDPOINT_URL_STS", profile);
+        let configured = environment.first(&["AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL"]);
+        let configured = configured.or_else(|| profile?.get("endpoint_url").cloned());
+        let endpoint = configured.filter(|_| !ignores_endpoints(environment));
         let region = self.chain.region.clone().or_else(|| environment.first(&REGION_VARIABLES));
         let region = region.or_else(|| profile?.get("region").cloned());
         Sts::new(endpoint.as_deref(), region.as_deref())
-    }
-
-    /// The endpoint that somebody has configured for a service, whose variable this is.
-    fn endpoint(&self, variable: &str, profile: Option<&Profile>) -> Option<String> {
-        let environment = &self.chain.environment;
-        let configured = environment.first(&[variable, "AWS_ENDPOINT_URL"]);
-        let configured = configured.or_else(|| profile?.get("endpoint_url").cloned());
-        configured.filter(|_| !ignores_endpoints(environment))
     }
 }
 

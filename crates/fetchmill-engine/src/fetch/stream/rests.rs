@@ -19,7 +19,7 @@ use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_net::certain::Judged;
-use fetchmill_net::{Deadlines, OriginConnections, UnusedState};
+use fetchmill_net::{Deadlines, OriginConnections};
 
 /// What a request gets whose reply can't be known and that may not be made again.
 pub(super) const NOT_KNOWN: (FailureKind, &str) =
@@ -180,8 +180,7 @@ impl FetchThread {
         if is_uncertain {
             self.waiting_for_silence.set(self.waiting_for_silence.get() - 1);
         }
-        let is_over = has_expired || task.connection.look() == UnusedState::Closed;
-        let judged = if is_uncertain && is_over { task.end_rest() } else { task.check_unused() };
+        let judged = if is_uncertain && has_expired { task.end_rest() } else { task.check_unused() };
         self.judge(task, judged);
         if has_expired && !is_uncertain {
             task.connection.close();

@@ -52,6 +52,9 @@ pub(super) struct HeldReply {
 pub(super) type GivenReply = (Rc<ReplyCollector>, u64);
 
 impl HeldReplies for UncertainReplies {
+    // They may be another program's than the one that has left its stream.
+    const OUTLIVE_WATCH: bool = true;
+
     fn is_empty(&self) -> bool {
         self.held.is_empty() && self.given.is_empty()
     }

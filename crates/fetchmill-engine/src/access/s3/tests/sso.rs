@@ -51,7 +51,8 @@ fn a_profile_without_a_session_has_the_settings_itself_and_comes_before_its_keys
     let server = portal();
     let config = "[profile p]\nsso_start_url = https://start.test/start\nsso_region = eu-west-1\n\
                   sso_account_id = 1\nsso_role_name = r\naws_access_key_id = KEYS\naws_secret_access_key = x\n";
-    let world = signed_in(config, OF_START_URL, "2100-01-01T00:00:00Z").set("AWS_ENDPOINT_URL", &server.url);
+    let world =
+        signed_in(config, OF_START_URL, "2100-01-01T00:00:00Z").set("AWS_ENDPOINT_URL_SSO", &server.url);
 
     assert_eq!(world.found(), "SSO of profile p");
 }
@@ -67,7 +68,8 @@ fn a_role_may_be_assumed_with_what_sso_gives() {
         (200, given.into())
     });
     let config = format!("{PROFILE}[profile role]\nrole_arn = arn:a\nsource_profile = p\n");
-    let world = signed_in(&config, OF_SESSION, "2100-01-01T00:00:00Z").set("AWS_ENDPOINT_URL", &server.url);
+    let world = signed_in(&config, OF_SESSION, "2100-01-01T00:00:00Z");
+    let world = world.set("AWS_ENDPOINT_URL_STS", &server.url).set("AWS_ENDPOINT_URL_SSO", &server.url);
 
     assert_eq!(world.profile("role").found(), "ROLE of profile role");
     assert!(server.asked()[1].contains("Credential=SSO/"), "{:?}", server.asked());
@@ -117,4 +119,16 @@ fn a_role_that_is_not_there_is_said() {
 
     let said = world.found();
     assert!(said.contains("no credentials for the role read only of account 1 (status 404)"), "{said}");
+}
+
+#[test]
+fn the_token_is_not_sent_to_the_endpoint_of_a_store() {
+    let store = portal();
+    let config = PROFILE.replace("sso_region = eu-west-1", "sso_region = no region");
+    let config = config.replace("[profile p]\n", "[profile p]\nendpoint_url = http://store.test\n");
+    let world = signed_in(&config, OF_SESSION, "2100-01-01T00:00:00Z").set("AWS_ENDPOINT_URL", &store.url);
+
+    // The region counts only where no endpoint is taken.
+    assert!(world.found().contains("sso_region of profile p is not a region"), "{}", world.found());
+    assert!(store.asked().is_empty());
 }
