@@ -88,7 +88,7 @@ def own_count() -> str:
     return str(10_000 + os.getpid() % 10_000)
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
+def wait_until(condition: Callable[[], bool], seconds: float = 200.0) -> bool:
     """Whether it came true in time."""
     ends = time.monotonic() + seconds
     while not condition() and time.monotonic() < ends:

@@ -221,7 +221,9 @@ with wide_area(Path({folder!r}), round_trip=0.05) as area, area.serving(content=
 def test_nothing_is_left_behind(tmp_path: Path, how: str) -> None:
     """No process, and with it no device and no namespace; also when the test is killed."""
     example("wide_area_link")
-    program = KILLED.format(folders=[str(Path(__file__).parent), str(SUPPORT)], folder=str(tmp_path))
+    program = KILLED.format(
+        folders=[str(folder) for folder in (Path(__file__).parent, SUPPORT.parent, SUPPORT)], folder=str(tmp_path)
+    )
     command = (sys.executable, "-c", program)
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as test:
         assert test.stdout is not None
