@@ -259,7 +259,7 @@ wide-area: build-release servers ## Jobs over a wide-area network, killed on the
 	FETCHMILL_WIDE_AREA_ROUNDS=10 $(BIN)/python -m pytest -n 4 tests/project/test_wide_area.py tests/http/test_wide_area_jobs.py
 
 wide-area-link: build-release ## What the link of that network carries, and what it costs (a minute; needs a quiet machine)
-	$(BIN)/python tests/support/measure_wide_area.py
+	PYTHONPATH=tests $(BIN)/python tests/support/measure_wide_area.py
 
 contract-million: build-release servers ## The contract of the sinks with a million objects instead of 20,000
 	FETCHMILL_CONTRACT_COUNT=1000000 $(BIN)/python -m pytest tests/formats/test_sink_contract.py
@@ -352,7 +352,7 @@ fuzz-long: ## The same for three hours
 	scripts/fuzz 3600
 
 fixtures: build-release ## Make the fixtures of this release in tests/durability/compatibility (two minutes; docs/reference/compatibility.md)
-	$(BIN)/python tests/support/make_fixtures.py
+	PYTHONPATH=tests $(BIN)/python tests/support/make_fixtures.py
 
 help-texts: build ## Write the committed help texts again
 	$(BIN)/python -m pytest -q tests/cli/test_cli_surface.py --update-help

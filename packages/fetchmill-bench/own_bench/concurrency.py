@@ -25,6 +25,7 @@ from typing import Any
 from own_bench.machine import ROOT, commit, facts
 from own_bench.processes import FETCHMILL, fetchmill_server
 
+sys.path.insert(0, str(ROOT / "tests"))
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 from wide_area import CLEAN, WideArea, wide_area
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from own_bench.machine import ROOT, program
 from own_bench.processes import FETCHMILL, Process, Usage, cpu_seconds
 
+sys.path.insert(0, str(ROOT / "tests"))
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 from network import Network, network
 

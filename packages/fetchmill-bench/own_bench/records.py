@@ -29,6 +29,7 @@ from own_bench.machine import ROOT, program
 from own_bench.processes import FETCHMILL, Process, Usage, cpu_seconds, measure
 from own_bench.servers import OPEN_FILE_CACHE
 
+sys.path.insert(0, str(ROOT / "tests"))
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 from wide_area import HOSTS, SITE, WideArea, wide_area
 
