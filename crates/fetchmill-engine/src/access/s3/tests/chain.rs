@@ -148,10 +148,10 @@ fn is_alive(number: i32) -> bool {
 }
 
 #[test]
-fn who_signs_in_by_sso_is_told_what_to_do() {
-    let said = World::new().config("[default]\nsso_session = x\n").found();
+fn who_signs_in_by_aws_login_is_told_what_to_do() {
+    let said = World::new().config("[default]\nlogin_session = arn:aws:iam::1:user/x\n").found();
 
-    assert!(said.starts_with("exit 2: profile default signs in by SSO"), "{said}");
+    assert!(said.starts_with("exit 2: profile default signs in by aws login"), "{said}");
     assert!(
         said.contains("credential_process = aws configure export-credentials --profile default"),
         "{said}"
