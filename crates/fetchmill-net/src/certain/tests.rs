@@ -400,9 +400,9 @@ fn who_holds_nothing_gets_a_connection_that_was_silent() {
 
 /// Replies of several programs.
 #[derive(Debug, Default)]
-struct Shared(Numbers);
+struct SharedReplies(Numbers);
 
-impl HeldReplies for Shared {
+impl HeldReplies for SharedReplies {
     const OUTLIVE_WATCH: bool = true;
 
     fn is_empty(&self) -> bool {
@@ -414,7 +414,7 @@ impl HeldReplies for Shared {
 fn what_outlives_a_watch_goes_on_resting_when_it_expires() {
     run(async {
         let world = World::new().await;
-        let (mut task, _server) = world.open::<Shared>().await;
+        let (mut task, _server) = world.open::<SharedReplies>().await;
         for number in 1..3 {
             task.note_replies(1, 0, SLOW);
             task.held.0.0.push(number);
