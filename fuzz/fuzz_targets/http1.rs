@@ -4,7 +4,7 @@
 //! The first eight bytes of an input choose the cuts, the rest is the stream.
 #![no_main]
 
-use fetchmill_model::http1::{Ended, Framing, Head, Malformed, Progress, ReplyReader};
+use fetchmill_model::http1::{Framing, Head, MalformedReply, ReplyProgress, ReplyReader, StreamEnd};
 use libfuzzer_sys::fuzz_target;
 
 const MAX_BODY: u64 = 4096;
@@ -13,7 +13,7 @@ const MAX_BODY: u64 = 4096;
 enum Read {
     Reply(Head, Vec<u8>, usize),
     Unanswered,
-    Refused(Malformed),
+    Refused(MalformedReply),
 }
 
 fuzz_target!(|data: &[u8]| {
@@ -43,16 +43,16 @@ fn read(stream: &[u8], mut step: impl FnMut() -> usize) -> Read {
     while end < stream.len() {
         end = end.saturating_add(step()).min(stream.len());
         match reader.read(&stream[start..end], &mut body) {
-            Ok(Progress::NeedMore { consumed }) => start += consumed,
-            Ok(Progress::Done { consumed }) => {
+            Ok(ReplyProgress::NeedMore { consumed }) => start += consumed,
+            Ok(ReplyProgress::Done { consumed }) => {
                 return Read::Reply(*reader.head().expect("a head"), body, start + consumed);
             }
             Err(malformed) => return Read::Refused(malformed),
         }
     }
     match reader.end_of_stream() {
-        Ok(Ended::Complete) => Read::Reply(*reader.head().expect("a head"), body, start),
-        Ok(Ended::Unanswered) => Read::Unanswered,
+        Ok(StreamEnd::Complete) => Read::Reply(*reader.head().expect("a head"), body, start),
+        Ok(StreamEnd::Unanswered) => Read::Unanswered,
         Err(malformed) => Read::Refused(malformed),
     }
 }
@@ -78,6 +78,7 @@ fn check(stream: &[u8], head: &Head, body: &[u8], consumed: usize) {
         Framing::Length(length) => (rest[..length as usize].to_vec(), &rest[length as usize..]),
         Framing::Eof => (rest.to_vec(), &rest[rest.len()..]),
         Framing::Chunked => dechunked(rest),
+        Framing::EndOfStream => panic!("a reply of HTTP/2"),
     };
     assert_eq!(body, expected);
     assert_eq!(consumed, stream.len() - rest.len());

@@ -2,7 +2,7 @@
 //! an error can be shown. A division of any part of the key space lies in it.
 #![no_main]
 
-use fetchmill_model::s3::{Fault, between, read_page};
+use fetchmill_model::s3::{ErrorDocument, between, read_page};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|body: &[u8]| {
@@ -14,8 +14,8 @@ fuzz_target!(|body: &[u8]| {
         assert_eq!(end.last_key.as_ref(), keys.last());
     }
 
-    assert_eq!(Fault::read(body).is_some(), Fault::is_document(body));
-    if let Some(fault) = Fault::read(body) {
+    assert_eq!(ErrorDocument::read(body).is_some(), ErrorDocument::is_document(body));
+    if let Some(fault) = ErrorDocument::read(body) {
         let advice = fault.advice(400, true, "bucket").unwrap_or_default();
         let texts = [fault.code, fault.message, advice];
         assert!(!texts.iter().any(|text| text.contains(char::is_control)));
