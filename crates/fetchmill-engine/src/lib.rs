@@ -10,6 +10,7 @@ mod control;
 mod event_queues;
 mod fetch;
 mod job;
+mod list_input;
 mod listing;
 mod plan;
 mod request;
@@ -26,7 +27,7 @@ pub use fetch::stream::{
     StreamProgress, StreamWindow, TakenReplies, reply_schema,
 };
 pub use job::{Export, ExportOptions, Interruption, Job, JobReport, SkippedByReason, Snapshot};
-pub use listing::open_list;
+pub use list_input::open_list;
 pub use request::custom_request::CustomRequest;
 pub use request::http_options::{HttpOptions, Resolvers};
 pub use request::option_reader::option_tables;

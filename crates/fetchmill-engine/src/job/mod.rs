@@ -30,7 +30,7 @@ use super::control::stop::Stop;
 use super::control::telemetry::{Latency, LimitedBy, OriginLatency, Progress, Sample};
 use super::fetch::dispatch::Dispatcher;
 use super::fetch::dispatch::worker_registry::WorkerRegistry;
-use super::listing::OpenedList;
+use super::list_input::OpenedList;
 use super::plan::descriptors::fit_machine;
 use super::plan::preflight::Preflight;
 use super::request::options::{JobOptions, Workers};

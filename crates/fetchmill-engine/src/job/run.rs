@@ -24,6 +24,7 @@ use crate::fetch::dispatch::host_gate::HostGate;
 use crate::fetch::dispatch::worker_registry::WorkerRegistry;
 use crate::fetch::dispatch::{DispatchRules, Dispatcher, PoisonCandidates, Supervisor};
 use crate::fetch::{list_worker, worker};
+use crate::list_input::OpenedList;
 use crate::listing::folders::FolderFormat;
 use crate::listing::relisting::Relisting;
 use crate::listing::server::ServerListerSetup;
@@ -50,7 +51,7 @@ use fetchmill_store::sink::{Format, SinkSetup, UploadQueue};
 pub(crate) struct Run {
     pub(crate) options: JobOptions,
     /// The list, when the source is one.
-    pub(crate) list: Option<listing::OpenedList>,
+    pub(crate) list: Option<OpenedList>,
     pub(crate) place: Arc<JobLocation>,
     pub(crate) journal: Journal,
     pub(crate) messages: crossbeam_channel::Receiver<JournalRequest>,

@@ -1,184 +1,20 @@
 //! A list of URLs: read ahead of the fetching, as far as there is room.
 
-use std::io::Read;
-use std::path::{Path, PathBuf};
-
 use super::hand_over::hand_over;
-use super::{input, inventory_files};
 use crate::control::Control;
 use crate::control::journal_link::ListingRequest;
 use crate::control::stop::Stop;
-use crate::request::options::{JobOptions, SourceOptions};
-use fetchmill_model::error::{Error, Result};
-use fetchmill_model::extra_columns::ColumnType;
-use fetchmill_model::source::list::{
-    Compression, Items, ListFormat, ListOptions, ListReader, ListSample, ListSource, ListStep, decoded,
-    format_of, open_only_member,
-};
-use fetchmill_store::journal::Journal;
-
-/// The fact of a job that has the length of its list.
-const LENGTH: &str = "list_bytes";
-
-/// A list that was opened.
-pub(crate) struct OpenedList {
-    reader: ListReader,
-    /// Bytes of its file.
-    length: Option<u64>,
-    /// To be read a second time: how many of its targets are taken.
-    sampled: Option<(u64, ListInput)>,
-}
-
-/// Where a list is, and how it is read.
-struct ListInput {
-    path: PathBuf,
-    format: Option<ListFormat>,
-    options: ListOptions,
-}
-
-/// Opens a list in a file, or on standard input when there is no path. Its sample is not taken.
-pub fn open_list(
-    path: Option<&Path>,
-    format: Option<ListFormat>,
-    options: &ListOptions,
-) -> Result<ListReader> {
-    open(path, format, options).map(|(reader, _)| reader)
-}
-
-fn open(
-    path: Option<&Path>,
-    format: Option<ListFormat>,
-    options: &ListOptions,
-) -> Result<(ListReader, Option<u64>)> {
-    let file = input::open(path)?;
-    let length = input::length(&file);
-    let label = path.map_or_else(|| "standard input".to_owned(), |path| path.display().to_string());
-    let (named, promised) = path.map_or((None, None), |path| format_of(&path.to_string_lossy()));
-    let has_fields = options.delimiter.is_some() || options.quote.is_some();
-    let unnamed = if has_fields { ListFormat::Csv } else { ListFormat::Text };
-    let is_archive = length.is_some()
-        && input::is_zip_file(&file).map_err(|error| Error::storage("read", Path::new(&label), error))?;
-    if is_archive {
-        let member = open_only_member(&label, file)?;
-        let (of_member, promised) = format_of(&member.name);
-        let format = format.or(of_member).or(named).unwrap_or(unnamed);
-        return Ok((of_stream(&label, member.content, (format, promised), options)?, length));
-    }
-    let format = format.or(named).unwrap_or(unnamed);
-    let reader = match (format, length) {
-        (ListFormat::Inventory, _) => {
-            let (inventory, files) = inventory_files::open(path, file, &label)?;
-            ListReader::of_inventory(&label, inventory, files, options)?
-        }
-        (ListFormat::Parquet, Some(_)) if promised.is_none() => {
-            ListReader::of_parquet(&label, file, options)?
-        }
-        (ListFormat::Parquet, _) | (_, Some(_)) => {
-            of_stream(&label, Box::new(file), (format, promised), options)?
-        }
-        (_, None) => {
-            let patient = Box::new(input::PollingInput(file));
-            ListReader::of_stream(&label, patient, (format, promised), options)?
-        }
-    };
-    Ok((reader, length))
-}
-
-fn of_stream(
-    label: &str,
-    stream: Box<dyn Read + Send>,
-    (format, promised): (ListFormat, Option<Compression>),
-    options: &ListOptions,
-) -> Result<ListReader> {
-    if format != ListFormat::Parquet {
-        return ListReader::of_stream(label, stream, (format, promised), options);
-    }
-    // It is read at places: what comes as a stream is laid out first.
-    let laid_out = input::buffer_to_file(decoded(stream, promised))
-        .map_err(|error| Error::Listing(format!("the list {label} cannot be laid out as a file: {error}")))?;
-    ListReader::of_parquet(label, laid_out, options)
-}
-
-impl OpenedList {
-    /// The list of a source; `given` is what a program gives. None for a server.
-    pub(crate) fn open(options: &JobOptions, given: Option<Box<dyn Items>>) -> Result<Option<Self>> {
-        let list = &options.list;
-        match (&options.source, given) {
-            (SourceOptions::Server(_) | SourceOptions::S3 { .. }, _) => Ok(None),
-            (SourceOptions::Iterable, Some(items)) => {
-                let reader = ListReader::of_items("the iterable", items, list)?;
-                Ok(Some(OpenedList { reader, length: None, sampled: None }))
-            }
-            (SourceOptions::Iterable, None) => Err(Error::Internal("no iterable was given".into())),
-            (SourceOptions::List(path), _) => {
-                let format = options.list_format;
-                let (reader, length) = open(path.as_deref(), format, list)?;
-                let sampled = match (list.sample, path) {
-                    (None, _) => None,
-                    (Some(count), Some(path)) if length.is_some() => {
-                        let place = ListInput { path: path.clone(), format, options: list.clone() };
-                        Some((count, place))
-                    }
-                    _ => {
-                        return Err(Error::Usage(
-                            "--sample reads the list twice: store it in a file first".into(),
-                        ));
-                    }
-                };
-                Ok(Some(OpenedList { reader, length, sampled }))
-            }
-        }
-    }
-
-    /// What the kept columns are called, and what their values are.
-    pub(crate) fn columns(&self) -> Vec<(String, ColumnType)> {
-        self.reader.kept_columns()
-    }
-
-    /// Refuses a list that has grown or shrunk since it was read to its end, and continues after what was read.
-    ///
-    /// Before that end its length may change, since a list that was cut off has another one when it is whole. The digest
-    /// of what was read shows whether it is the same list. A sample depends on the whole list, so its length must stay.
-    pub(crate) fn resume(&mut self, journal: &Journal) -> Result<()> {
-        if let Some(length) = self.length {
-            let is_read = journal.get("listed_at")?.is_some();
-            match journal.get(LENGTH)?.and_then(|known| known.parse::<u64>().ok()) {
-                Some(known) if known != length && (is_read || self.sampled.is_some()) => {
-                    return Err(Error::Usage(format!(
-                        "{} has changed since the job began: it had {known} bytes and has {length}; restore it, or \
-                         choose another destination",
-                        self.reader.called()
-                    )));
-                }
-                Some(known) if known == length => {}
-                _ => journal.set(LENGTH, &length.to_string())?,
-            }
-        }
-        if let Some(position) = journal.list_position()? {
-            self.reader.resume(position);
-        }
-        Ok(())
-    }
-
-    /// Whether its end is in the journal is no question of the list.
-    fn take_sample(&mut self, control: &Control) -> Result<bool> {
-        let Some((count, place)) = self.sampled.take() else { return Ok(true) };
-        let reader = open_list(Some(&place.path), place.format, &place.options)?;
-        let found: Option<ListSample> = reader.find_sample(count, || control.stop.get() == Stop::No)?;
-        if let Some(sample) = found {
-            self.reader.set_sample(sample);
-        }
-        Ok(found.is_some())
-    }
-}
+use crate::list_input::OpenedList;
+use fetchmill_model::error::Result;
+use fetchmill_model::source::list::ListStep;
 
 /// Reads to the end of the list, or until the job is to end.
 pub(super) fn read(control: &Control, mut list: OpenedList) -> Result<()> {
-    if !list.take_sample(control)? {
+    if !list.take_sample(|| control.stop.get() == Stop::No)? {
         return Ok(());
     }
     while control.wait_for_room() {
-        match list.reader.next_page()? {
+        match list.next_page()? {
             ListStep::Page(page) => {
                 control.note_origins(page.names.iter());
                 hand_over(control, *page);
@@ -188,7 +24,7 @@ pub(super) fn read(control: &Control, mut list: OpenedList) -> Result<()> {
             ListStep::End => break,
         }
     }
-    if let Some(notice) = list.reader.notice() {
+    if let Some(notice) = list.notice() {
         control.notice(&notice);
     }
     if control.stop.get() == Stop::No {

@@ -4,8 +4,6 @@
 pub(super) mod detect;
 pub(super) mod folders;
 mod hand_over;
-mod input;
-mod inventory_files;
 mod json;
 mod list;
 pub(super) mod relisting;
@@ -13,14 +11,12 @@ mod robots;
 pub(super) mod s3;
 pub(super) mod server;
 
-pub(super) use list::OpenedList;
-pub use list::open_list;
-
 use std::sync::Arc;
 
 use self::hand_over::hand_over_live_pages;
 use super::control::Control;
 use super::control::stop::Stop;
+use super::list_input::OpenedList;
 use fetchmill_model::error::Error;
 use fetchmill_model::source::ApiNames;
 use fetchmill_model::source::json::JsonPages;

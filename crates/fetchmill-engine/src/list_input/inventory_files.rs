@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use super::input;
+use super::files;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::source::list::{DataFile, DataFiles, Inventory};
 
@@ -26,7 +26,7 @@ pub(super) fn open(path: Option<&Path>, file: File, label: &str) -> Result<(Inve
         ));
     };
     let inventory = Inventory::read(label, file)?;
-    let path = path.canonicalize().map_err(|error| input::cannot_open(path, &error))?;
+    let path = path.canonicalize().map_err(|error| files::cannot_open(path, &error))?;
     let files = InventoryFiles { folder: path.parent().unwrap_or(Path::new("/")).to_owned() };
     for file in &inventory.files {
         files.find(file)?;
@@ -65,7 +65,7 @@ impl DataFiles for InventoryFiles {
 
     fn open(&self, file: &DataFile) -> Result<(File, String)> {
         let path = self.find(file)?;
-        let opened = File::open(&path).map_err(|error| input::cannot_open(&path, &error))?;
+        let opened = File::open(&path).map_err(|error| files::cannot_open(&path, &error))?;
         Ok((opened, path.display().to_string()))
     }
 }
