@@ -57,7 +57,7 @@ fn what_was_committed_is_there_again() {
 
     assert_eq!(pending(&journal), ["a", "c"]);
     assert_eq!(journal.tally(), Tally { listed: 4, fetched: 2, ..Tally::default() });
-    assert!(journal.get("listed_at").unwrap().is_some());
+    assert!(journal.is_listed().unwrap());
 }
 
 #[test]
@@ -423,9 +423,9 @@ fn a_list_has_its_position_and_its_end() {
     let mut journal = open(folder.path());
 
     assert_eq!(journal.list_position().unwrap(), Some(first));
-    assert_eq!(journal.get("listed_at").unwrap(), None);
+    assert!(!journal.is_listed().unwrap());
     let (last, page) = of_list(3, true);
     journal.add_page(&page).unwrap();
     assert_eq!(journal.list_position().unwrap(), Some(last));
-    assert!(journal.get("listed_at").unwrap().is_some());
+    assert!(journal.is_listed().unwrap());
 }

@@ -16,6 +16,9 @@ use fetchmill_model::error::Result;
 use fetchmill_model::outcome::{KindCounts, Tally};
 use fetchmill_model::target::Sequence;
 
+/// The fact of a job whose listing is complete: when it was.
+pub(in crate::journal) const LISTED_AT: &str = "listed_at";
+
 /// See the module.
 #[derive(Debug)]
 pub struct Journal {
@@ -82,11 +85,29 @@ impl Journal {
         Ok(journal)
     }
 
+    /// When the listing was complete; none: it is not.
+    pub fn listed_at(&self) -> Result<Option<String>> {
+        self.get(LISTED_AT)
+    }
+
+    /// Whether the listing is complete.
+    pub fn is_listed(&self) -> Result<bool> {
+        Ok(self.listed_at()?.is_some())
+    }
+
+    /// Whether the listing has begun, in this run or an earlier one.
+    pub fn has_listed(&self) -> Result<bool> {
+        Ok(self.tally.listed > 0 || self.get("marker")?.is_some())
+    }
+
+    /// Whether the listing is complete, and every target has an outcome.
+    pub fn is_settled(&self) -> Result<bool> {
+        Ok(self.tally.pending() == 0 && self.is_listed()?)
+    }
+
     /// Whether anything was listed: the destination belongs to this job from then on.
     pub fn is_begun(&self) -> Result<bool> {
-        let is_begun =
-            self.tally.listed > 0 || self.get("marker")?.is_some() || self.get("listed_at")?.is_some();
-        Ok(is_begun || self.next_sequence > 0)
+        Ok(self.has_listed()? || self.is_listed()? || self.next_sequence > 0)
     }
 
     /// How the server lists was found out: that identifies the job from now on.

@@ -5,7 +5,7 @@ use rusqlite::{OptionalExtension as _, params};
 use super::{folders, ranges};
 use crate::journal::database::schema;
 use crate::journal::job::live::LivePage;
-use crate::journal::job::transactions::{Journal, now_text};
+use crate::journal::job::transactions::{Journal, LISTED_AT, now_text};
 use fetchmill_model::entry::EntryTraits;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::name::for_display;
@@ -177,8 +177,8 @@ impl Journal {
 
     /// The listing is complete.
     pub fn end_listing(&self) -> Result<()> {
-        if self.get("listed_at")?.is_none() {
-            self.set("listed_at", &now_text())?;
+        if !self.is_listed()? {
+            self.set(LISTED_AT, &now_text())?;
         }
         Ok(())
     }

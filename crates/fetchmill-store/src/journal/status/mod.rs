@@ -13,7 +13,7 @@ use self::samples::PROGRESS;
 use super::database::schema;
 use super::database::sqlite_error::error_of;
 use super::job::identity::Identity;
-use super::job::transactions::{Journal, now_text};
+use super::job::transactions::{Journal, LISTED_AT, now_text};
 use super::listing::skips;
 use super::location::JobLocation;
 use super::shards;
@@ -95,7 +95,7 @@ pub fn read_status(place: &JobLocation) -> Result<Status> {
             tally: schema::read_tally(&db)?.0,
             kinds: schema::read_kinds(&db)?,
             started_at: fact("started_at")?,
-            listed_at: fact("listed_at")?,
+            listed_at: fact(LISTED_AT)?,
             finished_at: fact("finished_at")?,
             doubtful: doubtful::read(&db)?,
             waiting: db.query_row("SELECT count(*) FROM waiting", [], |row| row.get::<_, i64>(0))? as u64,
