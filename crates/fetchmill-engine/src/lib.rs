@@ -30,10 +30,13 @@ pub use job::{Export, ExportOptions, Interruption, Job, JobReport, SkippedByReas
 pub use list_input::open_list;
 pub use request::custom_request::CustomRequest;
 pub use request::http_options::{HttpOptions, Resolvers};
+pub use request::job_request::JobRequest;
+pub use request::name_scheme::NameScheme;
 pub use request::option_reader::option_tables;
-pub use request::options::{
-    Durability, JobOptions, Listing, NameScheme, RowsOptions, SourceOptions, TransformOptions, Workers,
-};
 pub use request::retry_failed::RetryFailed;
+pub use request::rows_options::RowsOptions;
+pub use request::source_options::{Listing, SourceOptions};
 pub use request::stop_rules::{MaxFailed, StopReason};
+pub use request::storing_options::{Durability, TransformOptions};
 pub use request::stream_options::StreamOptions;
+pub use request::workers::Workers;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use arrow_array::cast::AsArray as _;
 use arrow_array::{Array as _, RecordBatchReader as _};
-use fetchmill_engine::{Export, ExportOptions, JobOptions, SourceOptions};
+use fetchmill_engine::{Export, ExportOptions};
 use fetchmill_model::extra_columns::{COLUMNS_PART, ExtraColumns, write_extra};
 use fetchmill_model::object::{Facts, StoredObject};
 use fetchmill_model::outcome::{Receipt, Tally};
@@ -229,21 +229,4 @@ fn a_repair_keeps_those_of_what_is_left() {
         assert_eq!(found.len(), 39);
         assert!(found.iter().all(|object| objects.contains(object)), "{format:?}");
     }
-}
-
-#[test]
-fn kept_columns_need_a_format_that_has_a_place() {
-    let mut options = JobOptions::new(SourceOptions::Iterable, "out".into());
-    options.columns = columns();
-    for format in Format::ALL {
-        options.format = format;
-        let is_refused = matches!(format, Format::Files | Format::Tar | Format::Warc);
-        let refused = options.check().err().map(|error| error.to_string());
-        let message = "--keep-columns needs --format parquet or jsonl, or tar with --sidecar";
-        assert_eq!(refused.as_deref(), is_refused.then_some(message), "{format:?}");
-    }
-    options.format = Format::Parquet;
-    let with_columns = options.identity();
-    options.columns = ExtraColumns::default();
-    assert_ne!(options.identity(), with_columns);
 }

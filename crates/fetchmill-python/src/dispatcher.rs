@@ -74,15 +74,15 @@ impl Dispatcher {
         turns: i32,
         receipts: i32,
     ) -> PyResult<Option<Self>> {
-        let options = options::parse(options)?;
-        let fetchmill_engine::Workers::Processes(workers) = options.workers else {
+        let request = options::parse(options)?;
+        let fetchmill_engine::Workers::Processes(workers) = request.workers else {
             return Err(errors::usage("the options are not those of an engine of processes"));
         };
         let (turns, receipts) = (own_descriptor(turns)?, own_descriptor(receipts)?);
         let typed = |(name, kind): (String, String)| (name, ColumnType::parse(&kind).unwrap_or_default());
         let kept = kept.map(|columns| columns.into_iter().map(typed).collect());
         let joining = WorkerProcessOptions { worker, workers, kept, turns, receipts };
-        let dispatcher = py.detach(|| join_job(options, joining)).map_err(|error| errors::of(&error))?;
+        let dispatcher = py.detach(|| join_job(request, joining)).map_err(|error| errors::of(&error))?;
         Ok(dispatcher.map(Dispatcher::new))
     }
 

@@ -33,12 +33,12 @@ impl Job {
     #[new]
     #[pyo3(signature = (options, iterator=None))]
     fn new(py: Python<'_>, options: &str, iterator: Option<&Bound<'_, PyIterator>>) -> PyResult<Self> {
-        let options = options::parse(options)?;
-        let (source, dest, format) = (options.source.text(), options.dest.clone(), options.format.name());
+        let request = options::parse(options)?;
+        let (source, dest, format) = (request.source.text(), request.dest.clone(), request.format.name());
         let raised = RaisedError::default();
         let given =
             iterator.map(|iterator| Box::new(IterableSource::new(iterator, &raised)) as Box<dyn Items>);
-        let running = start(py, move || fetchmill_engine::Job::start(options, given))?;
+        let running = start(py, move || fetchmill_engine::Job::start(request, given))?;
         Ok(Job { running, source, dest, format, raised })
     }
 

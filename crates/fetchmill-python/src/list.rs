@@ -30,13 +30,13 @@ struct OpenList {
 impl ListTargets {
     #[new]
     fn new(py: Python<'_>, options: &str) -> PyResult<Self> {
-        let options = options::parse(options)?;
-        let SourceOptions::List(path) = &options.source else {
+        let request = options::parse(options)?;
+        let SourceOptions::List(path) = &request.source else {
             return Err(errors::usage(
                 "--dry-run is for lists: a server would have to be asked for its names",
             ));
         };
-        let (format, list) = (options.list_format, &options.list);
+        let (format, list) = (request.list_format, &request.list);
         let open = || {
             let mut reader = open_list(path.as_deref(), format, list)?;
             if let Some(count) = list.sample {
@@ -48,7 +48,8 @@ impl ListTargets {
             Ok(reader)
         };
         let reader = py.detach(open).map_err(|error| errors::of(&error))?;
-        let (naming, names) = (options.naming(), options.stored_names());
+        let naming = request.naming(request.listing);
+        let names = request.stored_names(naming);
         Ok(ListTargets { reading: Mutex::new(OpenList { reader, naming, names, count: 0 }) })
     }
 

@@ -1,14 +1,14 @@
 //! The options of a job, as the core reads them.
 
-use fetchmill_engine::{JobOptions, option_tables};
+use fetchmill_engine::{JobRequest, option_tables};
 use fetchmill_model::answer_pattern::AnswerPattern;
 use fetchmill_net::NoProxy;
 use pyo3::prelude::*;
 
 use crate::errors;
 
-pub(crate) fn parse(json: &str) -> PyResult<JobOptions> {
-    JobOptions::from_json(json).map_err(|error| errors::of(&error))
+pub(crate) fn parse(json: &str) -> PyResult<JobRequest> {
+    JobRequest::from_json(json).map_err(|error| errors::of(&error))
 }
 
 /// Whether a pattern of `--fail-on` or `--retry-failed` means an answer.

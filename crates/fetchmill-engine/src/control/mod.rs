@@ -38,8 +38,8 @@ use super::access::bearer::BearerTokens;
 use super::access::s3::Access;
 use super::plan::courtesy::Courtesy;
 use super::plan::job_origins::JobOrigins;
+use super::plan::job_plan::JobPlan;
 use super::plan::preflight::Preflight;
-use super::request::options::JobOptions;
 use fetchmill_model::error::Error;
 use fetchmill_model::hidden_text::hide_secrets;
 use fetchmill_model::limits;
@@ -94,24 +94,25 @@ pub(super) struct Control {
 
 impl Control {
     pub(super) fn new(
-        options: &JobOptions,
+        job: &JobPlan,
         workers: usize,
         preflight: Option<Preflight>,
         to_journal: crossbeam_channel::Sender<JournalRequest>,
     ) -> Arc<Self> {
         let clock = Clock::start();
+        let request = &job.request;
         let planner = PlannerOptions {
             workers,
             // Each worker has hosts of its own: it needs a place for them.
-            limit: options.concurrency_of_hosts().max(workers),
-            auto: options.concurrency_bounds(workers),
-            commit_window: options.commit_window.as_millis() as Millis,
-            give_up_after: options.give_up_after.as_millis() as Millis,
+            limit: job.concurrency_of_hosts().max(workers),
+            auto: job.concurrency_bounds(workers),
+            commit_window: request.commit_window.as_millis() as Millis,
+            give_up_after: request.give_up_after.as_millis() as Millis,
             held_max: limits::WAITING_HELD_MAX,
-            seed: options.seed.unwrap_or_else(|| clock.now() ^ (u64::from(std::process::id()) << 32)),
+            seed: request.seed.unwrap_or_else(|| clock.now() ^ (u64::from(std::process::id()) << 32)),
         };
         let mut planner = Planner::new(planner);
-        if options.rows.is_some() && !options.lists_only() {
+        if request.rows.is_some() && !request.lists_only() {
             // What a host says in a check says nothing of the job, be it the only one.
             planner.route_by_host();
         }
@@ -121,27 +122,27 @@ impl Control {
             stop: StopSignal::new(clock, Arc::clone(&wakers)),
             plan: SharedPlan::new(planner, wakers),
             // Of targets that are only listed it does not matter.
-            origins: JobOrigins::new(options.rows.is_some()),
+            origins: JobOrigins::new(request.rows.is_some()),
             journal: JournalLink::new(to_journal),
             health_checks: HealthCheckLink::default(),
-            refusals: AccessRefusals::new(options.max_failed.is_some() || options.rows.is_some()),
+            refusals: AccessRefusals::new(request.max_failed.is_some() || request.rows.is_some()),
             waits: Waits::default(),
-            store: Access::new(options.s3.clone()),
-            tokens: options.token_origin().map(BearerTokens::new),
-            pace: options.http.rate.map(Pace::new),
-            body_meter: options.meters_bodies().then(|| BodyMeter::new(clock, options.bwlimit)),
+            store: Access::new(job.s3.clone()),
+            tokens: job.token_origin().map(BearerTokens::new),
+            pace: request.http.rate.map(Pace::new),
+            body_meter: request.meters_bodies().then(|| BodyMeter::new(clock, request.bwlimit)),
             preflight,
             is_listing_done: AtomicBool::new(false),
             listed_pages: AtomicU64::new(0),
             told_total: AtomicU64::new(0),
-            finds_concurrency: options.concurrency_bounds(workers).is_some(),
+            finds_concurrency: job.concurrency_bounds(workers).is_some(),
             courtesy: OnceLock::new(),
             // The workers' and the listing's.
             counters: (0..=workers).map(|_| Counters::default()).collect(),
             telemetry: Telemetry::new(workers),
             stray: StrayReplies::default(),
-            pipeline: Pipeline::new(options.pipeline),
-            coalescing: Coalescing::new(options.coalesce),
+            pipeline: Pipeline::new(request.pipeline),
+            coalescing: Coalescing::new(request.coalesce),
             notices: Mutex::default(),
             distrusted: Mutex::default(),
         })

@@ -397,7 +397,7 @@ impl ExportThread {
             doubtful: self.journal.doubtful()?,
             elapsed: self.shared.started.elapsed(),
             attempts: 0,
-            listed_at: self.journal.get("listed_at")?,
+            listed_at: self.journal.listed_at()?,
             was_finished,
             interruption: (!was_finished && self.shared.stop() != GO).then_some(Interruption::Asked),
             is_tolerated: false,

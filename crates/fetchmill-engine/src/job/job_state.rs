@@ -81,7 +81,7 @@ pub struct JobReport {
     pub was_finished: bool,
     /// What has stopped it before its end.
     pub interruption: Option<Interruption>,
-    /// It is finished, and no more targets have failed than may ([`crate::JobOptions::max_failed`]).
+    /// It is finished, and no more targets have failed than may ([`crate::JobRequest::max_failed`]).
     pub is_tolerated: bool,
     /// An earlier run had begun it.
     pub is_resumed: bool,

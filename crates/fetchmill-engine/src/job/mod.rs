@@ -10,6 +10,7 @@ mod sampler;
 mod second_pass;
 mod skipped;
 mod stop_watch;
+mod take_up;
 
 pub use export::{Export, ExportOptions};
 pub use job_state::{Interruption, JobReport};
@@ -24,29 +25,24 @@ use crossbeam_channel::{Receiver, RecvTimeoutError};
 
 use self::job_state::{JobState, plus};
 use self::run::Run;
+use self::take_up::{TakenUp, resume_times, take_up};
 use super::control::Control;
-use super::control::clock::unix_micros;
 use super::control::stop::Stop;
-use super::control::telemetry::{Latency, LimitedBy, OriginLatency, Progress, Sample};
+use super::control::telemetry::{Latency, LimitedBy, OriginLatency, Sample};
 use super::fetch::dispatch::Dispatcher;
 use super::fetch::dispatch::worker_registry::WorkerRegistry;
-use super::list_input::OpenedList;
-use super::plan::descriptors::fit_machine;
+use super::plan::planning::plan_job;
 use super::plan::preflight::Preflight;
-use super::request::options::{JobOptions, Workers};
+use super::request::job_request::JobRequest;
 use super::request::stop_rules::StopReason;
-use super::writer::recovery;
+use super::request::workers::Workers;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::extra_columns::ColumnType;
 use fetchmill_model::limits;
 use fetchmill_model::outcome::{KindCounts, Tally};
-use fetchmill_model::planner::retry::LONGEST_DELAY;
 use fetchmill_model::source::list::Items;
-use fetchmill_net::TlsRoots;
 use fetchmill_store::background::Background;
-use fetchmill_store::journal::{JobLocation, Journal, Wait};
-use fetchmill_store::results::{refuse_unfit, take_back_unfetched};
-use fetchmill_store::sink::{SinkSetup, UnfetchedFiles};
+use fetchmill_store::journal::Wait;
 
 /// A job that runs.
 #[derive(Debug)]
@@ -102,66 +98,37 @@ pub struct Snapshot {
 }
 
 impl Job {
-    /// Checks the options, opens the destination, finishes what an earlier run left half done, and starts.
+    /// Plans the job, finishes what an earlier run left half done, and starts.
     /// The list of a program is given with it ([`SourceOptions::Iterable`]); one in a file is opened here.
-    pub fn start(mut options: JobOptions, given: Option<Box<dyn Items>>) -> Result<Self> {
-        let mut list = open_source(&mut options, given)?;
-        let mut notices = Vec::new();
-        let resting_max = fit_machine(&mut options, &mut notices)?;
-        let place = options.prepare_place()?;
-        options.settle_listing(&place)?;
-        options.settle_types(&place)?;
-        let mut journal = Journal::open(&place, &options.identity(), options.is_durable())?;
-        if let Some(pass) = &options.pass {
-            journal.begin_at(pass.first_sequence)?;
-        }
-        if let Some(target) = options.results() {
-            refuse_unfit(&journal, target.path)?;
-        }
-        let was_finished = take_up(&options, &place, &mut journal)?;
-        if let Some(list) = &mut list {
-            list.resume(&journal)?;
-        }
-        let before = journal.tally();
-        let is_resumed = before.listed > 0 || journal.get("marker")?.is_some();
-        if options.is_durable() && !is_resumed {
-            place.sync()?;
-        }
-        if options.retry_failed.is_some() {
-            start_second_pass(&options, &place, &mut journal)?;
-        }
-        let preflight = Preflight::open(&options, &place, &journal)?;
+    pub fn start(request: JobRequest, given: Option<Box<dyn Items>>) -> Result<Self> {
+        let (plan, list) = plan_job(request, given)?;
+        let TakenUp { mut journal, list, was_finished, is_resumed } = take_up(&plan, list)?;
+        let preflight = Preflight::open(&plan, &journal)?;
         // What waits in it is bounded by those who send: pages by the planner's window, receipts by one a worker, and
         // waiting targets go into the table faster than any server can fail. A bound would stop a thread that fetches.
         let (to_journal, messages) = crossbeam_channel::unbounded();
-        let workers = options.worker_count();
-        let control = Control::new(&options, workers, preflight, to_journal);
+        let control = Control::new(&plan, plan.worker_count(), preflight, to_journal);
         resume_times(&control, &mut journal)?;
         let shared = Arc::new(JobState {
             control,
             before: journal.tally(),
             kinds_before: journal.kinds()?,
             is_resumed,
-            rules: options.stop_rules(),
+            rules: plan.request.stop_rules(),
         });
-        let processes = if let Workers::Processes(count) = options.workers { count } else { 0 };
+        let processes = if let Workers::Processes(count) = plan.request.workers { count } else { 0 };
         let worker_registry = Arc::new(WorkerRegistry::new(processes));
-        let kept = list.as_ref().map(|list| options.kept_of_list(&list.columns()));
-        let is_given = options.rows.as_ref().is_some_and(|rows| rows.is_given);
+        let kept = list.as_ref().map(|list| plan.columns_of_list(&list.columns()));
+        let is_given = plan.request.rows.as_ref().is_some_and(|rows| rows.is_given);
         let (to_program, rows_chunks) =
             is_given.then(|| crossbeam_channel::bounded(limits::ROWS_CHUNKS_QUEUED_MAX)).unzip();
         let run = Run {
-            options,
+            plan,
             list,
-            place: Arc::new(place),
             journal,
             messages,
-            notices,
-            resting_max,
             was_finished,
             worker_registry: Arc::clone(&worker_registry),
-            upload_queue: None,
-            first_page: None,
             rows_chunks: to_program,
         };
         let (for_thread, panics) = (Arc::clone(&shared), Arc::clone(&shared.control.stop.panics));
@@ -273,60 +240,4 @@ impl Drop for Job {
         self.abort();
         self.running.join();
     }
-}
-
-/// Finishes what an earlier run has left half done; whether the job is finished.
-fn take_up(options: &JobOptions, place: &JobLocation, journal: &mut Journal) -> Result<bool> {
-    let setup = options.sink_setup(place, 1)?;
-    let is_finished = journal.get("finished_at")?.is_some();
-    if !is_finished {
-        take_back(options, journal, &setup)?;
-        if let Some(shard_folder) = setup.shard_folder() {
-            cdxj::forget_unplaced(journal, &shard_folder)?;
-        }
-    }
-    recovery::recover(place, journal, &setup, (options.naming(), &options.stored_names()))?;
-    Ok(is_finished)
-}
-
-/// What is meant waits for another attempt, and the job is not finished any more.
-fn start_second_pass(options: &JobOptions, place: &JobLocation, journal: &mut Journal) -> Result<()> {
-    let (naming, meant) = (options.naming(), &options.retry_failed);
-    second_pass::start(place, journal, naming, options.is_durable(), meant)?;
-    take_back(options, journal, &options.sink_setup(place, 1)?)
-}
-
-/// Removes what an earlier run has written of targets without an object. What it has uploaded of it is removed once the
-/// store can be asked.
-fn take_back(options: &JobOptions, journal: &Journal, setup: &SinkSetup) -> Result<()> {
-    let Some(shard_folder) = setup.shard_folder() else { return Ok(()) };
-    take_back_unfetched(journal, &shard_folder, UnfetchedFiles::of(&setup.columns))?;
-    if options.upload.is_none() { journal.forget_unfetched() } else { Ok(()) }
-}
-
-/// Targets that wait, samples of earlier runs, and the pace of an origin that has throttled the last one.
-fn resume_times(control: &Control, journal: &mut Journal) -> Result<()> {
-    journal.clamp_waiting(control.clock.now(), LONGEST_DELAY)?;
-    let samples = journal.samples()?;
-    let samples = samples.iter().filter_map(|text| serde_json::from_str(text).ok()).collect();
-    control.telemetry.resume_series(samples);
-    let progress = journal.progress()?.and_then(|text| serde_json::from_str::<Progress>(&text).ok());
-    if let Some(pace) = progress.and_then(|progress| progress.pace_to_resume(unix_micros() as f64 / 1e6)) {
-        control.plan.lock().resume_rate(pace);
-    }
-    Ok(())
-}
-
-/// Opens the list, if the source is one, and completes the options: with what it, the environment and the profile say.
-fn open_source(options: &mut JobOptions, given: Option<Box<dyn Items>>) -> Result<Option<OpenedList>> {
-    options.settle_rules()?;
-    options.resolve_s3()?;
-    if options.http.ca_file.is_some() || options.s3.ca_bundle.is_some() {
-        // What is wrong with it is told before anything is made.
-        TlsRoots::load(&options.http.tls(&options.s3))?;
-    }
-    let list = OpenedList::open(options, given)?;
-    options.settle_columns(list.as_ref().map(OpenedList::columns))?;
-    options.check()?;
-    Ok(list)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::request::options::SourceOptions;
+use crate::request::source_options::SourceOptions;
 use fetchmill_model::error::Result;
 use fetchmill_model::hidden_text::hide_secrets;
 use fetchmill_model::outcome::{FailureKind, KindCounts, Tally};

@@ -1,5 +1,5 @@
-//! What a list is read from: a file, a pipe, standard input, or what a program gives. It is opened here, before anything
-//! else of a job, and read by the listing's thread.
+//! Input of lists: a file, a pipe, standard input, or the items of a program. A job opens it before anything else, and its
+//! listing's thread reads it.
 
 mod files;
 mod inventory_files;
@@ -7,7 +7,7 @@ mod inventory_files;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::request::options::{JobOptions, SourceOptions};
+use crate::request::source_options::SourceOptions;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::extra_columns::ColumnType;
 use fetchmill_model::source::list::{
@@ -100,9 +100,13 @@ fn of_stream(
 
 impl OpenedList {
     /// The list of a source; `given` is what a program gives. None for a server.
-    pub(crate) fn open(options: &JobOptions, given: Option<Box<dyn Items>>) -> Result<Option<Self>> {
-        let list = &options.list;
-        match (&options.source, given) {
+    pub(crate) fn open(
+        source: &SourceOptions,
+        format: Option<ListFormat>,
+        list: &ListOptions,
+        given: Option<Box<dyn Items>>,
+    ) -> Result<Option<Self>> {
+        match (source, given) {
             (SourceOptions::Server(_) | SourceOptions::S3 { .. }, _) => Ok(None),
             (SourceOptions::Iterable, Some(items)) => {
                 let reader = ListReader::of_items("the iterable", items, list)?;
@@ -110,7 +114,6 @@ impl OpenedList {
             }
             (SourceOptions::Iterable, None) => Err(Error::Internal("no iterable was given".into())),
             (SourceOptions::List(path), _) => {
-                let format = options.list_format;
                 let (reader, length) = open(path.as_deref(), format, list)?;
                 let sampled = match (list.sample, path) {
                     (None, _) => None,
@@ -140,7 +143,7 @@ impl OpenedList {
     /// of what was read shows whether it is the same list. A sample depends on the whole list, so its length must stay.
     pub(crate) fn resume(&mut self, journal: &Journal) -> Result<()> {
         if let Some(length) = self.length {
-            let is_read = journal.get("listed_at")?.is_some();
+            let is_read = journal.is_listed()?;
             match journal.get(LENGTH)?.and_then(|known| known.parse::<u64>().ok()) {
                 Some(known) if known != length && (is_read || self.sampled.is_some()) => {
                     return Err(Error::Usage(format!(

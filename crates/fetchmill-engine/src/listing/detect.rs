@@ -4,7 +4,7 @@
 //! JSON or as an index page. The page that has told it is the first one of the listing, and is not asked for again.
 
 use super::server::{FetchedPage, ServerLister, ServerListerSetup};
-use crate::request::options::Listing;
+use crate::request::source_options::Listing;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::source::folder::folder_path;
 use fetchmill_model::source::{ApiNames, html};

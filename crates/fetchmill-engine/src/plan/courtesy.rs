@@ -3,7 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::job_origins::ListingServer;
-use crate::request::options::{JobOptions, SourceOptions};
+use crate::request::job_request::JobRequest;
+use crate::request::source_options::SourceOptions;
 use fetchmill_model::limits;
 use fetchmill_net::AddressPolicy;
 
@@ -20,11 +21,11 @@ pub(crate) struct Courtesy {
 
 /// What the only origin of a job gets at most with `--concurrency auto`; none: what this machine allows. Where a list
 /// leads is not known when the job starts: it is taken for public.
-pub(crate) fn courtesy(options: &JobOptions, server: Option<&ListingServer>) -> Option<Courtesy> {
-    if options.http.concurrency_max.is_some() {
+pub(crate) fn courtesy(request: &JobRequest, server: Option<&ListingServer>) -> Option<Courtesy> {
+    if request.http.concurrency_max.is_some() {
         return None;
     }
-    let is_bucket = matches!(options.source, SourceOptions::S3 { .. });
+    let is_bucket = matches!(request.source, SourceOptions::S3 { .. });
     match server {
         Some(server) => of_host(server.key.host(), server.addresses.as_deref(), is_bucket),
         None => Some(PUBLIC),

@@ -3,7 +3,8 @@
 use super::memory_limits::{bound_kept_memory, check_address_space};
 use crate::event_queues::processors;
 use crate::request::http_options::{Concurrency, HttpOptions, Resolvers};
-use crate::request::options::{JobOptions, SourceOptions};
+use crate::request::job_request::JobRequest;
+use crate::request::source_options::SourceOptions;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
 use fetchmill_store::sink::StoredParts;
@@ -38,68 +39,137 @@ fn raise_descriptors() -> Option<u64> {
 /// found out ends at a third of them: half as many connections again may rest, and the program has files of its own.
 pub(crate) fn fit_stream(options: &mut HttpOptions) {
     let allowed = raise_descriptors();
-    if let Concurrency::Auto { most } = &mut options.concurrency {
-        *most = options.concurrency_max.unwrap_or(*most);
+    if let Concurrency::Auto { most } = options.concurrency {
+        let asked = Concurrency::Auto { most: options.concurrency_max.unwrap_or(most) };
         let of_descriptors = allowed.map_or(u64::MAX, |allowed| allowed / 3).max(1);
         let of_descriptors = u32::try_from(of_descriptors).unwrap_or(u32::MAX);
-        options.concurrency.lower_to(requests_of_ports().min(of_descriptors));
+        options.concurrency = asked.lowered_to(requests_of_ports().min(of_descriptors));
     }
 }
 
-/// Fits the options to this machine. Returns how many connections may rest beside those that make requests.
-pub(crate) fn fit_machine(options: &mut JobOptions, notices: &mut Vec<String>) -> Result<usize> {
-    let resting_max = fit_descriptors(options, notices)?;
-    let workers = options.threads.unwrap_or_else(processors);
-    check_address_space(workers)?;
-    bound_kept_memory(workers);
-    Ok(resting_max)
+/// The share of this machine that a job gets.
+#[derive(Debug, Clone)]
+pub(crate) struct MachineShare {
+    /// Threads that fetch.
+    pub(crate) threads: usize,
+    /// Requests in flight.
+    pub(crate) concurrency: Concurrency,
+    /// Connections that may rest beside those that make requests.
+    pub(crate) resting_max: usize,
+    /// A notice that `--concurrency` was lowered; `None` if it was not.
+    pub(crate) notice: Option<String>,
 }
 
-/// Raises the soft limit of descriptors, and lowers the number of threads and of requests to what it allows. Returns how
-/// many connections may rest beside those that make requests.
-fn fit_descriptors(options: &mut JobOptions, notices: &mut Vec<String>) -> Result<usize> {
-    use limits::{DESCRIPTORS_A_WORKER, DESCRIPTORS_OF_NAMES, DESCRIPTORS_OF_TRANSFORM};
-    use limits::{DESCRIPTORS_RESERVED, WORKER_CONNECTIONS_MIN};
-    let allowed = raise_descriptors();
-    let workers = options.threads.unwrap_or_else(processors).min(options.concurrency_of_hosts());
-    options.threads = Some(workers);
-    if let Concurrency::Auto { most } = &mut options.http.concurrency {
-        *most = options.http.concurrency_max.unwrap_or(*most);
-        let of_memory = limits::BATCHED_REQUESTS_MAX / options.pipeline.max(1);
-        options.http.concurrency.lower_to(requests_of_ports().min(of_memory));
+impl MachineShare {
+    /// Raises the soft limit of descriptors, and lowers what was asked for to what this machine allows.
+    pub(crate) fn fit(request: &JobRequest) -> Result<Self> {
+        let share = match raise_descriptors() {
+            Some(allowed) => Self::of_descriptors(request, allowed)?,
+            None => Self::of_processors(request),
+        };
+        check_address_space(share.threads)?;
+        bound_kept_memory(share.threads);
+        Ok(share)
     }
-    let Some(allowed) = allowed else {
-        return Ok(limits::resting_connections(options.http.concurrency.most()));
-    };
-    // A body that does not fit into memory is in a file of its own while it is received.
-    let each = if options.properties().keeps < StoredParts::Bodies { 1 } else { 2 };
-    let left = allowed.saturating_sub(DESCRIPTORS_RESERVED);
-    // Of a server that lists its own objects the only name is looked up beside the workers.
-    let is_one_name = matches!(options.source, SourceOptions::Server(_)) && !options.leads_anywhere();
-    let looks_up = !is_one_name && options.http.resolver != Resolvers::System;
-    let transforms = if options.transform.is_some() { DESCRIPTORS_OF_TRANSFORM } else { 0 };
-    let a_worker = DESCRIPTORS_A_WORKER + if looks_up { DESCRIPTORS_OF_NAMES } else { 0 } + transforms;
-    if left < a_worker + each {
-        return Err(Error::Usage(format!(
-            "only {allowed} open files are allowed, at least {} are needed: raise the limit (ulimit -n)",
-            DESCRIPTORS_RESERVED + a_worker + each
-        )));
+
+    /// Returns what was asked for, unchanged: for a worker's process, which has one thread.
+    pub(crate) fn asked(request: &JobRequest) -> Self {
+        MachineShare {
+            threads: request.threads.unwrap_or(1),
+            concurrency: request.http.concurrency,
+            resting_max: 0,
+            notice: None,
+        }
     }
-    let workers_max = left / (a_worker + WORKER_CONNECTIONS_MIN * each);
-    let workers = (workers as u64).min(workers_max.max(1));
-    let left = left - workers * a_worker;
-    // Beside those that make requests some rest; with fewer of these, more requests wait for a rest.
-    let share = limits::RESTING_SHARE_MIN as u64;
-    let connections = (left * share / (each * share + 1)).max(1);
-    if let Concurrency::Number(number) = options.http.concurrency
-        && u64::from(number) > connections
-    {
-        notices.push(format!(
+
+    /// Without a limit of descriptors.
+    fn of_processors(request: &JobRequest) -> Self {
+        let concurrency = fitting_concurrency(request);
+        MachineShare {
+            threads: wanted_threads(request),
+            concurrency,
+            resting_max: limits::resting_connections(concurrency.most()),
+            notice: None,
+        }
+    }
+
+    /// With at most `allowed` descriptors: lowers the number of threads and of requests to that.
+    fn of_descriptors(request: &JobRequest, allowed: u64) -> Result<Self> {
+        let Needs { worker, connection } = Needs::of(request);
+        let left = allowed.saturating_sub(limits::DESCRIPTORS_RESERVED);
+        if left < worker + connection {
+            return Err(Error::Usage(format!(
+                "only {allowed} open files are allowed, at least {} are needed: raise the limit (ulimit -n)",
+                limits::DESCRIPTORS_RESERVED + worker + connection
+            )));
+        }
+        let threads_max = left / (worker + limits::WORKER_CONNECTIONS_MIN * connection);
+        let threads = (wanted_threads(request) as u64).min(threads_max.max(1));
+        let left = left - threads * worker;
+        // Beside those that make requests some rest; with fewer of these, more requests wait for a rest.
+        let share = limits::RESTING_SHARE_MIN as u64;
+        let connections = (left * share / (connection * share + 1)).max(1);
+        let wanted = fitting_concurrency(request);
+        let concurrency = wanted.lowered_to(connections.min(u64::from(u32::MAX)) as u32);
+        let beside = left.saturating_sub(concurrency.most() as u64 * connection);
+        Ok(MachineShare {
+            threads: threads as usize,
+            concurrency,
+            resting_max: limits::resting_connections(concurrency.most()).min(beside.max(1) as usize),
+            notice: lowered_notice(wanted, connections, allowed),
+        })
+    }
+}
+
+/// Descriptors that a job takes.
+struct Needs {
+    /// Of each worker.
+    worker: u64,
+    /// Of each connection.
+    connection: u64,
+}
+
+impl Needs {
+    fn of(request: &JobRequest) -> Self {
+        use limits::{DESCRIPTORS_A_WORKER, DESCRIPTORS_OF_NAMES, DESCRIPTORS_OF_TRANSFORM};
+        // Of a server that lists its own objects the only name is looked up beside the workers.
+        let is_one_name = matches!(request.source, SourceOptions::Server(_)) && !request.leads_anywhere();
+        let looks_up = !is_one_name && request.http.resolver != Resolvers::System;
+        let names = if looks_up { DESCRIPTORS_OF_NAMES } else { 0 };
+        let transform = if request.transform.is_some() { DESCRIPTORS_OF_TRANSFORM } else { 0 };
+        Needs {
+            worker: DESCRIPTORS_A_WORKER + names + transform,
+            // A body that does not fit into memory is in a file of its own while it is received.
+            connection: if request.properties().keeps < StoredParts::Bodies { 1 } else { 2 },
+        }
+    }
+}
+
+/// Returns the number of threads without a limit: the one that was given, or one for each processor, but no more than there are
+/// requests in flight.
+fn wanted_threads(request: &JobRequest) -> usize {
+    let threads = request.threads.unwrap_or_else(processors);
+    threads.min(request.concurrency_of_hosts(request.http.concurrency))
+}
+
+/// Returns the number of requests in flight without a limit of descriptors. `auto` is bounded by memory and local ports.
+fn fitting_concurrency(request: &JobRequest) -> Concurrency {
+    match request.http.concurrency {
+        given @ Concurrency::Number(_) => given,
+        Concurrency::Auto { most } => {
+            let of_memory = limits::BATCHED_REQUESTS_MAX / request.pipeline.max(1);
+            let asked = Concurrency::Auto { most: request.http.concurrency_max.unwrap_or(most) };
+            asked.lowered_to(requests_of_ports().min(of_memory))
+        }
+    }
+}
+
+/// Returns a notice if the number that was given is above `connections`.
+fn lowered_notice(wanted: Concurrency, connections: u64, allowed: u64) -> Option<String> {
+    match wanted {
+        Concurrency::Number(number) if u64::from(number) > connections => Some(format!(
             "--concurrency {number} lowered to {connections}: {allowed} open files are allowed (ulimit -n)"
-        ));
+        )),
+        _ => None,
     }
-    options.http.concurrency.lower_to(connections.min(u64::from(u32::MAX)) as u32);
-    options.threads = Some(workers as usize);
-    let beside = left.saturating_sub(options.http.concurrency.most() as u64 * each);
-    Ok(limits::resting_connections(options.http.concurrency.most()).min(beside.max(1) as usize))
 }

@@ -1,8 +1,16 @@
-//! What follows from a request before anything is fetched: whether it will fit, how much of it others are spared, and what
-//! this machine allows.
+//! The plan of a job ([`job_plan`]), and how it is made of a request ([`planning`]). Besides: whether the job will fit, how
+//! much of it others are spared, and whom it asks.
 
+mod columns;
+mod connections;
 pub(super) mod courtesy;
 pub(super) mod descriptors;
+mod job_identity;
 pub(super) mod job_origins;
+pub(super) mod job_plan;
+mod known_listing;
 mod memory_limits;
+pub(super) mod planning;
 pub(super) mod preflight;
+mod server_requests;
+mod storing;

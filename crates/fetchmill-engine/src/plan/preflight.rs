@@ -4,13 +4,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use crate::request::options::{JobOptions, Listing, SourceOptions};
+use super::job_plan::JobPlan;
+use crate::request::source_options::{Listing, SourceOptions};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::{Outcome, Tally};
 use fetchmill_model::planner::preflight::{Room, Shortage, SizeSample, Work, find_lack};
 use fetchmill_model::source::{ListedPage, PageCursor};
 use fetchmill_store::durable::{self, FreeRoom};
-use fetchmill_store::journal::{JobLocation, Journal};
+use fetchmill_store::journal::Journal;
 use fetchmill_store::sink::Block;
 use fetchmill_store::sink::Format;
 
@@ -75,12 +76,12 @@ fn settled_targets(tally: Tally) -> u64 {
 
 impl Preflight {
     /// Looks at what is free, and whether that is enough for what earlier runs have listed. None: not to be checked.
-    pub(crate) fn open(options: &JobOptions, place: &JobLocation, journal: &Journal) -> Result<Option<Self>> {
-        if options.format != Format::Files || !options.preflight {
+    pub(crate) fn open(plan: &JobPlan, journal: &Journal) -> Result<Option<Self>> {
+        if plan.request.format != Format::Files || !plan.request.preflight {
             return Ok(None);
         }
         // A file system that cannot tell is found out by writing to it.
-        let Ok(free) = durable::free_room(&place.dest) else { return Ok(None) };
+        let Ok(free) = durable::free_room(&plan.place.dest) else { return Ok(None) };
         let FreeRoom { inodes, free_inodes, free_blocks, block, blocks: _ } = free;
         let room = Room::new((inodes, free_inodes), free_blocks, block);
         let tally = journal.tally();
@@ -89,14 +90,14 @@ impl Preflight {
             others: tally.absent.saturating_add(tally.failed),
             space: tally.bytes.max(tally.fetched.saturating_mul(room.block)),
         };
-        let workers = options.threads.unwrap_or(1).min(options.concurrency_of_hosts()) as u64;
-        let is_complete = journal.get("listed_at")?.is_some();
+        let workers = plan.machine.threads.min(plan.concurrency_of_hosts()) as u64;
+        let is_complete = journal.is_listed()?;
         let preflight = Preflight {
             room,
-            dest: place.dest.clone(),
-            total_field: match (&options.source, options.listing) {
+            dest: plan.place.dest.clone(),
+            total_field: match (&plan.request.source, plan.listing) {
                 (SourceOptions::Server(_), Listing::Auto | Listing::Api | Listing::Json) => {
-                    Some(options.api.total_field.clone())
+                    Some(plan.request.api.total_field.clone())
                 }
                 _ => None,
             },

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use serde_json::Value;
 
-use crate::access::s3::{Access, S3Options, SignedOrigins};
+use crate::access::s3::{Access, S3Settings, SignedOrigins};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
 use fetchmill_model::options::{Bounds, OptionValue, options, seconds, some_seconds};
@@ -130,10 +130,11 @@ impl Concurrency {
         }
     }
 
-    /// This machine allows no more.
-    pub(crate) fn lower_to(&mut self, allowed: u32) {
+    /// The same, where this machine allows no more.
+    pub(crate) fn lowered_to(self, allowed: u32) -> Self {
         match self {
-            Concurrency::Number(most) | Concurrency::Auto { most } => *most = allowed.min(*most),
+            Concurrency::Number(most) => Concurrency::Number(most.min(allowed)),
+            Concurrency::Auto { most } => Concurrency::Auto { most: most.min(allowed) },
         }
     }
 }
@@ -213,7 +214,7 @@ impl HttpOptions {
     }
 
     /// Whom to believe in TLS.
-    pub(crate) fn tls(&self, s3: &S3Options) -> TlsOptions {
+    pub(crate) fn tls(&self, s3: &S3Settings) -> TlsOptions {
         TlsOptions {
             ca_file: self.ca_file.clone(),
             ca_bundle: s3.ca_bundle.clone(),

@@ -1,13 +1,18 @@
-//! What a user asks for: options of jobs and streams, their checks, and what makes two runs the same job.
+//! What a user asks for: options of jobs and streams, how they are read, and their checks.
 //!
-//! Nothing here changes while a job runs.
+//! Nothing here changes after it was read. A job's plan is made of its request.
 
 pub(super) mod custom_request;
 pub(super) mod http_options;
-pub(super) mod job_identity;
-pub(super) mod option_checks;
+pub(super) mod job_request;
+pub(super) mod name_scheme;
+mod naming;
+mod option_checks;
 pub(super) mod option_reader;
-pub(super) mod options;
 pub(super) mod retry_failed;
+pub(super) mod rows_options;
+pub(super) mod source_options;
 pub(super) mod stop_rules;
+pub(super) mod storing_options;
 pub(super) mod stream_options;
+pub(super) mod workers;

@@ -1,7 +1,10 @@
-//! What goes together, and what does not.
+//! Which options go together. The plan checks what the request does not know, such as the columns of a list.
 
 use super::http_options::Concurrency;
-use super::options::{JobOptions, NameScheme, SourceOptions, Workers};
+use super::job_request::JobRequest;
+use super::name_scheme::NameScheme;
+use super::source_options::SourceOptions;
+use super::workers::Workers;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::http1::ACCEPT_ENCODING;
 use fetchmill_model::limits;
@@ -11,7 +14,7 @@ use fetchmill_model::row::RowKind;
 use fetchmill_net::check_insecure_host;
 use fetchmill_store::sink::Format;
 
-impl JobOptions {
+impl JobRequest {
     /// Refuses what cannot be meant.
     pub fn check(&self) -> Result<()> {
         let refuse = |message: &str| Err(Error::Usage(message.to_owned()));
@@ -27,9 +30,11 @@ impl JobOptions {
             );
         }
         self.http.insecure_host.iter().try_for_each(|host| check_insecure_host(host))?;
-        self.check_sidecars()?;
-        if !self.columns.kept().is_empty() && !self.keeps_columns() {
-            return refuse("--keep-columns needs --format parquet or jsonl, or tar with --sidecar");
+        if !self.sidecar.is_empty() && self.format != Format::Tar {
+            return refuse("--sidecar needs --format tar");
+        }
+        if self.hash.is_some() && !matches!(self.format, Format::Parquet | Format::Jsonl) {
+            return refuse("--hash needs --format parquet or jsonl");
         }
         self.check_strip_prefix()?;
         self.check_rows()?;
@@ -55,7 +60,7 @@ impl JobOptions {
         if self.allow_private && self.http.public_only {
             return refuse("allow_private and public_only contradict each other");
         }
-        self.fields()?;
+        self.check_fields()?;
         self.check_tokens()?;
         if let Some(pages) = self.json_pages() {
             return pages.map(drop);
@@ -69,12 +74,12 @@ impl JobOptions {
         self.api.around_name().map(drop)
     }
 
-    /// What sidecars need.
-    fn check_sidecars(&self) -> Result<()> {
-        if !self.sidecar.is_empty() && self.format != Format::Tar {
-            return Err(Error::Usage("--sidecar needs --format tar".into()));
+    /// What header fields of all requests need. Who gets those of a bucket is known with its store.
+    fn check_fields(&self) -> Result<()> {
+        match self.source {
+            SourceOptions::S3 { .. } => Ok(()),
+            _ => self.http.fields(self.source.only_origin(&self.list)).map(drop),
         }
-        self.sidecars().map(drop)
     }
 
     /// What a transform needs.
@@ -132,13 +137,7 @@ impl JobOptions {
                 "{url} is no list: give a file with URLs, or - for standard input"
             )));
         }
-        let is_own = |name: &&String| rows.kind.columns().iter().any(|(own, _)| own == name);
-        match self.columns.kept().iter().find(is_own) {
-            Some(name) => Err(Error::Usage(format!(
-                "--keep-columns: results have a column {name:?} of their own; rename that of the list, or leave it out"
-            ))),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// What `--pipeline` is not for.
@@ -234,7 +233,7 @@ impl JobOptions {
             );
         }
         let fields = request.headers.iter().map(|header| (header.name.clone(), header.value.clone()));
-        OriginFields::new(self.fields_origin(), fields.collect())?;
+        OriginFields::new(self.secrets_origin(), fields.collect())?;
         self.requests().map(drop)
     }
 
@@ -320,7 +319,7 @@ impl JobOptions {
         if self.workers != Workers::Native {
             return refuse("needs --engine native");
         }
-        if self.token_origin().is_none() {
+        if self.secrets_origin().is_none() {
             return refuse(
                 "prints a secret, and a list may lead anywhere: say with --credentials-for https://HOST which origin gets it",
             );

@@ -6,15 +6,17 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::http_options::HttpOptions;
-use super::options::{
-    JobOptions, Listing, PassOptions, RowsOptions, SourceOptions, TransformOptions, Workers,
-};
+use super::job_request::JobRequest;
+use super::rows_options::RowsOptions;
+use super::source_options::{Listing, SourceOptions};
+use super::storing_options::{PassOptions, TransformOptions};
 use super::stream_options::StreamOptions;
+use super::workers::Workers;
 use crate::access::s3::S3Options;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
 use fetchmill_model::options::{OptionRow, OptionValues, Options, read, take};
-use fetchmill_model::origin::OriginKey;
+use fetchmill_model::origin::{OriginKey, is_open};
 use fetchmill_model::row::RowKind;
 use fetchmill_model::s3::{KeyBounds, UploadDestination, parse_source};
 use fetchmill_model::source::json::JsonPageOptions;
@@ -22,10 +24,10 @@ use fetchmill_model::source::list::{ListOptions, RequestOptions};
 use fetchmill_model::source::{ApiNames, OriginUrl};
 use fetchmill_store::results::{ResultsFormat, TableFormat};
 
-/// What is said of a job beside its options.
+/// What is said of a job beside its options: what it is about.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct JobRequest {
+struct JobSubject {
     source: String,
     source_kind: SourceKind,
     dest: PathBuf,
@@ -80,7 +82,7 @@ impl Rows {
     }
 }
 
-impl JobRequest {
+impl JobSubject {
     fn source(&self, listing: Listing) -> Result<SourceOptions> {
         Ok(match self.source_kind {
             SourceKind::Server if listing == Listing::Json => {
@@ -121,43 +123,75 @@ fn check_defaults() -> OptionValues {
     .collect()
 }
 
-impl JobOptions {
+impl JobRequest {
     /// From an object with the options that are given, by their names, and what the job is about. None of them is
-    /// looked at beyond its own meaning: [`JobOptions::check`] does that.
+    /// looked at beyond its own meaning: [`JobRequest::check`] does that.
     pub fn from_json(text: &str) -> Result<Self> {
         let mut given: OptionValues = read_text(text)?;
-        let kind = given.get("rows").map(|rows| rows.get("kind").and_then(Value::as_str));
-        match kind {
-            Some(Some("targets")) => given.extend([("format".to_owned(), "null".into())]),
-            Some(_) => {
-                for (name, value) in check_defaults() {
-                    given.entry(name).or_insert(value);
-                }
-            }
-            None => {}
-        }
-        let mut options: JobOptions = take(&mut given)?;
-        options.http = take(&mut given)?;
-        options.s3 = take(&mut given)?;
-        options.api = take(&mut given)?;
-        options.json = take(&mut given)?;
-        options.list = take(&mut given)?;
-        options.list.request = take(&mut given)?;
-        options.bounds = take(&mut given)?;
-        let frame: JobRequest = read(Value::Object(given))?;
-        options.source = frame.source(options.listing)?;
-        options.workers = frame.workers();
-        options.upload = UploadDestination::of(&frame.dest)?;
-        options.dest = frame.dest;
-        options.rows = frame.rows.map(Rows::into_options).transpose()?;
-        options.transform = frame.transform;
-        options.pass = frame.pass;
-        let named = frame.named_origin.as_deref().and_then(OriginKey::of_url);
-        options.named_origin = named.map(|(key, _)| key);
-        options.settle_names();
-        options.divide_headers();
-        Ok(options)
+        give_defaults(&mut given);
+        let table: JobRequest = take(&mut given)?;
+        let http: HttpOptions = take(&mut given)?;
+        let (s3, api, json) = (take(&mut given)?, take(&mut given)?, take(&mut given)?);
+        let list: ListOptions = take(&mut given)?;
+        let request: RequestOptions = take(&mut given)?;
+        let bounds = take(&mut given)?;
+        let subject: JobSubject = read(Value::Object(given))?;
+        let source = subject.source(table.listing)?;
+        let workers = subject.workers();
+        let upload = UploadDestination::of(&subject.dest)?;
+        let rows = subject.rows.map(Rows::into_options).transpose()?;
+        let named_origin = subject.named_origin.as_deref().and_then(OriginKey::of_url).map(|(key, _)| key);
+        // A list is read with the template of its names.
+        let list = ListOptions { name_template: table.names.template().cloned(), ..list };
+        let (http, request) = divide_headers((http, request), (&source, &list), rows.is_some());
+        Ok(JobRequest {
+            source,
+            dest: subject.dest,
+            upload,
+            workers,
+            http,
+            s3,
+            api,
+            json,
+            list: ListOptions { request, ..list },
+            bounds,
+            rows,
+            transform: subject.transform,
+            named_origin,
+            pass: subject.pass,
+            ..table
+        })
     }
+}
+
+/// Gives jobs of rows what they have in place of the usual defaults.
+fn give_defaults(given: &mut OptionValues) {
+    let kind = given.get("rows").map(|rows| rows.get("kind").and_then(Value::as_str));
+    match kind {
+        Some(Some("targets")) => given.extend([("format".to_owned(), "null".into())]),
+        Some(_) => {
+            for (name, value) in check_defaults() {
+                given.entry(name).or_insert(value);
+            }
+        }
+        None => {}
+    }
+}
+
+/// Which header fields are made for each target, and where they may go.
+fn divide_headers(
+    (mut http, mut request): (HttpOptions, RequestOptions),
+    (source, list): (&SourceOptions, &ListOptions),
+    has_rows: bool,
+) -> (HttpOptions, RequestOptions) {
+    let is_list = matches!(source, SourceOptions::List(_) | SourceOptions::Iterable);
+    // A check, or a list, makes the same of all: there braces are braces.
+    if is_list && !has_rows {
+        request.take_row_headers(&mut http.headers, is_open);
+    }
+    let secrets_origin = http.credentials_for.clone().or_else(|| source.only_origin(list));
+    request.headers_for = secrets_origin.map(|key| key.text().to_owned());
+    (http, request)
 }
 
 impl StreamOptions {
@@ -180,7 +214,7 @@ fn read_text(text: &str) -> Result<OptionValues> {
 pub fn option_tables() -> [(&'static str, Vec<OptionRow>); 3] {
     let common = [HttpOptions::rows(), S3Options::rows()].concat();
     let own = [
-        JobOptions::rows(),
+        JobRequest::rows(),
         ApiNames::rows(),
         JsonPageOptions::rows(),
         ListOptions::rows(),
@@ -210,8 +244,8 @@ pub fn option_tables() -> [(&'static str, Vec<OptionRow>); 3] {
 mod tests {
     use super::*;
 
-    fn job(options: &str) -> Result<JobOptions> {
-        JobOptions::from_json(&format!(
+    fn job(options: &str) -> Result<JobRequest> {
+        JobRequest::from_json(&format!(
             r#"{{"source": "-", "source_kind": "list", "dest": "out", {options}}}"#
         ))
     }

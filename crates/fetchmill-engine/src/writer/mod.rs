@@ -26,11 +26,10 @@ use super::control::journal_link::JournalRequest;
 use super::control::stop::Stop;
 use super::control::telemetry::WriterActivity;
 use super::event_queues::waiting_runtime;
-use super::request::options::JobOptions;
+use super::plan::job_plan::JobPlan;
 use fetchmill_model::error::Result;
 use fetchmill_model::limits::{self, COMMIT_WINDOW_BYTES, COMMIT_WINDOW_OUTCOMES_MAX};
 use fetchmill_model::outcome::{Outcome, Runs, ShardNumber};
-use fetchmill_store::journal::JobLocation;
 use fetchmill_store::sink::failures::FailuresShard;
 use fetchmill_store::sink::{Block, BlockEntry, Properties, ShardSize, Sink, SinkSetup, Stage, StoredParts};
 
@@ -76,8 +75,7 @@ impl BlockInput {
 
 /// The writer of a worker, with its sink, and the way to it. `small`: shards of earlier runs that it may merge.
 pub(super) fn open(
-    place: &JobLocation,
-    options: &JobOptions,
+    plan: &JobPlan,
     control: &Arc<Control>,
     setup: &SinkSetup,
     worker: usize,
@@ -86,7 +84,8 @@ pub(super) fn open(
     let (blocks, to_write) =
         tokio::sync::mpsc::channel((limits::BLOCKS_QUEUED_MAX / control.plan.workers()).max(1));
     let (empty, to_fill) = tokio::sync::mpsc::channel(limits::BLOCKS_KEPT);
-    let properties = options.properties();
+    let (place, request) = (&plan.place, &plan.request);
+    let properties = request.properties();
     let body_memory = BodyMemory::of_workers(control.plan.workers());
     let stage = Arc::new(Stage::open(&place.stage_path().join(worker.to_string()))?);
     let writer = SinkWriter {
@@ -96,18 +95,18 @@ pub(super) fn open(
         failures: FailuresShard::new(
             &place.failures_path(),
             recovery::shard_name("worker", worker as u32),
-            options.is_durable(),
+            request.is_durable(),
         ),
-        has_rows: options.rows.is_some(),
-        keeps_rows: options.rows.as_ref().is_some_and(|rows| !rows.is_given),
-        commit_window: options.commit_window,
+        has_rows: request.rows.is_some(),
+        keeps_rows: request.rows.as_ref().is_some_and(|rows| !rows.is_given),
+        commit_window: request.commit_window,
         runtime: waiting_runtime()?,
         blocks: to_write,
         empty,
         body_memory: Arc::clone(&body_memory),
         gathered: WindowOutcomes::default(),
         sync_thread: None,
-        transform: transform::of_worker(options, control, worker, &stage)?,
+        transform: transform::of_worker(plan, control, worker, &stage)?,
     };
     let stage = (properties.keeps >= StoredParts::Bodies).then_some(stage);
     Ok((writer, BlockInput { properties, body_memory, stage, blocks, empty: to_fill }))

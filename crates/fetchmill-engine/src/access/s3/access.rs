@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::credentials::CredentialChain;
-use super::options::S3Options;
+use super::settings::S3Settings;
 use crate::access::renewal::{CredentialHolder, CredentialSource as _, Refresher, Renewal};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
@@ -37,7 +37,7 @@ struct AccessState {
 /// See the module. Memory: a row for each bucket that the job has met, at most `limits::S3_BUCKETS_MAX`.
 #[derive(Debug)]
 pub(crate) struct Access {
-    pub(crate) options: S3Options,
+    pub(crate) options: S3Settings,
     known: Mutex<AccessState>,
     /// Raised whenever what is known changes.
     generation: AtomicU64,
@@ -66,7 +66,7 @@ enum LoadState {
 }
 
 impl Access {
-    pub(crate) fn new(options: S3Options) -> Arc<Self> {
+    pub(crate) fn new(options: S3Settings) -> Arc<Self> {
         Arc::new(Access {
             options,
             known: Mutex::default(),

@@ -5,8 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::credential_client::CredentialClient;
 use super::environment::Environment;
-use super::options::{REGION_VARIABLES, S3Options, ignores_endpoints};
 use super::profile::{Profile, Profiles, chosen};
+use super::settings::{REGION_VARIABLES, S3Settings, ignores_endpoints};
 use super::sso::SsoRole;
 use super::sts::{Role, Sts};
 use super::{credential_document, metadata};
@@ -40,17 +40,17 @@ pub(crate) struct CredentialChain {
 
 impl CredentialChain {
     /// As a user says, and this process's environment. Of `pool` it has names, TLS and the proxy.
-    pub(crate) fn new(options: &S3Options, pool: PoolSettings) -> Self {
-        CredentialChain::within(Environment::of_process(), options, pool)
+    pub(crate) fn new(settings: &S3Settings, pool: PoolSettings) -> Self {
+        CredentialChain::within(Environment::of_process(), settings, pool)
     }
 
     /// The same in another environment.
-    pub(super) fn within(environment: Environment, options: &S3Options, pool: PoolSettings) -> Self {
+    pub(super) fn within(environment: Environment, settings: &S3Settings, pool: PoolSettings) -> Self {
         CredentialChain {
             environment,
-            profile: options.profile.clone(),
-            region: options.region.clone(),
-            no_sign_request: options.no_sign_request,
+            profile: settings.profile.clone(),
+            region: settings.region.clone(),
+            no_sign_request: settings.no_sign_request,
             pool,
         }
     }

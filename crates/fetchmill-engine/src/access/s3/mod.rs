@@ -11,6 +11,7 @@ mod environment;
 mod metadata;
 mod options;
 mod profile;
+mod settings;
 mod sso;
 mod sts;
 #[cfg(test)]
@@ -20,3 +21,4 @@ pub(crate) use access::{Access, BucketResolver, SignedOrigins};
 pub(crate) use bucket_check::{complaint, contact};
 pub(crate) use client::{BucketAnswer, BucketReply, BucketRequest, Client};
 pub use options::S3Options;
+pub(crate) use settings::S3Settings;

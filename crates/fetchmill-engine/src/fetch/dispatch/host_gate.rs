@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use crate::fetch::target::CurrentTarget;
-use crate::request::options::JobOptions;
+use crate::plan::job_plan::JobPlan;
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::hosts::{Admission, HostId, HostRules, HostTable, RequestOutcome};
@@ -36,11 +36,11 @@ pub(crate) enum GateResult {
 
 impl HostGate {
     /// For one of so many dispatchers of a job.
-    pub(crate) fn of_job(options: &JobOptions, dispatchers: usize) -> Self {
-        let many = options.host_rules(dispatchers);
+    pub(crate) fn of_job(plan: &JobPlan, dispatchers: usize) -> Self {
+        let many = plan.host_rules(dispatchers);
         let only = HostRules {
-            connections: options.limit_per_host.unwrap_or(0),
-            rate: options.http.host_rate(),
+            connections: plan.request.limit_per_host.unwrap_or(0),
+            rate: plan.request.http.host_rate(),
             places: 0,
             ..many
         };

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::link::TurnReport;
-use crate::request::options::Listing;
+use crate::request::source_options::Listing;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::target::{Sequence, WaitingTarget};

@@ -1,7 +1,7 @@
 //! What a dispatcher must know of its job, what it hands out, and what it is answered.
 
 use crate::fetch::target::CurrentTarget;
-use crate::request::options::JobOptions;
+use crate::plan::job_plan::JobPlan;
 use fetchmill_model::entry::Naming;
 use fetchmill_model::error::Result;
 use fetchmill_model::http1::RequestTemplate;
@@ -29,16 +29,16 @@ pub(crate) struct DispatchRules {
 
 impl DispatchRules {
     /// For one of so many dispatchers, which share the rate.
-    pub(crate) fn new(options: &JobOptions, dispatchers: usize) -> Result<Self> {
+    pub(crate) fn new(plan: &JobPlan, dispatchers: usize) -> Result<Self> {
         Ok(DispatchRules {
-            naming: options.naming(),
-            names: options.stored_names(),
-            server: options.server()?,
-            fields: options.fields()?,
+            naming: plan.naming(),
+            names: plan.stored_names(),
+            server: plan.server()?,
+            fields: plan.fields()?,
             // What a transport gives is the end of the way.
-            rules: Rules { redirects_max: 0, ..options.rules() },
-            pace: options.http.rate.map(|rate| Pace::new(rate / dispatchers as f64)),
-            byte_rate: options.bwlimit.map(|rate| ByteRate::new(rate / dispatchers as f64)),
+            rules: Rules { redirects_max: 0, ..plan.request.attempt_rules() },
+            pace: plan.request.http.rate.map(|rate| Pace::new(rate / dispatchers as f64)),
+            byte_rate: plan.request.bwlimit.map(|rate| ByteRate::new(rate / dispatchers as f64)),
         })
     }
 }

@@ -21,7 +21,7 @@ use crate::control::journal_link::JournalRequest;
 use crate::control::stop::Stop;
 use crate::event_queues::waiting_runtime;
 use crate::fetch::target::{CurrentTarget, TargetQueue};
-use crate::request::options::Listing;
+use crate::request::source_options::Listing;
 use fetchmill_model::error::Result;
 use fetchmill_model::limits;
 use fetchmill_model::outcome::{FailureKind, Receipt, Runs, Tally};

@@ -16,14 +16,15 @@ use crate::control::Control;
 use crate::control::journal_link::{CommitRequest, JournalRequest};
 use crate::control::stop::Stop;
 use crate::control::threads::spawn;
-use crate::request::options::{JobOptions, SourceOptions};
+use crate::plan::planning::{WorkerFacts, plan_worker};
+use crate::request::job_request::JobRequest;
+use crate::request::source_options::SourceOptions;
 use crate::writer;
 use fetchmill_model::error::Result;
 use fetchmill_model::extra_columns::ColumnType;
 use fetchmill_model::outcome::ShardNumber;
 use fetchmill_model::planner::NextWork;
 use fetchmill_model::target::Batch;
-use fetchmill_store::journal::JobLocation;
 
 /// What a worker's process is told by the job's.
 #[derive(Debug)]
@@ -40,28 +41,24 @@ pub struct WorkerProcessOptions {
     pub receipts: OwnedFd,
 }
 
-/// Makes a dispatcher in a worker's process. The options are the job's. None: the job has nothing to do any more.
-pub fn join_job(mut options: JobOptions, joining: WorkerProcessOptions) -> Result<Option<Dispatcher>> {
+/// Makes a dispatcher in a worker's process. The request is the job's. None: the job has nothing to do any more.
+pub fn join_job(request: JobRequest, joining: WorkerProcessOptions) -> Result<Option<Dispatcher>> {
     let WorkerProcessOptions { worker, workers, kept, turns, receipts } = joining;
     let turns = UnixStream::from(turns);
     let Some(JoinReply { region, clock_offset, listing }) = receive(&turns)? else { return Ok(None) };
-    options.resolve_s3()?;
-    options.s3.region = region.or(options.s3.region);
-    options.listing = listing;
-    options.settle_columns(kept)?;
-    let place = JobLocation::find(&options.dest, options.state.as_deref())?;
+    let plan = plan_worker(request, WorkerFacts { columns: kept, region, listing })?;
     let (to_journal, messages) = crossbeam_channel::unbounded();
-    let control = Control::new(&options, workers, None, to_journal);
+    let control = Control::new(&plan, workers, None, to_journal);
     let store = &control.store;
-    store.prepare(options.pool_settings(store)?, clock_offset);
-    if let SourceOptions::S3 { bucket, .. } = &options.source {
+    store.prepare(plan.pool_settings(store)?, clock_offset);
+    if let SourceOptions::S3 { bucket, .. } = &plan.request.source {
         store.load(&|| control.stop.get() != Stop::No)?;
         store.place(bucket)?;
     }
-    let setup = options.sink_setup(&place, workers)?;
-    let (writer, block_sender) = writer::open(&place, &options, &control, &setup, worker, Vec::new())?;
-    let rules = DispatchRules::new(&options, workers)?;
-    let hosts = HostGate::of_job(&options, workers);
+    let setup = plan.sink_setup(workers)?;
+    let (writer, block_sender) = writer::open(&plan, &control, &setup, worker, Vec::new())?;
+    let rules = DispatchRules::new(&plan, workers)?;
+    let hosts = HostGate::of_job(&plan, workers);
     let link = {
         let control = Arc::clone(&control);
         spawn("fetchmill-link", &Arc::clone(&control.stop), move || {

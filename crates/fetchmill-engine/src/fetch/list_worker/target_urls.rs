@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::request::options::{JobOptions, SourceOptions};
+use crate::plan::job_plan::JobPlan;
+use crate::request::source_options::SourceOptions;
 use fetchmill_model::entry::{ListEntry, Naming};
 use fetchmill_model::error::Result;
 use fetchmill_model::extra_columns::extra_values;
@@ -23,12 +24,12 @@ pub(crate) enum TargetUrls {
 }
 
 impl TargetUrls {
-    pub(crate) fn of(options: &JobOptions) -> Result<Self> {
-        if let SourceOptions::S3 { bucket, .. } = &options.source {
+    pub(crate) fn of(plan: &JobPlan) -> Result<Self> {
+        if let SourceOptions::S3 { bucket, .. } = &plan.request.source {
             return Ok(TargetUrls::Bucket(format!("s3://{}/", bucket.text())));
         }
-        Ok(match options.server()?.filter(|_| !options.naming().has_url()) {
-            Some((key, template)) => TargetUrls::Server(key.text().to_owned(), template, options.naming()),
+        Ok(match plan.server()?.filter(|_| !plan.naming().has_url()) {
+            Some((key, template)) => TargetUrls::Server(key.text().to_owned(), template, plan.naming()),
             None => TargetUrls::List,
         })
     }

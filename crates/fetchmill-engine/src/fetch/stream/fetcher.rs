@@ -18,7 +18,7 @@ use super::queue::{RequestQueue, TaskRequest};
 use super::reply_collector::ReplyCollector;
 use super::throttling::Throttling;
 use super::uncertain::{StreamConnection, UncertainReplies};
-use crate::access::s3::{Access, BucketResolver};
+use crate::access::s3::{Access, BucketResolver, S3Settings};
 use crate::control::clock::Clock;
 use crate::event_queues::network_runtime;
 use crate::plan::descriptors::fit_stream;
@@ -46,10 +46,10 @@ pub struct Fetcher {
 impl Fetcher {
     /// Starts the thread.
     pub fn start(mut options: StreamOptions) -> Result<Self> {
-        options.s3.resolve()?;
+        let s3 = S3Settings::of_process(&options.s3)?;
         options.check()?;
         fit_stream(&mut options.http);
-        let store = Access::new(options.s3.clone());
+        let store = Access::new(s3);
         let settings = options.pool_settings(&store)?;
         store.prepare(settings.clone(), 0);
         let hub = Arc::new(FetcherState::new(StreamConcurrency::first(&options.http)));

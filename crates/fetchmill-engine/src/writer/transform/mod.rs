@@ -15,7 +15,8 @@ use std::sync::Arc;
 use self::frame::{ReplyView, TransformAnswer};
 use self::process::{NoTransformReply, TransformProcess};
 use crate::control::Control;
-use crate::request::options::{JobOptions, TransformOptions};
+use crate::plan::job_plan::JobPlan;
+use crate::request::storing_options::TransformOptions;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::extra_columns::{ColumnType, extra_values, write_extra};
 use fetchmill_model::http1::RequestTemplate;
@@ -80,30 +81,31 @@ enum BatchAttempt {
 
 /// What a worker's writer gives replies to before it stores them, if the job has something for that.
 pub(crate) fn of_worker(
-    options: &JobOptions,
+    plan: &JobPlan,
     control: &Arc<Control>,
     worker: usize,
     stage: &Arc<Stage>,
 ) -> Result<Option<Transform>> {
-    let Some(transform) = &options.transform else { return Ok(None) };
+    let request = &plan.request;
+    let Some(transform) = &request.transform else { return Ok(None) };
     Ok(Some(Transform::new(TransformSetup {
         worker,
         control: Arc::clone(control),
         process: transform.clone(),
-        columns: options.transform_columns.clone(),
-        types: options.types_of(&options.transform_columns),
-        batch: options.transform_batch,
-        list_columns: options.columns.kept().len()
-            - options.transform_columns.len()
-            - usize::from(options.hash.is_some()),
-        max_size: options.http.max_size,
+        columns: request.transform_columns.clone(),
+        types: plan.types_of(&request.transform_columns),
+        batch: request.transform_batch,
+        list_columns: plan.columns.kept().len()
+            - request.transform_columns.len()
+            - usize::from(request.hash.is_some()),
+        max_size: request.http.max_size,
         stage: Arc::clone(stage),
-        server: options
+        server: plan
             .server()?
-            .filter(|_| !options.naming().has_url())
+            .filter(|_| !plan.naming().has_url())
             .map(|(key, template)| (key.text().to_owned(), template)),
-        stores_url: options.stored_columns().has_url(),
-        stores_bodies: options.format.properties().keeps >= StoredParts::Bodies,
+        stores_url: plan.stored_columns().has_url(),
+        stores_bodies: request.format.properties().keeps >= StoredParts::Bodies,
     })))
 }
 

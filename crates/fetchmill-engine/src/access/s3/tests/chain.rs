@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::super::options::{endpoint_url_within, region_within};
+use super::super::settings::{endpoint_url_within, region_within};
 use super::World;
 use super::server::{Server, document};
 use crate::access::renewal::CredentialSource as _;

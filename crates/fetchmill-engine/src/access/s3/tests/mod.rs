@@ -13,6 +13,7 @@ use std::sync::Arc;
 use super::S3Options;
 use super::credentials::CredentialChain;
 use super::environment::Environment;
+use super::settings::S3Settings;
 use crate::access::renewal::CredentialSource as _;
 use fetchmill_model::limits;
 use fetchmill_model::origin::OriginFields;
@@ -93,7 +94,7 @@ impl World {
     }
 
     fn chain(&self) -> CredentialChain {
-        CredentialChain::within(self.environment(), &self.options, pool())
+        CredentialChain::within(self.environment(), &S3Settings::without_environment(&self.options), pool())
     }
 
     /// The access key that is found and from whom, as `KEY of FROM`.

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use super::super::S3Options;
 use super::super::access::Access;
+use super::super::settings::S3Settings;
 use super::World;
 use super::server::{Server, document};
 use crate::access::renewal::{CredentialSource as _, LoadedCredentials, Refresher, Renewal};
@@ -51,7 +53,7 @@ fn job(life: u64) -> Job {
     });
     let chain = World::new().set("AWS_CONTAINER_CREDENTIALS_FULL_URI", &server.url).chain();
     let loaded = chain.load(&|| false).unwrap();
-    let access = Access::new(super::super::S3Options::default());
+    let access = Access::new(S3Settings::without_environment(&S3Options::default()));
     access.set_credentials(loaded.as_ref().map(|loaded| loaded.credentials.clone()));
     let over = Arc::clone(&is_over);
     let refresher = Refresher::start(&access, chain, loaded, move || over.load(Ordering::Relaxed)).unwrap();
@@ -112,7 +114,7 @@ fn the_old_ones_stay_while_there_are_no_new_ones_and_it_is_tried_again() {
 #[test]
 fn what_a_user_has_not_renewed_is_told() {
     let world = World::new().credentials("[default]\naws_access_key_id = A\naws_secret_access_key = s\n");
-    let (access, chain) = (Access::new(world.options.clone()), world.chain());
+    let (access, chain) = (Access::new(S3Settings::without_environment(&world.options)), world.chain());
     let loaded = chain.load(&|| false).unwrap();
     let refresher = Refresher::start(&access, chain, loaded, || false).unwrap();
     let seen = access.generation();
@@ -127,7 +129,7 @@ fn what_a_user_has_not_renewed_is_told() {
 #[test]
 fn an_environment_has_nothing_newer() {
     let world = World::new().set("AWS_ACCESS_KEY_ID", "A").set("AWS_SECRET_ACCESS_KEY", "s");
-    let (access, chain) = (Access::new(world.options.clone()), world.chain());
+    let (access, chain) = (Access::new(S3Settings::without_environment(&world.options)), world.chain());
     let loaded = chain.load(&|| false).unwrap();
     let refresher = Refresher::start(&access, chain, loaded, || false).unwrap();
 

@@ -1,0 +1,213 @@
+//! How stores are reached: the options of a user, completed by the environment and the profile.
+
+use std::path::PathBuf;
+
+use super::environment::Environment;
+use super::options::S3Options;
+use super::profile::{Profiles, chosen};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::name::for_display;
+use fetchmill_model::s3::{Addressing, BucketAddress, BucketName, Endpoint, REGION_DEFAULT, is_region};
+use fetchmill_model::source::OriginUrl;
+
+pub(super) const REGION_VARIABLES: [&str; 2] = ["AWS_REGION", "AWS_DEFAULT_REGION"];
+
+pub(super) fn ignores_endpoints(environment: &Environment) -> bool {
+    environment.is_true("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS")
+}
+
+/// Switches that ask for endpoints which are not made here: the variable, if there is one, and the key of a profile.
+const UNSUPPORTED: [(Option<&str>, &str); 4] = [
+    (Some("AWS_USE_FIPS_ENDPOINT"), "use_fips_endpoint"),
+    (Some("AWS_USE_DUALSTACK_ENDPOINT"), "use_dualstack_endpoint"),
+    (None, "s3.use_dualstack_endpoint"),
+    (None, "s3.use_accelerate_endpoint"),
+];
+/// How regions of partitions begin whose endpoints have other names.
+const OTHER_PARTITIONS: [&str; 3] = ["us-iso", "eu-iso", "eusc-"];
+/// How names of buckets end that have an API of their own: directory buckets.
+const DIRECTORY_BUCKETS: [&str; 2] = ["--x-s3", "--xa-s3"];
+
+/// See the module. A field without a comment is the option of that name ([`S3Options`]), with what the environment and the
+/// profile add.
+#[derive(Debug, Clone)]
+pub(crate) struct S3Settings {
+    pub(crate) endpoint_url: Option<OriginUrl>,
+    pub(crate) region: Option<String>,
+    pub(super) profile: Option<String>,
+    pub(super) no_sign_request: bool,
+    pub(crate) checksums: bool,
+    addressing_style: Addressing,
+    /// Authorities that the environment or the profile adds to those that are believed.
+    pub(crate) ca_bundle: Option<PathBuf>,
+    /// A setting of theirs that asks for another endpoint of AWS than the usual ones.
+    unsupported: Option<String>,
+}
+
+impl S3Settings {
+    /// Completes the options with this process's environment and the profile.
+    pub(crate) fn of_process(options: &S3Options) -> Result<Self> {
+        Self::within(&Environment::of_process(), options)
+    }
+
+    fn within(environment: &Environment, options: &S3Options) -> Result<Self> {
+        Ok(S3Settings {
+            region: valid_region(region_within(environment, options))?,
+            addressing_style: match options.addressing_style {
+                Addressing::Auto => addressing_within(environment, options)?,
+                given => given,
+            },
+            endpoint_url: match &options.endpoint_url {
+                Some(url) => Some(url.clone()),
+                None => {
+                    endpoint_url_within(environment, options).as_deref().map(valid_endpoint).transpose()?
+                }
+            },
+            ca_bundle: ca_bundle_within(environment, options),
+            unsupported: unsupported_within(environment, options),
+            ..Self::without_environment(options)
+        })
+    }
+
+    /// Returns the options alone.
+    pub(super) fn without_environment(options: &S3Options) -> Self {
+        S3Settings {
+            endpoint_url: options.endpoint_url.clone(),
+            region: options.region.clone(),
+            profile: options.profile.clone(),
+            no_sign_request: options.no_sign_request,
+            checksums: options.checksums,
+            addressing_style: options.addressing_style,
+            ca_bundle: None,
+            unsupported: None,
+        }
+    }
+
+    /// Returns the same with a region that the store has told; with `None` unchanged.
+    pub(crate) fn in_region(&self, region: Option<String>) -> Self {
+        S3Settings { region: region.or_else(|| self.region.clone()), ..self.clone() }
+    }
+
+    /// Returns the same for a job without a store: no authorities are added.
+    pub(crate) fn without_ca_bundle(self) -> Self {
+        S3Settings { ca_bundle: None, ..self }
+    }
+
+    /// Which store.
+    pub(super) fn endpoint(&self) -> Endpoint {
+        Endpoint { url: self.endpoint_url.clone(), addressing: self.addressing_style }
+    }
+
+    /// Where a bucket is asked for, as far as the settings say.
+    pub(crate) fn place(&self, bucket: &BucketName) -> Result<BucketAddress> {
+        self.must_be_supported(bucket)?;
+        BucketAddress::of(&self.endpoint(), bucket, self.region.as_deref().unwrap_or(REGION_DEFAULT))
+    }
+
+    /// Refuses what leads to another endpoint of AWS than the one that would be asked.
+    pub(super) fn must_be_supported(&self, bucket: &BucketName) -> Result<()> {
+        if self.endpoint_url.is_some() {
+            return Ok(());
+        }
+        let with_endpoint = "name the endpoint with --endpoint-url";
+        let refused = |what: String| Err(Error::Usage(format!("{what} is not supported; {with_endpoint}")));
+        if let Some(setting) = &self.unsupported {
+            return refused(format!("{setting}, as the environment or the profile says,"));
+        }
+        let region = self.region.as_deref().unwrap_or_default();
+        if OTHER_PARTITIONS.iter().any(|partition| region.starts_with(partition)) {
+            return refused(format!("the region {region}, of another partition of AWS,"));
+        }
+        if DIRECTORY_BUCKETS.iter().any(|end| bucket.text().ends_with(end)) {
+            return Err(Error::Usage(format!(
+                "{} is a directory bucket, which is not supported",
+                bucket.text()
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a region that cannot be in a host name.
+fn valid_region(region: Option<String>) -> Result<Option<String>> {
+    match region.as_deref().filter(|region| !is_region(region)) {
+        None => Ok(region),
+        Some(other) => Err(Error::Usage(format!(
+            "the region {} cannot be one (it has other characters than letters, digits and `-_.`, or more than 64); \
+             give another with --region, or change AWS_REGION or the profile",
+            for_display(other.as_bytes())
+        ))),
+    }
+}
+
+/// Reads the URL of an endpoint that the environment or the profile names.
+fn valid_endpoint(text: &str) -> Result<OriginUrl> {
+    OriginUrl::parse(text).map_err(|error| {
+        Error::Usage(format!("the endpoint that the environment or the profile names is none: {error}"))
+    })
+}
+
+/// The first of such switches that is on.
+fn unsupported_within(environment: &Environment, options: &S3Options) -> Option<String> {
+    let is_on = |(variable, key): &&(Option<&str>, &str)| {
+        let said = variable.and_then(|variable| environment.get(variable));
+        said.or_else(|| of_profile(environment, options, key))
+            .is_some_and(|value| value.eq_ignore_ascii_case("true"))
+    };
+    UNSUPPORTED.iter().find(is_on).map(|(variable, key)| variable.unwrap_or(key).to_owned())
+}
+
+/// The region that is configured: the option, the environment, the profile.
+pub(super) fn region_within(environment: &Environment, options: &S3Options) -> Option<String> {
+    let said = options.region.clone().or_else(|| environment.first(&REGION_VARIABLES));
+    said.or_else(|| of_profile(environment, options, "region"))
+}
+
+/// The endpoint that is configured: the option, the environment, the profile.
+pub(super) fn endpoint_url_within(environment: &Environment, options: &S3Options) -> Option<String> {
+    if let Some(url) = &options.endpoint_url {
+        return Some(url.text());
+    }
+    if ignores_endpoints(environment) {
+        return None;
+    }
+    let said = environment.first(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]);
+    let of_service =
+        || of_profile_with(environment, options, |profiles, name| profiles.of_s3(name, "endpoint_url"));
+    said.or_else(of_service).or_else(|| of_profile(environment, options, "endpoint_url"))
+}
+
+/// The file of authorities that is configured: the environment, the profile.
+fn ca_bundle_within(environment: &Environment, options: &S3Options) -> Option<PathBuf> {
+    let said = environment.first(&["AWS_CA_BUNDLE"]);
+    said.or_else(|| of_profile(environment, options, "ca_bundle")).and_then(|text| environment.path(&text))
+}
+
+/// How the profile wants buckets to be addressed.
+fn addressing_within(environment: &Environment, options: &S3Options) -> Result<Addressing> {
+    match of_profile(environment, options, "s3.addressing_style").as_deref() {
+        None | Some("auto") => Ok(Addressing::Auto),
+        Some("path") => Ok(Addressing::Path),
+        Some("virtual") => Ok(Addressing::Virtual),
+        Some(other) => Err(Error::Usage(format!(
+            "the profile's s3 addressing_style must be auto, path or virtual, not {}; change it in ~/.aws/config, or \
+             give --addressing-style",
+            for_display(other.as_bytes())
+        ))),
+    }
+}
+
+/// What the chosen profile says; a profile that is missing is the chain's error.
+fn of_profile(environment: &Environment, options: &S3Options, key: &str) -> Option<String> {
+    of_profile_with(environment, options, |profiles, name| profiles.get(name)?.get(key))
+}
+
+fn of_profile_with(
+    environment: &Environment,
+    options: &S3Options,
+    find: impl for<'p> FnOnce(&'p Profiles, &str) -> Option<&'p String>,
+) -> Option<String> {
+    let profiles = Profiles::read(environment).ok()?;
+    let (name, _) = chosen(options.profile.as_deref(), environment);
+    find(&profiles, &name).filter(|value| !value.is_empty()).cloned()
+}

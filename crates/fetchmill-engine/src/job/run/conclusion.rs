@@ -1,0 +1,154 @@
+//! The end of a run whose threads have ended. If every target has an outcome, the job is concluded; otherwise the next run
+//! continues it.
+
+use std::sync::Arc;
+
+use super::report::report;
+use crate::control::Control;
+use crate::control::stop::Stop;
+use crate::job::cdxj;
+use crate::job::job_state::{JobReport, JobState};
+use crate::job::skipped::SkippedByReason;
+use crate::plan::job_plan::JobPlan;
+use crate::writer::recovery;
+use crate::writer::upload::Uploader;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_store::journal::Journal;
+use fetchmill_store::results;
+
+/// A job whose threads have ended.
+pub(super) struct FinishedJob {
+    pub(super) plan: JobPlan,
+    /// `None` if its thread has failed.
+    pub(super) journal: Option<Journal>,
+    /// `None` if the destination is a folder.
+    pub(super) uploader: Option<Uploader>,
+}
+
+impl FinishedJob {
+    /// Every target has an outcome: the last transaction, before which a job of rows writes its results, and one of shards
+    /// what it says of targets without an object. Asked to stop, it leaves that to the next run.
+    fn conclude(&self, journal: &mut Journal, control: &Arc<Control>) -> Result<()> {
+        let kept_rows = self.plan.request.rows.as_ref().filter(|rows| !rows.is_given);
+        if let Some(rows) = kept_rows {
+            let goes_on = || control.stop.get() == Stop::No;
+            let results = self.plan.results();
+            if results::conclude(&self.plan.place, journal, rows.kind, results, &goes_on)?.is_none() {
+                return Ok(());
+            }
+        }
+        if self.plan.request.cdxj && !self.write_indexes(journal, control)? {
+            return Ok(());
+        }
+        if self.plan.request.upload.is_some() {
+            journal.must_be_uploaded()?;
+        }
+        if self.plan.request.rows.is_none() && !self.write_unfetched(journal, control)? {
+            return Ok(());
+        }
+        self.remove_strays()?;
+        journal.begin()?;
+        journal.finish()?;
+        journal.commit()?;
+        if kept_rows.is_some() { results::remove_shards(&self.plan.place) } else { Ok(()) }
+    }
+
+    /// A run that has lost the job may have begun shards before it saw that; no journal has them.
+    fn remove_strays(&self) -> Result<()> {
+        let shard_folder = self.plan.sink_setup(1)?.shard_folder();
+        let contested = shard_folder.filter(|_| self.plan.place.is_contested());
+        contested.map_or(Ok(()), |shard_folder| shard_folder.clear_open(""))
+    }
+
+    /// Whether every shard has its index now: not when it is asked to stop meanwhile.
+    fn write_indexes(&self, journal: &Journal, control: &Control) -> Result<bool> {
+        let asked = control.stop.get();
+        let goes_on = || control.stop.get() == asked;
+        let shard_folder = self.plan.sink_setup(1)?.shard_folder();
+        shard_folder.map_or(Ok(true), |shard_folder| cdxj::write_indexes(journal, &shard_folder, &goes_on))
+    }
+
+    /// Whether what stands beside the shards is in its place now: not when it is asked to stop meanwhile.
+    fn write_unfetched(&self, journal: &Journal, control: &Arc<Control>) -> Result<bool> {
+        let asked = control.stop.get();
+        let goes_on = || control.stop.get() == asked;
+        let (setup, names) = (self.plan.sink_setup(1)?, self.plan.stored_names());
+        let was_begun = !journal.unfetched()?.is_empty();
+        let written = results::write_unfetched(&self.plan.place, journal, (&setup, &names), &goes_on)?;
+        let (Some(uploader), Some(paths)) = (&self.uploader, &written) else { return Ok(written.is_some()) };
+        for path in paths {
+            if !uploader.put_failures(control, path, was_begun)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether nothing has asked it to stop; or only a rule, when all was done already.
+    fn has_come_to_its_end(&self, journal: &Journal, control: &Control) -> Result<bool> {
+        let is_stored = self.plan.request.rows.is_none() && self.plan.request.upload.is_none();
+        Ok(match control.stop.get() {
+            Stop::No => true,
+            Stop::Drain if is_stored && control.stop.reason().is_some() => journal.is_settled()?,
+            Stop::Drain | Stop::Abort => false,
+        })
+    }
+
+    /// Writes the end into the journal. Returns the report.
+    pub(super) fn finish(self, shared: &JobState) -> Result<JobReport> {
+        let control = &shared.control;
+        control.tokens.iter().for_each(|tokens| tokens.close());
+        let finished = self.write_end(shared);
+        // Until here something may be uploaded.
+        control.store.close();
+        finished
+    }
+
+    fn write_end(mut self, shared: &JobState) -> Result<JobReport> {
+        let control = &shared.control;
+        let mut notices: Vec<String> = self.plan.machine.notice.iter().cloned().collect();
+        notices.extend(control.take_notices());
+        control.stop.heed_panic();
+        let failure = self.failure(control)?;
+        let Some(mut journal) = self.journal.take() else {
+            return Err(failure.unwrap_or_else(|| Error::Internal("the journal's thread has ended".into())));
+        };
+        if control.stop.get() != Stop::Abort && failure.is_none() {
+            // What was not sent stays pending, what was sent has its outcome.
+            journal.end_requests()?;
+            journal.commit()?;
+        }
+        if failure.is_none() && self.has_come_to_its_end(&journal, control)? {
+            notices.extend(self.complete(&mut journal, control)?);
+        }
+        // After an error a journaled window may still be there: the next run puts it in its place.
+        if control.stop.get() != Stop::Abort && journal.staged()?.is_empty() {
+            recovery::remove_stage(&self.plan.place.stage_path())?;
+        }
+        match failure {
+            Some(error) => Err(error),
+            None => report(shared, &journal, &self.plan, notices),
+        }
+    }
+
+    /// Returns what the run has failed with: its folder is not there any more, or a thread has failed.
+    fn failure(&self, control: &Control) -> Result<Option<Error>> {
+        if let Err(moved) = self.plan.place.must_be_in_place() {
+            return Ok(Some(moved));
+        }
+        // Or in one that another run has taken over: what is on the disk is that run's.
+        self.plan.place.must_be_ours()?;
+        Ok(control.stop.take_failure())
+    }
+
+    /// Concludes a job that has no targets left. Returns a notice if it has found nothing.
+    fn complete(&self, journal: &mut Journal, control: &Arc<Control>) -> Result<Option<String>> {
+        let tally = journal.tally();
+        if tally.pending() > 0 {
+            return Err(Error::Internal(format!("{} targets have no outcome: {tally:?}", tally.pending())));
+        }
+        self.conclude(journal, control)?;
+        let skipped = SkippedByReason::read(journal)?;
+        Ok(skipped.notice_of_nothing(&self.plan.request.source, tally))
+    }
+}

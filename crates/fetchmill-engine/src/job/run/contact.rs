@@ -1,0 +1,177 @@
+//! First contact with the source and the destination, before anything is listed or fetched: finds credentials, the region
+//! of a bucket, the addresses of a server and how it lists, and claims a destination in a bucket.
+
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::listing_start::{PageAccess, server_lister};
+use crate::access::s3::{Client, contact as contact_bucket};
+use crate::control::Control;
+use crate::control::stop::Stop;
+use crate::event_queues::network_runtime;
+use crate::listing::detect::detect;
+use crate::plan::job_origins::ListingServer;
+use crate::plan::job_plan::JobPlan;
+use crate::request::source_options::{Listing, SourceOptions};
+use crate::writer::recovery;
+use crate::writer::upload::Uploader;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits;
+use fetchmill_model::origin::OriginKey;
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_net::{NameResolver, PoolSettings};
+use fetchmill_store::journal::Journal;
+
+/// See the module.
+pub(super) struct Contact {
+    /// The plan, with the region of the bucket and the kind of listing.
+    pub(super) plan: JobPlan,
+    /// Settings of connections, with the token of a command.
+    pub(super) pool: PoolSettings,
+    /// The only origin of the job, when there is one.
+    pub(super) server: Option<ListingServer>,
+    /// Uploads shards; `None` if the destination is a folder.
+    pub(super) uploader: Option<Uploader>,
+    /// The first page of the listing, if it was asked for to find out how the server lists.
+    pub(super) first_page: Option<Vec<u8>>,
+}
+
+impl Contact {
+    /// Makes contact. Fails also if the job is to end meanwhile.
+    pub(super) fn make(plan: &JobPlan, journal: &mut Journal, control: &Arc<Control>) -> Result<Self> {
+        let pool = plan.pool_settings(&control.store)?;
+        control.store.prepare(pool.clone(), 0);
+        let plan = contact_store(plan, control, &pool)?;
+        let pool = with_tokens(&plan, control, pool)?;
+        // Where it leads to is seen to before anybody is asked for anything.
+        let uploader = prepare_upload(&plan, journal, control, &pool)?;
+        let server = find_server(&plan, control, journal.is_listed()?)?;
+        Contact { plan, pool, server, uploader, first_page: None }.with_listing(journal, control)
+    }
+
+    /// Asks the server how it lists, if that is not known, and writes it into the journal.
+    fn with_listing(self, journal: &Journal, control: &Arc<Control>) -> Result<Self> {
+        let Some(server) = self.server.as_ref().filter(|_| self.plan.is_listing_unknown()) else {
+            return Ok(self);
+        };
+        if journal.is_begun()? {
+            // What walks folders was recognised when it was opened.
+            return Ok(Contact { plan: self.plan.listed_as(Listing::Api), ..self });
+        }
+        let access = PageAccess { server: Some(server.clone()), pool: self.pool.clone(), first_page: None };
+        let Some(setup) = server_lister(&self.plan, journal, control, access)? else { return Ok(self) };
+        let Some(detected) = detect(setup, &self.plan.request.api)? else {
+            let failure = control.stop.take_failure();
+            return Err(failure.unwrap_or_else(|| Error::Internal("the job is ending".into())));
+        };
+        let plan = self.plan.listed_as(detected.listing);
+        journal.change_identity(&plan.identity())?;
+        let template = plan.server()?.map(|(_, template)| template);
+        let server = template.map(|template| ListingServer { template, ..server.clone() });
+        Ok(Contact { plan, server, first_page: detected.first_page, ..self })
+    }
+}
+
+/// Asks the store where the bucket of the job is. Returns the plan with its region.
+fn contact_store(plan: &JobPlan, control: &Arc<Control>, pool: &PoolSettings) -> Result<JobPlan> {
+    let SourceOptions::S3 { bucket, prefix } = &plan.request.source else { return Ok(plan.clone()) };
+    let store = &control.store;
+    store.load(&|| control.stop.get() != Stop::No)?;
+    let (clock, stop) = (control.clock, Arc::clone(&control.stop));
+    let client =
+        Client::new(Arc::clone(store), pool.clone(), 1, move || clock.now(), move || stop.get() != Stop::No);
+    network_runtime()?.block_on(contact_bucket(&client, bucket, prefix.as_bytes()))?;
+    Ok(plan.in_region(store.place(bucket)?.region))
+}
+
+/// Runs the command that prints tokens, if there is one: connections show the token.
+fn with_tokens(plan: &JobPlan, control: &Arc<Control>, pool: PoolSettings) -> Result<PoolSettings> {
+    let (Some(tokens), Some(command)) = (&control.tokens, &plan.request.bearer_command) else {
+        return Ok(pool);
+    };
+    tokens.load(command, &|| control.stop.get() != Stop::No)?;
+    Ok(tokens.shown_by(pool))
+}
+
+/// Returns the uploader of shards, if the destination is a bucket: below its prefix there is nothing but this job's.
+fn prepare_upload(
+    plan: &JobPlan,
+    journal: &mut Journal,
+    control: &Arc<Control>,
+    pool: &PoolSettings,
+) -> Result<Option<Uploader>> {
+    let Some(upload) = plan.request.upload.clone() else { return Ok(None) };
+    let setup = plan.sink_setup(control.plan.workers())?;
+    let Some(shard_folder) = setup.shard_folder() else { return Ok(None) };
+    let uploader = Uploader {
+        access: Arc::clone(&control.store),
+        pool: pool.clone(),
+        upload,
+        shard_folder,
+        upload_queue: Arc::new(recovery::upload_queue(journal, &setup, control.plan.workers())?),
+        begun: journal.uploads()?.into_keys().collect(),
+        give_up_after: plan.request.give_up_after,
+    };
+    uploader.access.load(&|| control.stop.get() != Stop::No)?;
+    if !journal.is_destination_claimed()? {
+        uploader.claim(control)?;
+        journal.claim_destination()?;
+    }
+    // A run that is to fetch nothing makes the same object once more.
+    if !journal.is_settled()? || plan.request.retry_failed.is_some() {
+        withdraw_failures(&uploader, journal, control)?;
+    }
+    Ok(Some(uploader))
+}
+
+/// Removes what an earlier run has uploaded of failures, before more is fetched.
+fn withdraw_failures(uploader: &Uploader, journal: &Journal, control: &Arc<Control>) -> Result<()> {
+    for file in journal.unfetched()? {
+        uploader.withdraw_failures(control, &file.data)?;
+    }
+    journal.forget_unfetched()
+}
+
+/// Returns the only origin of the job with its addresses, if there is one.
+fn find_server(plan: &JobPlan, control: &Control, is_listed: bool) -> Result<Option<ListingServer>> {
+    let Some((key, template)) = plan.server()? else { return Ok(None) };
+    if !plan.request.leads_anywhere() {
+        control.origins.set_server(key.clone());
+    }
+    // A store has many addresses, which change: they are looked up while the job runs. A proxy looks its own up.
+    let is_of_store = matches!(plan.request.source, SourceOptions::S3 { .. });
+    if is_of_store || plan.request.http.proxy_of(&key).is_some() {
+        return Ok(Some(ListingServer { key, template, addresses: None }));
+    }
+    let addresses = look_up(plan, control, &key)?.map_err(|kind| {
+        let message = format!("cannot look up the host {} ({}); is the name right?", key.host(), kind.name());
+        if is_listed { Error::Temporary(message) } else { Error::Listing(message) }
+    })?;
+    Ok(Some(ListingServer { key, template, addresses: Some(addresses) }))
+}
+
+/// Looks the host of an origin up, until the job is to end.
+fn look_up(
+    plan: &JobPlan,
+    control: &Control,
+    key: &OriginKey,
+) -> Result<std::result::Result<Arc<[SocketAddr]>, FailureKind>> {
+    let clock = Rc::new(Cell::new(control.clock.now()));
+    let resolver = NameResolver::new(&plan.request.http.names_of_server(), &clock);
+    let is_over = async {
+        let mut tick = tokio::time::interval(limits::TICK);
+        while control.stop.get() == Stop::No {
+            tick.tick().await;
+            clock.set(control.clock.now());
+            resolver.tick();
+        }
+    };
+    Ok(network_runtime()?.block_on(async {
+        tokio::select! {
+            found = resolver.resolve(key.host(), key.port()) => found,
+            () = is_over => Err(FailureKind::Dns),
+        }
+    }))
+}

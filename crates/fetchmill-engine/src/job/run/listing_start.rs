@@ -1,0 +1,140 @@
+//! Where the listing continues, and the set-up of its thread.
+
+use std::sync::Arc;
+
+use crate::control::Control;
+use crate::list_input::OpenedList;
+use crate::listing::ListingStart;
+use crate::listing::folders::FolderFormat;
+use crate::listing::relisting::Relisting;
+use crate::listing::s3::BucketListerSetup;
+use crate::listing::server::ServerListerSetup;
+use crate::plan::job_origins::ListingServer;
+use crate::plan::job_plan::JobPlan;
+use crate::request::source_options::{Listing, SourceOptions};
+use fetchmill_model::error::Result;
+use fetchmill_model::s3::{BucketName, Selection};
+use fetchmill_model::source::list::Filters;
+use fetchmill_net::PoolSettings;
+use fetchmill_store::journal::Journal;
+use fetchmill_store::sink::Format;
+
+/// How pages of the listing are asked for.
+pub(super) struct PageAccess {
+    /// The server that lists; `None` if the source is a list.
+    pub(super) server: Option<ListingServer>,
+    pub(super) pool: PoolSettings,
+    /// The first page; `None` if it was not asked for yet.
+    pub(super) first_page: Option<Vec<u8>>,
+}
+
+/// Returns where the listing continues. A new walk over folders begins in the journal.
+pub(super) fn listing_start(
+    plan: &JobPlan,
+    journal: &mut Journal,
+    control: &Arc<Control>,
+    list: Option<OpenedList>,
+    access: PageAccess,
+) -> Result<ListingStart> {
+    let is_listed = journal.is_listed()?;
+    match &plan.request.source {
+        SourceOptions::Server(_) => of_server(plan, journal, control, access),
+        _ if is_listed => Ok(ListingStart::Nowhere),
+        SourceOptions::S3 { bucket, prefix } => {
+            let setup = bucket_lister(plan, journal, control, access.pool, (bucket, prefix))?;
+            Ok(ListingStart::Bucket(Box::new(setup)))
+        }
+        SourceOptions::List(_) | SourceOptions::Iterable => {
+            Ok(list.map_or(ListingStart::Nowhere, |list| ListingStart::List(Box::new(list))))
+        }
+    }
+}
+
+fn of_server(
+    plan: &JobPlan,
+    journal: &mut Journal,
+    control: &Arc<Control>,
+    access: PageAccess,
+) -> Result<ListingStart> {
+    let Some(setup) = server_lister(plan, journal, control, access)? else {
+        return Ok(ListingStart::Nowhere);
+    };
+    let setup = Box::new(setup);
+    let format = match plan.listing {
+        Listing::Auto | Listing::Api | Listing::Json if journal.is_listed()? => {
+            return Ok(ListingStart::Nowhere);
+        }
+        Listing::Auto | Listing::Api => {
+            let names = Box::new(plan.request.api.clone());
+            return Ok(ListingStart::Api(setup, names, journal.get("marker")?));
+        }
+        Listing::Json => {
+            let Some(pages) = plan.request.json_pages() else { return Ok(ListingStart::Nowhere) };
+            return Ok(ListingStart::Json(setup, Box::new(pages?), journal.get("marker")?));
+        }
+        Listing::Autoindex => FolderFormat::Json,
+        Listing::Html => FolderFormat::Html { heeds_robots: plan.request.robots },
+        Listing::Sitemap => FolderFormat::Sitemap,
+    };
+    if journal.get("walk")?.is_none() {
+        journal.start_walk()?;
+    }
+    Ok(ListingStart::Folders(setup, format))
+}
+
+/// Returns the set-up of what lists a server; `None` if the source is not one.
+pub(super) fn server_lister(
+    plan: &JobPlan,
+    journal: &Journal,
+    control: &Arc<Control>,
+    access: PageAccess,
+) -> Result<Option<ServerListerSetup>> {
+    let SourceOptions::Server(url) = &plan.request.source else { return Ok(None) };
+    let PageAccess { server: Some(server), pool, first_page } = access else { return Ok(None) };
+    Ok(Some(ServerListerSetup {
+        control: Arc::clone(control),
+        origin: url.clone(),
+        server,
+        pool,
+        filters: filters(plan)?,
+        give_up_after: plan.request.give_up_after.as_millis() as u64,
+        has_listed: journal.has_listed()?,
+        first_page,
+        relisting: relisting(plan),
+        is_relisting: journal.is_relisting()?,
+        is_of_objects: !plan.request.leads_anywhere(),
+    }))
+}
+
+fn bucket_lister(
+    plan: &JobPlan,
+    journal: &mut Journal,
+    control: &Arc<Control>,
+    pool: PoolSettings,
+    (bucket, prefix): (&BucketName, &str),
+) -> Result<BucketListerSetup> {
+    Ok(BucketListerSetup {
+        control: Arc::clone(control),
+        pool,
+        bucket: bucket.clone(),
+        prefix: prefix.to_owned(),
+        selection: Selection { filters: filters(plan)?, bounds: plan.request.bounds },
+        ranges: journal.start_ranges()?,
+        give_up_after: plan.request.give_up_after.as_millis() as u64,
+    })
+}
+
+fn filters(plan: &JobPlan) -> Result<Filters> {
+    Filters::new(&plan.request.list.include, &plan.request.list.exclude)
+}
+
+/// How the listing begins again, should its marker have expired: with the names of all targets, which are stored as they
+/// are listed. What a transform has dropped has none.
+fn relisting(plan: &JobPlan) -> Option<Relisting> {
+    let request = &plan.request;
+    let keeps_names = request.rows.is_none()
+        && request.format != Format::Null
+        && request.transform.is_none()
+        && plan.stored_names().are_listed();
+    keeps_names.then(|| Relisting::new(Arc::clone(&plan.place), plan.naming()))
+}

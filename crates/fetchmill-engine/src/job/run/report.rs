@@ -1,0 +1,66 @@
+//! The report of a run that has ended.
+
+use crate::control::stop::Stop;
+use crate::job::job_state::{Interruption, JobReport, JobState};
+use crate::job::skipped::SkippedByReason;
+use crate::plan::job_plan::JobPlan;
+use crate::request::source_options::SourceOptions;
+use fetchmill_model::error::Result;
+use fetchmill_store::journal::Journal;
+use fetchmill_store::results;
+
+/// The report of a run that has found its job finished.
+pub(super) fn report_finished(shared: &JobState, journal: &Journal, plan: &JobPlan) -> Result<JobReport> {
+    let lost = plan.results().filter(|target| !target.path.exists()).map(|target| {
+        format!(
+            "{} is not there any more; remove {} to write it again",
+            target.path.display(),
+            plan.place.state.display()
+        )
+    });
+    let notices = plan.machine.notice.iter().cloned().chain(lost).collect();
+    Ok(JobReport { was_finished: true, ..report(shared, journal, plan, notices)? })
+}
+
+/// The report of any other run.
+pub(super) fn report(
+    shared: &JobState,
+    journal: &Journal,
+    plan: &JobPlan,
+    notices: Vec<String>,
+) -> Result<JobReport> {
+    let sum = shared.control.sum();
+    let is_finished = journal.get("finished_at")?.is_some();
+    let interruption = interruption(shared, is_finished);
+    let tally = journal.tally();
+    let skipped = SkippedByReason::read(journal)?;
+    let kinds = journal.kinds()?;
+    let of_list = matches!(plan.request.source, SourceOptions::List(_)).then_some(&kinds);
+    Ok(JobReport {
+        tally,
+        found_nothing: is_finished && skipped.found_nothing(tally, of_list),
+        skipped,
+        kinds,
+        doubtful: journal.doubtful()?,
+        elapsed: shared.control.clock.elapsed(),
+        attempts: sum.attempts,
+        listed_at: journal.listed_at()?,
+        was_finished: false,
+        interruption,
+        is_tolerated: interruption.is_none() && shared.rules.tolerate(tally),
+        is_resumed: shared.is_resumed,
+        limited_by: shared.control.telemetry.main_cause(),
+        summary: results::read_summary(journal)?,
+        notices,
+    })
+}
+
+/// Why the run ended before its job did.
+fn interruption(shared: &JobState, is_finished: bool) -> Option<Interruption> {
+    let stop = &shared.control.stop;
+    match (stop.get(), stop.reason()) {
+        (Stop::No, _) => None,
+        (_, None) => Some(Interruption::Asked),
+        (_, Some(reason)) => Some(Interruption::Rule(reason)).filter(|_| !is_finished),
+    }
+}

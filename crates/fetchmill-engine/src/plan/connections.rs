@@ -1,0 +1,73 @@
+//! The number of requests in flight, and the settings of their connections.
+
+use std::sync::Arc;
+
+use super::job_plan::JobPlan;
+use crate::access::s3::Access;
+use crate::event_queues::processors;
+use crate::request::http_options::Concurrency;
+use crate::request::workers::Workers;
+use fetchmill_model::error::Result;
+use fetchmill_model::limits;
+use fetchmill_model::planner::concurrency::ConcurrencyBounds;
+use fetchmill_model::planner::hosts::HostRules;
+use fetchmill_model::planner::origin::Millis;
+use fetchmill_net::PoolSettings;
+
+impl JobPlan {
+    /// Workers that have a sink each.
+    pub(crate) fn worker_count(&self) -> usize {
+        match self.request.workers {
+            _ if self.request.lists_only() => 1,
+            Workers::Native => self.machine.threads.min(self.concurrency_of_hosts()),
+            Workers::Dispatcher => 1,
+            Workers::Processes(count) => count.max(1),
+        }
+    }
+
+    /// Requests in flight of a job over many hosts, where each has a bound of its own: nothing has to be found out.
+    pub(crate) fn concurrency_of_hosts(&self) -> usize {
+        self.request.concurrency_of_hosts(self.machine.concurrency)
+    }
+
+    /// Within what the number is looked for that a job with one origin needs; none: it was given.
+    pub(crate) fn concurrency_bounds(&self, workers: usize) -> Option<ConcurrencyBounds> {
+        let Concurrency::Auto { most } = self.machine.concurrency else { return None };
+        let most = most as usize;
+        if matches!(self.request.workers, Workers::Processes(_)) && most <= workers {
+            // Each process makes one request at a time: it begins with one for each processor.
+            return Some(ConcurrencyBounds { first: processors(), least: 1, most });
+        }
+        Some(ConcurrencyBounds { first: limits::AUTO_CONCURRENCY_FIRST as usize, least: workers, most })
+    }
+
+    /// What holds for each host of a job over many.
+    pub(crate) fn host_rules(&self, workers: usize) -> HostRules {
+        let http = &self.request.http;
+        let rate = http.rate_per_host.unwrap_or(limits::HOST_RATE);
+        HostRules {
+            connections: self.request.limit_per_host.unwrap_or(limits::HOST_CONNECTIONS),
+            rate: (rate > 0.0).then_some(rate),
+            probes: http.attempts - 1,
+            dead_for: limits::HOST_DEAD_FOR.as_millis() as Millis,
+            held_max: limits::HOSTS_HELD_MAX / workers,
+            places: self.concurrency_of_hosts() / workers,
+        }
+    }
+
+    /// What all connections have in common.
+    pub(crate) fn pool_settings(&self, store: &Arc<Access>) -> Result<PoolSettings> {
+        let request = &self.request;
+        // The user has named it, so that it may be on a private address, whatever its pages lead to.
+        let lists_urls = request.leads_anywhere() && request.lists_itself();
+        let named = request.named_origin.clone().or_else(|| self.only_origin().filter(|_| lists_urls));
+        let named = named.filter(|_| !request.http.public_only);
+        let reach = (request.reach(), named);
+        let settings = request.http.pool_settings(store, self.fields()?, reach, self.machine.threads);
+        Ok(match request.rows {
+            // What is not read of a body in a check may be as long as it likes.
+            Some(_) => PoolSettings { max_body: u64::MAX, times_phases: true, ..settings },
+            None => settings,
+        })
+    }
+}

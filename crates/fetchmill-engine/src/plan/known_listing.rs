@@ -1,0 +1,29 @@
+//! How the source is listed, as far as that is known without asking its server.
+
+use crate::request::job_request::JobRequest;
+use crate::request::source_options::{Listing, SourceOptions};
+use fetchmill_model::error::Result;
+use fetchmill_model::source::ApiNames;
+use fetchmill_model::source::sitemap::is_sitemap;
+use fetchmill_store::journal::{JobLocation, folder_listing};
+
+/// Kinds of listing that the journal of a walk may name.
+const OF_FOLDERS: [Listing; 3] = [Listing::Autoindex, Listing::Html, Listing::Sitemap];
+
+/// Returns how the source is listed; `Auto` if its server must be asked. If the user does not say it, options of the API
+/// show it, or the name of a sitemap, or the journal of a job that walks folders: a job continues as it began.
+pub(super) fn known_listing(request: &JobRequest, place: &JobLocation) -> Result<Listing> {
+    let url = match &request.source {
+        SourceOptions::Server(url) if request.listing == Listing::Auto => url,
+        _ => return Ok(request.listing),
+    };
+    if request.api != ApiNames::default() {
+        return Ok(Listing::Api);
+    }
+    if is_sitemap(url) {
+        return Ok(Listing::Sitemap);
+    }
+    let Some(known) = folder_listing(place)? else { return Ok(Listing::Auto) };
+    let found = OF_FOLDERS.into_iter().find(|kind| kind.of_folders() == Some(&known));
+    Ok(found.unwrap_or(Listing::Auto))
+}

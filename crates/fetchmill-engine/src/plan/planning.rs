@@ -1,0 +1,111 @@
+//! Makes the plan of a job, step by step. Each step takes what it needs and returns what it finds, so the compiler keeps
+//! their order.
+
+use std::sync::Arc;
+
+use super::columns::{self, ListColumns};
+use super::descriptors::MachineShare;
+use super::job_plan::JobPlan;
+use super::known_listing::known_listing;
+use super::server_requests::fields;
+use crate::access::s3::S3Settings;
+use crate::list_input::OpenedList;
+use crate::request::job_request::JobRequest;
+use crate::request::source_options::{Listing, SourceOptions};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::source::list::{Items, ListOptions};
+use fetchmill_net::TlsRoots;
+use fetchmill_store::journal::{JobLocation, JobRules};
+use fetchmill_store::results::refuse_foreign;
+
+/// Plans a job. Nothing is made before [`prepare_place`], so a request that is refused leaves no trace. `given` is the
+/// list of a program. Returns the opened list, too, if the source is one.
+pub(crate) fn plan_job(
+    request: JobRequest,
+    given: Option<Box<dyn Items>>,
+) -> Result<(JobPlan, Option<OpenedList>)> {
+    request.check()?;
+    let rules = rules_so_far(&request)?;
+    let s3 = store_settings(&request)?;
+    check_authorities(&request, &s3)?;
+    let list = open_list(&request, rules, given)?;
+    let asked = columns::asked(&request, list.as_ref().map(OpenedList::columns))?;
+    columns::check(&request, &asked)?;
+    fields(&request, &s3)?;
+    let machine = MachineShare::fit(&request)?;
+    let place = prepare_place(&request)?;
+    let listing = known_listing(&request, &place)?;
+    let columns = columns::of_job(&request, asked, &place)?;
+    let plan = JobPlan { request, place: Arc::new(place), rules, s3, columns, listing, machine };
+    Ok((plan, list))
+}
+
+/// Facts that a worker's process gets from the job's.
+pub(crate) struct WorkerFacts {
+    /// Columns of the list; `None` if the source is not one.
+    pub(crate) columns: Option<ListColumns>,
+    /// Region that the store has told of its bucket; `None` if there is none.
+    pub(crate) region: Option<String>,
+    /// How the server lists, once that is known.
+    pub(crate) listing: Listing,
+}
+
+/// Plans the part of a job that a worker's process does. The job's process has checked the request.
+pub(crate) fn plan_worker(request: JobRequest, of_job: WorkerFacts) -> Result<JobPlan> {
+    let s3 = store_settings(&request)?.in_region(of_job.region);
+    let columns = columns::asked(&request, of_job.columns)?;
+    let place = JobLocation::find(&request.dest, request.state.as_deref())?;
+    let rules = JobRules::of(&place)?;
+    let machine = MachineShare::asked(&request);
+    Ok(JobPlan { request, place: Arc::new(place), rules, s3, columns, listing: of_job.listing, machine })
+}
+
+/// Returns the rules that the job began with, or those of a new job.
+fn rules_so_far(request: &JobRequest) -> Result<JobRules> {
+    match JobLocation::find(&request.dest, request.state.as_deref()) {
+        Ok(place) => JobRules::of(&place),
+        // There is no job yet, or the destination is refused later, with what to do.
+        Err(Error::Usage(_)) => Ok(JobRules::CURRENT),
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns how stores are reached, with what the environment and the profile say.
+fn store_settings(request: &JobRequest) -> Result<S3Settings> {
+    let s3 = S3Settings::of_process(&request.s3)?;
+    // A server that lists its objects has nothing to do with a store.
+    let has_store = !matches!(request.source, SourceOptions::Server(_)) || request.upload.is_some();
+    Ok(if has_store { s3 } else { s3.without_ca_bundle() })
+}
+
+/// Reads the authorities that are believed: what is wrong with them is told before anything is made.
+fn check_authorities(request: &JobRequest, s3: &S3Settings) -> Result<()> {
+    if request.http.ca_file.is_some() || s3.ca_bundle.is_some() {
+        TlsRoots::load(&request.http.tls(s3))?;
+    }
+    Ok(())
+}
+
+/// Opens the list, if the source is one. It is read by the rules of the job.
+fn open_list(
+    request: &JobRequest,
+    rules: JobRules,
+    given: Option<Box<dyn Items>>,
+) -> Result<Option<OpenedList>> {
+    let has_first_rules = rules == JobRules::FIRST;
+    let options = ListOptions { has_first_rules, ..request.list.clone() };
+    OpenedList::open(&request.source, request.list_format, &options, given)
+}
+
+/// Makes the destination and the state folder, and takes the lock.
+fn prepare_place(request: &JobRequest) -> Result<JobLocation> {
+    let state = request.state.as_deref();
+    if let Some(upload) = &request.upload {
+        return JobLocation::prepare_bucket(upload, state);
+    }
+    let Some(rows) = &request.rows else { return JobLocation::prepare(&request.dest, state) };
+    if let Some(results) = &rows.results {
+        refuse_foreign(results, JobLocation::has_journal(results, state))?;
+    }
+    JobLocation::prepare_file(&request.dest, state)
+}

@@ -1,0 +1,100 @@
+//! Header fields of requests, and the only origin of a job whose server lists its objects.
+
+use super::job_plan::JobPlan;
+use crate::access::s3::S3Settings;
+use crate::request::job_request::JobRequest;
+use crate::request::source_options::{Listing, SourceOptions};
+use fetchmill_model::content_encoding::ACCEPTED_ENCODINGS;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::http1::RequestTemplate;
+use fetchmill_model::origin::{OriginFields, OriginKey};
+use fetchmill_model::source::OriginUrl;
+
+/// The origin of a server that lists its objects, or that all URLs of a list have.
+fn only_origin(request: &JobRequest, s3: &S3Settings) -> Option<OriginKey> {
+    match &request.source {
+        SourceOptions::S3 { bucket, .. } => s3.place(bucket).ok().map(|place| place.key),
+        source => source.only_origin(&request.list),
+    }
+}
+
+/// What requests say, and to whom.
+pub(super) fn fields(request: &JobRequest, s3: &S3Settings) -> Result<OriginFields> {
+    request.http.fields(only_origin(request, s3))
+}
+
+impl JobPlan {
+    /// The origin of a server that lists its objects, or that all URLs of a list have.
+    pub(super) fn only_origin(&self) -> Option<OriginKey> {
+        only_origin(&self.request, &self.s3)
+    }
+
+    /// What requests say, and to whom.
+    pub(crate) fn fields(&self) -> Result<OriginFields> {
+        fields(&self.request, &self.s3)
+    }
+
+    /// The same of requests for objects.
+    pub(crate) fn object_fields(&self) -> Result<OriginFields> {
+        let fields = self.fields()?;
+        Ok(if self.request.compressed { fields.accepting(ACCEPTED_ENCODINGS) } else { fields })
+    }
+
+    /// Who gets the tokens of `--bearer-command`: the origin that gets secrets.
+    pub(crate) fn token_origin(&self) -> Option<OriginKey> {
+        self.request.bearer_command.as_ref()?;
+        self.request.http.credentials_for.clone().or_else(|| self.only_origin())
+    }
+
+    /// The only origin of a job whose server lists its objects, and how its pages are asked for there.
+    pub(crate) fn server(&self) -> Result<Option<(OriginKey, RequestTemplate)>> {
+        self.server_with(&self.fields()?)
+    }
+
+    /// The same, as a target is asked for there.
+    pub(crate) fn object_server(&self) -> Result<Option<(OriginKey, RequestTemplate)>> {
+        self.server_with(&self.object_fields()?)
+    }
+
+    fn server_with(&self, fields: &OriginFields) -> Result<Option<(OriginKey, RequestTemplate)>> {
+        let (key, prefix, behind) = match &self.request.source {
+            SourceOptions::Server(url) => self.around_names(url)?,
+            SourceOptions::S3 { bucket, .. } => {
+                let place = self.s3.place(bucket)?;
+                (place.key, place.prefix, "")
+            }
+            SourceOptions::List(_) | SourceOptions::Iterable => return Ok(None),
+        };
+        let template = self.template(&key, (&prefix, behind), fields)?;
+        Ok(Some((key, template)))
+    }
+
+    /// The origin of a server, and what its requests have before and behind a name.
+    fn around_names(&self, url: &OriginUrl) -> Result<(OriginKey, String, &str)> {
+        let (before, behind) = match self.listing {
+            Listing::Auto | Listing::Api => self.request.api.around_name()?,
+            Listing::Autoindex | Listing::Html | Listing::Sitemap | Listing::Json => ("/", ""),
+        };
+        match OriginKey::of_url(&url.text()) {
+            Some((key, _)) => Ok((key, format!("{}{before}", url.path()), behind)),
+            None => Err(Error::Internal(format!("{} has no origin", url.text()))),
+        }
+    }
+
+    /// What is asked at an origin, directly or through a proxy that sees what is asked.
+    fn template(
+        &self,
+        key: &OriginKey,
+        (prefix, behind): (&str, &str),
+        fields: &OriginFields,
+    ) -> Result<RequestTemplate> {
+        let fields = fields.of(key);
+        match self.request.http.proxy_of(key).filter(|_| !key.is_tls()) {
+            None => RequestTemplate::new(key.authority(), prefix, behind, &fields),
+            Some(proxy) => {
+                let authorization = proxy.authorization.as_deref();
+                RequestTemplate::for_proxy(key.authority(), prefix, behind, &fields, authorization)
+            }
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! How objects and rows are stored: sinks, and the file of results.
+
+use super::job_plan::JobPlan;
+use fetchmill_model::error::Result;
+use fetchmill_store::pack::WarcOrigin;
+use fetchmill_store::results::ResultsTarget;
+use fetchmill_store::sink::{SinkSetup, UnfetchedSetup, Validators};
+
+impl JobPlan {
+    /// What the sinks of so many workers have in common.
+    pub(crate) fn sink_setup(&self, workers: usize) -> Result<SinkSetup> {
+        let request = &self.request;
+        Ok(SinkSetup {
+            format: request.format,
+            dest: self.place.dest.clone(),
+            manifests: self.place.manifests_path(),
+            is_durable: request.is_durable(),
+            shard_bytes: request.shard_size.unwrap_or_else(|| request.format.shard_bytes()),
+            seal_after: request.seal_after,
+            server_times: request.server_times,
+            workers,
+            columns: self.stored_columns(),
+            sidecars: self.sidecars()?,
+            is_hashed: request.hash.is_some(),
+            validators: match request.pass {
+                Some(_) => Validators::InManifests,
+                None => Validators::InRecords,
+            },
+            unfetched: UnfetchedSetup {
+                // What a pass of a sync could not fetch is told by the sync.
+                tells_failures: request.pass.is_none(),
+                keeps_replies: request.warc_all,
+                is_indexed: request.cdxj,
+            },
+            origin: Some(self.warc_origin()?),
+            upload_queue: None,
+        })
+    }
+
+    /// How WARC tells where objects came from.
+    fn warc_origin(&self) -> Result<WarcOrigin> {
+        match self.server()?.filter(|_| !self.naming().has_url()) {
+            Some((key, template)) => {
+                Ok(WarcOrigin { template, uri_start: key.text().to_owned(), names_are_urls: false })
+            }
+            None => WarcOrigin::of_list(&self.fields()?.open()),
+        }
+    }
+
+    /// Where the rows go, when that is a file.
+    pub(crate) fn results(&self) -> Option<ResultsTarget<'_>> {
+        let rows = self.request.rows.as_ref()?;
+        Some(ResultsTarget {
+            path: rows.results.as_deref()?,
+            rows: rows.kind,
+            format: rows.format,
+            kept: &self.columns,
+            is_durable: self.request.is_durable(),
+        })
+    }
+}

@@ -1,0 +1,41 @@
+//! How objects are named.
+
+use std::sync::Arc;
+
+use super::job_request::JobRequest;
+use super::name_scheme::NameScheme;
+use super::source_options::{Listing, SourceOptions};
+use fetchmill_model::entry::{Naming, behind_scheme};
+use fetchmill_model::stored_name::StoredNames;
+use fetchmill_store::sink::Format;
+
+impl JobRequest {
+    /// How targets are named; of a server that lists its objects it depends on how it does that.
+    pub fn naming(&self, listing: Listing) -> Naming {
+        match (&self.source, self.format) {
+            (SourceOptions::Server(_), _) => match listing {
+                Listing::Auto | Listing::Api => Naming::Whole,
+                Listing::Autoindex | Listing::Html => Naming::Sized,
+                Listing::Sitemap | Listing::Json if self.format == Format::Files => Naming::Path,
+                Listing::Sitemap | Listing::Json => Naming::Url,
+            },
+            (SourceOptions::S3 { .. }, _) => Naming::Listed,
+            _ if self.names == NameScheme::Seq => Naming::Number,
+            _ if self.names_have_extension() => Naming::Extension,
+            (_, Format::Files) => Naming::Path,
+            _ => Naming::Url,
+        }
+    }
+
+    /// How names become those that objects are stored under.
+    pub fn stored_names(&self, naming: Naming) -> StoredNames {
+        let prefix = self.strip_prefix.as_deref().map(|prefix| {
+            let slash = if prefix.ends_with('/') { "" } else { "/" };
+            let prefix = format!("{prefix}{slash}").into_bytes();
+            // A prefix with a scheme means the same in all formats.
+            let is_path = naming == Naming::Path;
+            Arc::from(if is_path { behind_scheme(&prefix) } else { &prefix })
+        });
+        StoredNames { has_extension: naming == Naming::Extension, strip_prefix: prefix }
+    }
+}
