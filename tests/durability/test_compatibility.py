@@ -185,6 +185,19 @@ def test_an_interrupted_job_goes_on(job: OldJob) -> None:
     job.assert_complete(mended=True)
 
 
+@pytest.mark.parametrize("job", ["0.1.0-get-parquet-interrupted"], indirect=True)
+def test_worker_processes_keep_the_rules_of_their_job(job: OldJob) -> None:
+    """0.1.0 had no column of encodings, and all shards of a job have the same columns."""
+    with job.source.serving():
+        job.go_on("--engine", "processes", code=3)
+    job.assert_complete()
+
+    shards = sorted(job.dest.glob("*.parquet"))
+    columns = {tuple(pq.read_schema(shard).names) for shard in shards}
+    assert len(shards) > 1
+    assert len(columns) == 1, columns
+
+
 @pytest.mark.parametrize("job", ["0.1.0-get-null-interrupted"], indirect=True)
 def test_a_journal_says_who_wrote_last(job: OldJob) -> None:
     """So that an older release can say who can read it, once its version is raised."""

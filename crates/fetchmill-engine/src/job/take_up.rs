@@ -47,7 +47,7 @@ pub(super) fn take_up(plan: &JobPlan, mut list: Option<OpenedList>) -> Result<Ta
     Ok(TakenUp { journal, list, was_finished, is_resumed })
 }
 
-/// Finishes what an earlier run has left half done; whether the job is finished.
+/// Finishes what an earlier run has left half done. Returns whether the job is finished.
 fn recover(plan: &JobPlan, journal: &mut Journal) -> Result<bool> {
     let setup = plan.sink_setup(1)?;
     let is_finished = journal.get("finished_at")?.is_some();
@@ -61,7 +61,7 @@ fn recover(plan: &JobPlan, journal: &mut Journal) -> Result<bool> {
     Ok(is_finished)
 }
 
-/// What is meant waits for another attempt, and the job is not finished any more.
+/// Makes targets of `--retry-failed` wait for another attempt: the job is not finished any more.
 fn start_second_pass(plan: &JobPlan, journal: &mut Journal) -> Result<()> {
     let request = &plan.request;
     second_pass::start(&plan.place, journal, plan.naming(), request.is_durable(), &request.retry_failed)?;

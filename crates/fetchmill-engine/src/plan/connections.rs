@@ -15,7 +15,7 @@ use fetchmill_model::planner::origin::Millis;
 use fetchmill_net::PoolSettings;
 
 impl JobPlan {
-    /// Workers that have a sink each.
+    /// Number of workers; each has a sink.
     pub(crate) fn worker_count(&self) -> usize {
         match self.request.workers {
             _ if self.request.lists_only() => 1,

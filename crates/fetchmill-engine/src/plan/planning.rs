@@ -78,7 +78,7 @@ fn store_settings(request: &JobRequest) -> Result<S3Settings> {
     Ok(if has_store { s3 } else { s3.without_ca_bundle() })
 }
 
-/// Reads the authorities that are believed: what is wrong with them is told before anything is made.
+/// Reads the authorities that are believed, so that a mistake in them is reported before anything is made.
 fn check_authorities(request: &JobRequest, s3: &S3Settings) -> Result<()> {
     if request.http.ca_file.is_some() || s3.ca_bundle.is_some() {
         TlsRoots::load(&request.http.tls(s3))?;
@@ -108,4 +108,43 @@ fn prepare_place(request: &JobRequest) -> Result<JobLocation> {
         refuse_foreign(results, JobLocation::has_journal(results, state))?;
     }
     JobLocation::prepare_file(&request.dest, state)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fetchmill_store::sink::Format;
+
+    fn list_with_rank(folder: &std::path::Path, format: Format) -> JobRequest {
+        let list = folder.join("urls.csv");
+        std::fs::write(&list, "url,rank\nhttp://127.0.0.1/a,1\n").unwrap();
+        let mut request = JobRequest::new(SourceOptions::List(Some(list)), folder.join("out"));
+        request.format = format;
+        request.list.keep_columns = vec!["rank".to_owned()];
+        request
+    }
+
+    #[test]
+    fn a_refused_request_leaves_no_destination() {
+        let folder = tempfile::tempdir().unwrap();
+
+        let refused = plan_job(list_with_rank(folder.path(), Format::Files), None).err();
+
+        assert!(refused.unwrap().to_string().starts_with("--keep-columns needs --format parquet"));
+        assert!(!folder.path().join("out").exists());
+    }
+
+    #[test]
+    fn a_plan_has_the_columns_of_its_list_and_the_request_unchanged() {
+        let folder = tempfile::tempdir().unwrap();
+        let request = list_with_rank(folder.path(), Format::Parquet);
+
+        let (plan, list) = plan_job(request.clone(), None).unwrap();
+
+        assert_eq!(plan.columns.kept(), ["rank"]);
+        assert_eq!(plan.rules, JobRules::CURRENT);
+        assert_eq!(plan.columns_of_list(&list.unwrap().columns()).len(), 1);
+        assert_eq!(format!("{:?}", plan.request), format!("{request:?}"));
+        assert!(folder.path().join("out").is_dir());
+    }
 }

@@ -24,7 +24,7 @@ use fetchmill_model::source::list::{ListOptions, RequestOptions};
 use fetchmill_model::source::{ApiNames, OriginUrl};
 use fetchmill_store::results::{ResultsFormat, TableFormat};
 
-/// What is said of a job beside its options: what it is about.
+/// The subject of a job, given next to its options.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct JobSubject {
@@ -164,7 +164,7 @@ impl JobRequest {
     }
 }
 
-/// Gives jobs of rows what they have in place of the usual defaults.
+/// Adds the defaults of a job of rows that differ from those of other jobs.
 fn give_defaults(given: &mut OptionValues) {
     let kind = given.get("rows").map(|rows| rows.get("kind").and_then(Value::as_str));
     match kind {
@@ -178,7 +178,7 @@ fn give_defaults(given: &mut OptionValues) {
     }
 }
 
-/// Which header fields are made for each target, and where they may go.
+/// Takes the header fields that are made for each target out of those of all requests, and says where they may go.
 fn divide_headers(
     (mut http, mut request): (HttpOptions, RequestOptions),
     (source, list): (&SourceOptions, &ListOptions),

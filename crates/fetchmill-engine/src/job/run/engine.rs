@@ -24,10 +24,10 @@ use fetchmill_net::PoolSettings;
 use fetchmill_store::journal::Journal;
 use fetchmill_store::sink::SinkSetup;
 
-/// Threads with nothing to give at their end.
+/// Threads that return nothing.
 pub(super) type Threads = Vec<JoinHandle<Option<()>>>;
 
-/// What the threads are made of.
+/// The engine of a run, before its threads are there.
 pub(super) struct Engine<'r> {
     pub(super) control: &'r Arc<Control>,
     pub(super) contact: &'r Contact,
@@ -36,7 +36,7 @@ pub(super) struct Engine<'r> {
 }
 
 impl Engine<'_> {
-    /// Starts them. `rows_chunks`: where rows go that are given to the program.
+    /// Starts the threads. Rows that are given to the program go into `rows_chunks`.
     pub(super) fn start(&self, rows_chunks: Option<Sender<Vec<u8>>>) -> Result<Threads> {
         match self.plan().request.workers {
             _ if self.plan().request.lists_only() => self.start_list_worker(rows_chunks),
@@ -50,21 +50,21 @@ impl Engine<'_> {
         &self.contact.plan
     }
 
-    /// What the sinks of so many workers have in common.
+    /// Returns the set-up of the sinks of `workers`, which share an uploader if there is one.
     fn sink_setup(&self, workers: usize) -> Result<SinkSetup> {
         let uploader = self.contact.uploader.as_ref();
         let upload_queue = uploader.map(|uploader| Arc::clone(&uploader.upload_queue));
         Ok(SinkSetup { upload_queue, ..self.plan().sink_setup(workers)? })
     }
 
-    /// A worker's own writer, and the worker's way to it.
+    /// Makes the writer of a worker, and the worker's way to it.
     fn writer(&self, setup: &SinkSetup, index: usize) -> Result<(writer::SinkWriter, writer::BlockInput)> {
         // What an earlier run left small is merged by the first worker.
         let small = if index == 0 { recovery::sealed_shards(self.journal)? } else { Vec::new() };
         writer::open(self.plan(), self.control, setup, index, small)
     }
 
-    /// One thread that makes rows of what is listed.
+    /// Starts the thread that makes rows of what is listed.
     fn start_list_worker(&self, rows_chunks: Option<Sender<Vec<u8>>>) -> Result<Threads> {
         let (writer, block_input) = self.writer(&self.plan().sink_setup(1)?, 0)?;
         let setup = list_worker::ListWorkerSetup {
@@ -80,7 +80,7 @@ impl Engine<'_> {
         ])
     }
 
-    /// One dispatcher, for an engine in this process.
+    /// Opens a dispatcher for an engine in this process.
     fn start_dispatcher(&self) -> Result<Threads> {
         let (writer, block_input) = self.writer(&self.sink_setup(1)?, 0)?;
         let block_sender = block_input.into_block_sender();
@@ -92,7 +92,7 @@ impl Engine<'_> {
         Ok(vec![spawn("fetchmill-sink", &self.control.stop, move || writer.run())?])
     }
 
-    /// A supervisor for each process of the engine.
+    /// Starts a supervisor for each process of the engine.
     fn start_supervisors(&self) -> Result<Threads> {
         let poison_candidates = PoisonCandidates::default();
         let mut threads = Vec::new();
@@ -109,7 +109,7 @@ impl Engine<'_> {
         Ok(threads)
     }
 
-    /// Threads of this crate, with its own transport. All writers come first.
+    /// Starts the threads of this crate, with its own transport: first the writers, then the workers.
     fn start_native(&self) -> Result<Threads> {
         let count = self.control.plan.workers();
         let common = NativeWorkers::of(self, count)?;
@@ -130,7 +130,7 @@ impl Engine<'_> {
         Ok(threads)
     }
 
-    /// One of the native workers.
+    /// Returns the set-up of one native worker.
     fn worker(
         &self,
         index: usize,
@@ -163,19 +163,19 @@ impl Engine<'_> {
     }
 }
 
-/// What native workers have in common.
+/// Settings that native workers have in common.
 struct NativeWorkers {
     count: usize,
     /// The only origin, as targets are asked for there.
     server: Option<ListingServer>,
     fields: OriginFields,
-    /// Requests in flight, of all of them.
+    /// Requests in flight of all of them together.
     limit: usize,
-    /// Connections of each that may rest beside those that make requests.
+    /// Connections of each that may rest, besides those that make requests.
     resting_max: usize,
     /// Connections of each that are kept without a target.
     idle_max: usize,
-    /// Targets whose requests an earlier run has begun.
+    /// Targets whose requests an earlier run has begun and not ended.
     interrupted: Arc<Runs>,
 }
 
@@ -199,7 +199,7 @@ impl NativeWorkers {
         })
     }
 
-    /// The connections of one of them.
+    /// Returns the settings of connections of one of them.
     fn pool_of(&self, index: usize, pool: &PoolSettings) -> PoolSettings {
         PoolSettings {
             connections: self.limit / self.count + usize::from(index < self.limit % self.count),

@@ -19,7 +19,7 @@ use fetchmill_net::PoolSettings;
 use fetchmill_store::journal::Journal;
 use fetchmill_store::sink::Format;
 
-/// How pages of the listing are asked for.
+/// The way to the pages of the listing.
 pub(super) struct PageAccess {
     /// The server that lists; `None` if the source is a list.
     pub(super) server: Option<ListingServer>,

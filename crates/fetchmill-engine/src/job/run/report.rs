@@ -9,7 +9,7 @@ use fetchmill_model::error::Result;
 use fetchmill_store::journal::Journal;
 use fetchmill_store::results;
 
-/// The report of a run that has found its job finished.
+/// Returns the report of a run that has found its job finished.
 pub(super) fn report_finished(shared: &JobState, journal: &Journal, plan: &JobPlan) -> Result<JobReport> {
     let lost = plan.results().filter(|target| !target.path.exists()).map(|target| {
         format!(
@@ -22,7 +22,7 @@ pub(super) fn report_finished(shared: &JobState, journal: &Journal, plan: &JobPl
     Ok(JobReport { was_finished: true, ..report(shared, journal, plan, notices)? })
 }
 
-/// The report of any other run.
+/// Returns the report of any other run.
 pub(super) fn report(
     shared: &JobState,
     journal: &Journal,
