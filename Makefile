@@ -354,6 +354,9 @@ fuzz-long: ## The same for three hours
 fixtures: build-release ## Make the fixtures of this release in tests/durability/compatibility (two minutes; docs/reference/compatibility.md)
 	PYTHONPATH=tests $(BIN)/python tests/support/make_fixtures.py
 
+generated: build ## Write the table of options and the keywords of type checkers again
+	$(BIN)/python scripts/make-options
+
 help-texts: build ## Write the committed help texts again
 	$(BIN)/python -m pytest -q tests/cli/test_cli_surface.py --update-help
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Any, get_type_hints
 
 import click
 import pytest
@@ -15,37 +15,20 @@ from fetchmill import CheckOptions, GetOptions, ListOptions, StreamOptions, Usag
 from fetchmill._native import Fetcher, Job
 from fetchmill._options import keywords
 from fetchmill._options.plan import PlanOptions
-from fetchmill._options.rows import CORE, Option, Options, option_class
+from fetchmill._options.rows import Option, Options, option_class
 from fetchmill._options.sync import SyncOptions
+from fetchmill._options.table import STREAM
 from fetchmill.cli.options import options_of
 
-# Classes of options, with their keywords and the options of the core that they have.
-CLASSES: list[tuple[type[Options], type, str]] = [
-    (GetOptions, keywords.GetKeywords, "job"),
-    (CheckOptions, keywords.CheckKeywords, "check"),
-    (ListOptions, keywords.ListKeywords, "job"),
-    (PlanOptions, keywords.PlanKeywords, "job"),
-    (SyncOptions, keywords.SyncKeywords, "job"),
-    (StreamOptions, keywords.StreamKeywords, "stream"),
+# Classes of options, with their keywords.
+CLASSES: list[tuple[type[Options], type]] = [
+    (GetOptions, keywords.GetKeywords),
+    (CheckOptions, keywords.CheckKeywords),
+    (ListOptions, keywords.ListKeywords),
+    (PlanOptions, keywords.PlanKeywords),
+    (SyncOptions, keywords.SyncKeywords),
+    (StreamOptions, keywords.StreamKeywords),
 ]
-# What an option of a kind is in the core: types, units, and the least that it may be.
-KINDS = {
-    "concurrency": ({"Concurrency"}, {""}, 1),
-    "count": ({"u32", "u64", "usize"}, {""}, 1),
-    "whole": ({"u32"}, {""}, 0),
-    "bytes": ({"u64"}, {"bytes"}, 1),
-    "size": ({"u64"}, {"bytes"}, 0),
-    "seconds": ({"Duration"}, {"seconds"}, None),
-    "number": ({"f64"}, {"requests a second"}, None),
-    "bandwidth": ({"f64"}, {"bytes a second"}, None),
-    "rate": ({"f64"}, {"requests a second"}, 0),
-}
-# What is made into other options before the core sees it, and what it is told in another way.
-OF_PYTHON = {"auth", "bearer", "netrc", "engine", "transform", "format"}
-OF_PYTHON |= {"dashboard", "dashboard_addr", "dashboard_token", "dashboard_host"}
-OF_PYTHON |= set(keywords.Planning.__annotations__) | set(keywords.Syncing.__annotations__)
-# What the core has besides: made of other options, or by the engines.
-OF_CORE = {"any_text"}
 
 
 def options(**given: Any) -> GetOptions:  # noqa: ANN401
@@ -53,51 +36,19 @@ def options(**given: Any) -> GetOptions:  # noqa: ANN401
     return GetOptions(**{"source": "http://127.0.0.1:1", "dest": "out", **given})
 
 
-@pytest.mark.parametrize(("table", "typed", "core"), CLASSES)
-def test_every_option_is_one_of_the_core(table: type[Options], typed: type, core: str) -> None:
-    """With its name, a type and a unit for its kind, the bound that Python checks, and its default."""
-    for field in fields(table):
-        if not field.metadata or field.metadata["alias_of"] or field.name in OF_PYTHON:
-            continue
-        row, kind = CORE[core][field.name], field.metadata["kind"]
-        if kind in KINDS:
-            types, units, least = KINDS[kind]
-            assert row["type"].removeprefix("Option <").removeprefix("Option<").strip(" >") in types, field.name
-            assert row["unit"] in units, field.name
-            assert row["minimum"] == (least if least is not None else 1e-9) or field.name == "commit_window"
-        if table in (GetOptions, PlanOptions) and field.name == "concurrency":
-            assert (field.default, row["default"]) == (None, "auto")
-        else:
-            assert field.default == row["default"], field.name
-            assert type(field.default) is type(row["default"])
-    assert set(get_type_hints(typed)) == {field.name for field in fields(table) if field.metadata}
+@pytest.mark.parametrize(("made", "typed"), CLASSES)
+def test_keywords_are_the_fields(made: type[Options], typed: type) -> None:
+    """With the same types: a signature shows the ones, a type checker the others."""
+    hints = get_type_hints(made)
 
-
-def test_no_option_of_the_core_is_missing() -> None:
-    """Each belongs to a command or to streams."""
-    known = {name for rows in CORE.values() for name in rows}
-
-    assert known - OF_CORE - {field.name for table, _, _ in CLASSES for field in fields(table)} == set()
-
-
-def test_an_option_is_written_down_once() -> None:
-    """A name stands in one of the tables that the keywords are made of; `format` means two things."""
-    tables = [value for value in vars(keywords).values() if isinstance(value, type) and hasattr(value, "__total__")]
-    rows = [name for table in tables if table.__name__[-8:] != "Keywords" for name in table.__annotations__]
-
-    assert [name for name in rows if rows.count(name) > 1] == ["format", "format"]
-    for table in tables:
-        for hint in get_type_hints(table, include_extras=True).values():
-            assert isinstance(hint.__metadata__[0], Option)
+    assert get_type_hints(typed) == {field.name: hints[field.name] for field in fields(made) if field.metadata}
 
 
 def test_a_row_is_all_that_an_option_needs() -> None:
     """Of it are made the field, its default, the check of values, the command's option and help."""
+    politeness = Option("seconds", float | None, 1.5, "Time between two requests.", is_core=False)
 
-    class Keywords(keywords.StreamKeywords, total=False):
-        politeness: Annotated[float | None, Option("seconds", "Time between two requests.", default=1.5)]
-
-    @option_class(Keywords, "stream")
+    @option_class({**STREAM, "politeness": politeness})
     class Polite(Options):
         """Options.
 

@@ -16,7 +16,7 @@ from warcio.archiveiterator import ArchiveIterator
 import fetchmill
 import transforms
 from conftest import format_options
-from fetchmill._options.keywords import EngineName, Format
+from fetchmill._options.table import EngineName, Format
 from fetchmill.testing import Fault, Server, synthetic_body
 from raw_server import RawServer, reply
 from stored import FORMATS, find_wrong, read_objects

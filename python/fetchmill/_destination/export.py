@@ -7,7 +7,7 @@ from typing import Literal, get_args
 from fetchmill._job.report import Report
 from fetchmill._job.run import run_to_end
 from fetchmill._native import Export
-from fetchmill._options.keywords import Durability
+from fetchmill._options.table import Durability
 from fetchmill._options.values import check_path
 from fetchmill.errors import UsageError
 

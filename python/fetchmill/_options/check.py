@@ -4,23 +4,15 @@ import json
 import os
 from typing import TYPE_CHECKING, Unpack
 
-from fetchmill._options.keywords import CheckKeywords
 from fetchmill._options.rows import Options, option_class
+from fetchmill._options.table import CHECK
 from fetchmill.errors import UsageError
 
-_HELP = {
-    "key_column": "Column of a list with the names of its targets, by which `diff` knows them again.",
-    "attempts": "Attempts at a target before its failure is its answer.",
-    "redirects": "Redirects to follow one after the other; 5 if not given.",
-    "allow_private": "Let the targets of a list lead to private addresses.",
-    "headers": "Field of requests, as in 'Name: value'; may be repeated.",
-    "credentials_for": "The only origin that gets headers that may be secrets, https://HOST[:PORT].",
-    "state": "Folder of the journal, on a local file system; RESULTS.fetchmill if not given, and without RESULTS a "
-    "temporary one.",
-}
+if TYPE_CHECKING:
+    from fetchmill._options.keywords import CheckKeywords
 
 
-@option_class(CheckKeywords, "check", help=_HELP)
+@option_class(CHECK)
 class CheckOptions(Options):
     """What a check is asked to do: validated, immutable.
 

@@ -4,22 +4,16 @@ import json
 import os
 from typing import TYPE_CHECKING, Unpack
 
-from fetchmill._options.keywords import GetKeywords
 from fetchmill._options.rows import Options, option_class
 from fetchmill._options.sources import SourceKind, check_source, kind_of
+from fetchmill._options.table import GET
 from fetchmill.errors import UsageError
 
-_HELP = {
-    "concurrency": "Requests in flight at most; `auto`, if not given, finds out how many are useful. "
-    "With engine processes one for each processor if not given.",
-    "http2": "Use HTTP/2 where a server of https offers it; engine native only.",
-    "threads": "Threads that fetch, with engine combo processes; one for each processor if not given.",
-    "keep_columns": "Columns of a list that go into the rows of parquet and jsonl, with commas between them.",
-}
+if TYPE_CHECKING:
+    from fetchmill._options.keywords import GetKeywords
 
 
-# Each engine takes a number of its own.
-@option_class(GetKeywords, "job", help=_HELP, default={"concurrency": None})
+@option_class(GET)
 class GetOptions(Options):
     """What a job is asked to do: validated, immutable.
 

@@ -5,17 +5,15 @@ import os
 from typing import TYPE_CHECKING, Unpack
 
 from fetchmill._options.get import source_values
-from fetchmill._options.keywords import ListKeywords
 from fetchmill._options.rows import Options, option_class
 from fetchmill._options.sources import SourceKind, check_source, kind_of
+from fetchmill._options.table import LIST
 
-_HELP = {
-    "state": "Folder of the journal, on a local file system; MANIFEST.fetchmill if not given.",
-    "headers": "Field of requests to the source's origin, as in 'Name: value'; may be repeated.",
-}
+if TYPE_CHECKING:
+    from fetchmill._options.keywords import ListKeywords
 
 
-@option_class(ListKeywords, "job", help=_HELP)
+@option_class(LIST)
 class ListOptions(Options):
     """How a source is listed: validated, immutable.
 

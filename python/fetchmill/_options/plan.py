@@ -5,11 +5,14 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 from fetchmill._options.get import GetOptions
-from fetchmill._options.keywords import PlanKeywords
 from fetchmill._options.list import ListOptions
 from fetchmill._options.rows import Options, option_class
 from fetchmill._options.sources import SourceKind, check_source, kind_of
+from fetchmill._options.table import PLAN
 from fetchmill.errors import UsageError
+
+if TYPE_CHECKING:
+    from fetchmill._options.keywords import PlanKeywords
 
 OBJECTS_DEFAULT: Final = 1_000_000
 # What a probe does in its own way: it stores little or nothing, and has its own end.
@@ -21,15 +24,9 @@ _NOT_OF_A_PROBE = {
 }
 # How a bucket is reached: one that objects go to has them, too.
 _OF_BUCKETS = {"endpoint_url", "region", "profile", "no_sign_request", "addressing_style"}
-_OF_GET = {field.name: field for field in fields(GetOptions) if field.metadata}
 
 
-@option_class(
-    PlanKeywords,
-    "job",
-    help={name: field.metadata["help"] for name, field in _OF_GET.items()},
-    default={name: field.default for name, field in _OF_GET.items()},
-)
+@option_class(PLAN)
 class PlanOptions(Options):
     """What is planned: a job, by its options, and the probe: validated, immutable.
 

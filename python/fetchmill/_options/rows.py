@@ -1,26 +1,13 @@
 """Options as rows: what one is called, what its values are, and what help says of it; and the classes made of rows.
 
-A row is a key of one of the TypedDicts in `keywords`: its type, and an `Option` beside it. Defaults and bounds are the
-core's. A class of options is a frozen dataclass with a field for each row of its TypedDict.
+The rows are in `table`, which is generated. A class of options is a frozen dataclass with a field for each of its rows.
 """
 
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import Field, field, fields
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    ClassVar,
-    Final,
-    Literal,
-    NamedTuple,
-    TypeVar,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from fetchmill._native import options as core_options
 from fetchmill._options.credentials import origin_of, proxy_of, request_fields
 from fetchmill._options.dates import seconds_of
 from fetchmill._options.sources import kind_of
@@ -30,39 +17,54 @@ from fetchmill._quick_dataclass import dataclass
 from fetchmill.errors import UsageError
 
 T = TypeVar("T")
-# Whose rows of the core a class has: those of jobs, of checks or of streams.
-Core = Literal["job", "check", "stream"]
-
-# By class, then by the name of an option: type, unit, default, minimum and maximum.
-CORE: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
-    core: {row["name"]: row for row in rows} for core, rows in core_options().items()
-}
-# The default is that of the core.
-_CORE: Final = object()
 # Arguments that are paths.
 _PATHS = ("dest", "manifest", "results")
 
 
-class Option(NamedTuple):
-    """What a row says beside the name and the type.
+class Option:
+    """A row of the table, without its name.
 
     Args:
         kind: the kind of value.
-        help: what help says of it.
-        default: of an option that the core does not know by this name.
-        heading: what it stands under in the help of a command.
-        envvar: where the command takes it from if it is not given: for what others must not see in a list of processes.
-        short: how a command writes it in one letter.
+        type: the type of value.
+        default: the value if it is not given.
+        help: the text of help.
+        choices: the words of a choice.
+        heading: the section of a command's help.
+        envvar: the variable that the command takes it from, for values that others must not see in a list of processes.
+        short: its name in one letter, on the command line.
         alias_of: the option that it is another name of.
+        is_core: whether the core knows it by this name.
     """
 
-    kind: Kind
-    help: str
-    default: Any = _CORE
-    heading: str = "Options"
-    envvar: str | None = None
-    short: str | None = None
-    alias_of: str | None = None
+    __slots__ = ("default", "metadata", "type")
+
+    def __init__(  # noqa: PLR0913 - all that a row has
+        self,
+        kind: Kind,
+        type: Any,  # noqa: ANN401 - a type
+        default: object,
+        help: str,
+        *,
+        choices: tuple[str, ...] = (),
+        heading: str = "Options",
+        envvar: str | None = None,
+        short: str | None = None,
+        alias_of: str | None = None,
+        is_core: bool = True,
+    ) -> None:
+        self.type = type
+        self.default = default
+        self.metadata = {
+            "kind": kind,
+            "help": help,
+            "choices": choices,
+            "heading": heading,
+            "envvar": envvar,
+            "short": short,
+            "alias_of": alias_of,
+            "is_core": is_core,
+        }
 
 
 class Options:
@@ -124,36 +126,18 @@ class Options:
         return {name: value for name, value in values.items() if value is not None}
 
 
-def option_class(
-    keywords: type, core: Core, help: Mapping[str, str] | None = None, default: Mapping[str, Any] | None = None
-) -> Callable[[type[T]], type[T]]:
-    """Makes a frozen dataclass of a class: with the fields that it has, and one for each row of a TypedDict.
+def option_class(options: Mapping[str, Option]) -> Callable[[type[T]], type[T]]:
+    """Makes a frozen dataclass of a class: with the fields that it has, and one for each row.
 
     Args:
-        keywords: the TypedDict.
-        core: whose defaults of the core its options have.
-        help: what help says here of some options.
-        default: other defaults.
+        options: the rows, by their names.
     """
 
     def make(made: type[T]) -> type[T]:
         annotations = dict(made.__annotations__)
-        for name, hint in get_type_hints(keywords, include_extras=True).items():
-            option: Option = hint.__metadata__[0]
-            is_core = option.default is _CORE and option.alias_of is None
-            known = CORE[core][name]["default"] if is_core else None if option.alias_of else option.default
-            metadata = {
-                "kind": option.kind,
-                "help": (help or {}).get(name, option.help),
-                "choices": _choices(hint.__origin__),
-                "heading": option.heading,
-                "envvar": option.envvar,
-                "short": option.short,
-                "alias_of": option.alias_of,
-                "is_core": is_core,
-            }
-            annotations[name] = hint.__origin__
-            setattr(made, name, field(default=(default or {}).get(name, known), metadata=metadata))
+        for name, option in options.items():
+            annotations[name] = option.type
+            setattr(made, name, field(default=option.default, metadata=option.metadata))
         made.__annotations__ = annotations
         finished: type[T] = dataclass(frozen=True, kw_only=True)(made)
         finished.__doc__ = f"{made.__doc__}\n{_described(finished)}\n"
@@ -171,13 +155,6 @@ def _core_value(kind: Kind, value: Any) -> Any:  # noqa: ANN401 - of any option
     if kind == "answers" and not isinstance(value, bool):
         return list(value)
     return seconds_of(value) if kind == "date" else value
-
-
-def _choices(hint: Any) -> tuple[str, ...]:  # noqa: ANN401 - a type
-    """The words of a Literal, or of one that may be None."""
-    if get_origin(hint) is Literal:
-        return get_args(hint)
-    return tuple(word for part in get_args(hint) if get_origin(part) is Literal for word in get_args(part))
 
 
 def default_text(kind: Kind, default: object) -> str | None:

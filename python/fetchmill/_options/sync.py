@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any, Unpack
 from fetchmill._options.credentials import origin_of
 from fetchmill._options.dates import seconds_of
 from fetchmill._options.get import GetOptions
-from fetchmill._options.keywords import SyncKeywords
 from fetchmill._options.list import ListOptions
 from fetchmill._options.rows import Options, option_class
 from fetchmill._options.sources import SourceKind, check_source, is_bucket, kind_of, leads_anywhere
+from fetchmill._options.table import SYNC
 from fetchmill.errors import UsageError
+
+if TYPE_CHECKING:
+    from fetchmill._options.keywords import SyncKeywords
 
 # What decides which objects a source has, and what they are called.
 _FILTERS = (
@@ -35,19 +38,8 @@ _COLUMN = re.compile(r"\{\w*(?:!r)?\}")
 _CONDITIONS = {"If-None-Match": "{if_none_match}", "If-Modified-Since": "{if_modified_since}"}
 _PERCENT = 100
 
-_HELP = {
-    "format": "How DEST stores objects: `files` is a file for each; `parquet`, `tar`, `warc` and `jsonl` put many into "
-    "one; not `null`.",
-    "headers": "Field of requests to the source's origin, as in 'Name: value'; may be repeated.",
-    "concurrency": "Requests in flight at most; `auto` finds out how many are useful.",
-    "concurrency_max": "Requests in flight that --concurrency auto goes up to; 64 if not given.",
-    "preflight": "Stop before the first request when the files would need more inodes or bytes than are free.",
-    "redirects": "Redirects to follow one after the other; 5 for a list and 0 for a server if not given.",
-    "allow_private": "Let the targets of a list lead to private addresses.",
-}
 
-
-@option_class(SyncKeywords, "job", help=_HELP)
+@option_class(SYNC)
 class SyncOptions(Options):
     """What a sync is asked to do: validated, immutable.
 

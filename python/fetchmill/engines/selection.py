@@ -19,7 +19,7 @@ from fetchmill.errors import UsageError
 
 if TYPE_CHECKING:
     from fetchmill._native import Job
-    from fetchmill._options.keywords import Concurrency
+    from fetchmill._options.table import Concurrency
 
 # Engines whose requests are coroutines, and those that are processes.
 ASYNC_ENGINES = ("asyncio", "combo")
