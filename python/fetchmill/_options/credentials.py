@@ -3,10 +3,8 @@
 Everything here belongs to one origin; the core sends it nowhere else.
 """
 
-import base64
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from fetchmill.errors import UsageError
 
@@ -38,6 +36,8 @@ def request_fields(
     if len(named) + (auth is not None) + (bearer is not None) + has_command > 1:
         raise UsageError("auth, bearer, bearer_command, netrc and a header Authorization exclude one another: give one")
     if auth is not None:
+        import base64
+
         user, password = auth if isinstance(auth, tuple) else auth.split(":", 1)
         fields.append(("Authorization", "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()))
     if bearer is not None:
@@ -47,12 +47,15 @@ def request_fields(
 
 def origin_of(url: str) -> str:
     """`scheme://host[:port]` of a URL."""
+    from urllib.parse import urlsplit
+
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
 
 
 def _netrc_entry(origin: str) -> tuple[str, str]:
     import netrc
+    from urllib.parse import urlsplit
 
     host = urlsplit(origin).hostname or ""
     try:

@@ -115,13 +115,13 @@ class Options:
             if option.metadata.get("is_core") and getattr(self, option.name) != option.default
         }
         auth, bearer, has_netrc = (getattr(self, name, None) for name in ("auth", "bearer", "netrc"))
-        origin = self.credentials_for or (origin_of(asked) if kind_of(asked) == "server" else None)
-        if has_netrc and origin is None:
-            raise UsageError("netrc needs credentials_for: requests may lead anywhere")
+        origin = None
+        if has_netrc:
+            origin = self.credentials_for or (origin_of(asked) if kind_of(asked) == "server" else None)
+            if origin is None:
+                raise UsageError("netrc needs credentials_for: requests may lead anywhere")
         has_command = getattr(self, "bearer_command", None) is not None
-        values["headers"] = request_fields(
-            self.headers, auth, bearer, origin if has_netrc else None, has_command=has_command
-        )
+        values["headers"] = request_fields(self.headers, auth, bearer, origin, has_command=has_command)
         values["proxy"] = proxy_of(self.proxy)
         return {name: value for name, value in values.items() if value is not None}
 

@@ -45,13 +45,13 @@ _MEANT: tuple[tuple[tuple[str, ...], Container[SourceKind], str], ...] = (
     (_UNSIGNED, ("server", "list"), "servers and lists of URLs"),
 )
 
-_LIKE_S3 = re.compile("s3[an]?:", re.IGNORECASE)
-_BUCKET = re.compile(r"[A-Za-z0-9._-]{1,255}")
+_LIKE_S3 = ("s3:", "s3a:", "s3n:")
+_BUCKET = r"[A-Za-z0-9._-]{1,255}"
 
 
 def kind_of(source: str) -> SourceKind:
     """What a source is. What looks like a bucket is one, so that a slip of the pen is told and no file looked for."""
-    if _LIKE_S3.match(source):
+    if source[:4].lower().startswith(_LIKE_S3):
         return "s3"
     return "server" if "://" in source else "list"
 
@@ -96,7 +96,7 @@ def _check_bucket(source: str) -> None:
     bucket = source.removeprefix("s3://").partition("/")[0]
     if not bucket:
         raise UsageError(f"{source} names no bucket: write s3://BUCKET/PREFIX")
-    if not _BUCKET.fullmatch(bucket) or not bucket.strip("."):
+    if not re.fullmatch(_BUCKET, bucket) or not bucket.strip("."):
         raise UsageError(
             f"{bucket} is no name of a bucket: write s3://BUCKET/PREFIX, and the address of a store as endpoint_url"
         )

@@ -7,7 +7,8 @@ written as `1e9` or `1_000`. The readers raise ValueError with a text that can s
 import math
 import re
 
-_QUANTITY = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?(?:[eE]\+?[0-9]+)?|\.[0-9]+)\s*([A-Za-z]*)\s*")
+# Compiled when the first one is read.
+_QUANTITY = r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?(?:[eE]\+?[0-9]+)?|\.[0-9]+)\s*([A-Za-z]*)\s*"
 
 _SIZES = {"": 1, "b": 1, "k": 10**3, "kb": 10**3, "m": 10**6, "mb": 10**6, "g": 10**9, "gb": 10**9}
 _SIZES |= {"t": 10**12, "tb": 10**12, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
@@ -16,7 +17,7 @@ _DURATIONS = {"": 1.0, "s": 1.0, "us": 1e-6, "ms": 1e-3, "m": 60.0, "min": 60.0,
 
 def _quantity(text: str, units: dict[str, float] | dict[str, int], example: str) -> float:
     """A number times its unit."""
-    match = _QUANTITY.fullmatch(text)
+    match = re.fullmatch(_QUANTITY, text)
     factor = units.get(match[2].lower()) if match else None
     if match is None or factor is None:
         raise ValueError(f"{text!r} is not understood; write for example {example}")

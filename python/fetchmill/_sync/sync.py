@@ -156,7 +156,7 @@ def _opened(store: SyncStore) -> Iterator[SyncStore]:
 
 def _refuse_foreign(dest: Path, *, is_overwriting: bool) -> None:
     """A folder with files that no sync and no job has put there is not ours, unless the user says so."""
-    state = dest / STATE.parent
+    state = dest / Path(STATE).parent
     try:
         foreign = next((path.name for path in dest.iterdir() if path.name != state.name), None)
     except FileNotFoundError:
@@ -165,7 +165,7 @@ def _refuse_foreign(dest: Path, *, is_overwriting: bool) -> None:
         raise UsageError(f"{dest} is not a folder; choose a new or empty one as destination") from None
     except OSError as error:
         raise StorageError(f"cannot read {dest}: {error.strerror or error}") from None
-    marks = (STATE / "base.sqlite", STATE / "pass.json", STATE.parent / "job.sqlite")
+    marks = (f"{STATE}/base.sqlite", f"{STATE}/pass.json", ".fetchmill/job.sqlite")
     try:
         is_elsewhere = (state / "state").exists()
         is_known = any((dest / mark).exists() for mark in marks)

@@ -9,12 +9,10 @@ from collections.abc import Collection, Mapping
 from datetime import date
 from importlib import import_module
 from os import PathLike, fspath
-from pathlib import Path
 from typing import Any, Literal
 
 import click
 
-from fetchmill._options.values import check_value
 from fetchmill.errors import UsageError
 
 VARIABLE = "FETCHMILL_CONFIG"
@@ -25,7 +23,7 @@ _COMMANDS_IN_FILES = {"transform", "contender", "bearer_command"}
 _OF_THE_COMMAND_LINE = {"config", "help", "version"}
 # What the command line alone knows, by the names of the parameters: `load_config` leaves it out.
 _NOT_IN_PYTHON = {"as_json", "quiet", "dry_run", "no_redirects", "fail_on", "log_file", "log_format"}
-_TABLE = re.compile(r"\s*\[\s*([A-Za-z0-9_-]+)\s*\]")
+_TABLE = r"\s*\[\s*([A-Za-z0-9_-]+)\s*\]"
 
 
 class ConfigOption(click.Option):
@@ -113,6 +111,8 @@ def read_config(path: str, command: click.Command, commands: Collection[str]) ->
 
 
 def _read(path: str) -> str:
+    from pathlib import Path
+
     try:
         with Path(path).open("rb") as file:
             content = file.read(_BYTES_MAX + 1)
@@ -175,6 +175,8 @@ def _value(option: click.Option, key: str, given: Any) -> Any:  # noqa: ANN401 -
     is_read = isinstance(given, (list, date))
     value = given if is_read else option.type_cast_value(click.Context(click.Command("")), given)
     if metadata:
+        from fetchmill._options.values import check_value
+
         check_value(key, dict(given) if option.name == "headers" else value, metadata)
     return value
 
@@ -199,7 +201,7 @@ def _place(path: str, text: str, table: str | None, key: str) -> str:
     current: str | None = None
     written = re.compile(rf"\s*(?:{re.escape(key)}|\"{re.escape(key)}\"|'{re.escape(key)}')\s*[=.]")
     for number, line in enumerate(text.splitlines(), 1):
-        if header := _TABLE.match(line):
+        if header := re.match(_TABLE, line):
             current = header[1]
             if table is None and current == key:
                 return f"{path}, line {number}"

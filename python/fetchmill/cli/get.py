@@ -1,8 +1,6 @@
 """`fetchmill get`: runs a job, shows it, and turns its end into an exit code."""
 
-import shlex
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -76,6 +74,8 @@ class _Destination(click.Path):
 
     def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str | None:
         """The command that was probably meant."""
+        import shlex
+
         del param
         source = ctx.params.get("source") if ctx else None
         return f"Give a folder, as in: fetchmill get {escape(shlex.quote(source))} out/" if source else None
@@ -93,6 +93,8 @@ def _run(
 ) -> int:
     """The body of the command; gives the exit code."""
     if options["transform"]:
+        from pathlib import Path
+
         # As `python -m` has it: modules of the working folder are found.
         sys.path.insert(0, str(Path.cwd()))
     checked = GetOptions(source=source, dest=dest, **gathered(options))

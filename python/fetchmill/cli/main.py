@@ -2,7 +2,6 @@
 
 import os
 import sys
-import traceback
 from collections.abc import Callable
 from importlib import import_module
 from typing import NoReturn
@@ -128,6 +127,8 @@ def _run(arguments: list[str] | None, on_command: Callable[[str], object] | None
     except SystemExit:
         raise
     except OSError as error:
+        import traceback
+
         if not any(frame.f_code is click.echo.__code__ for frame, _ in traceback.walk_tb(error.__traceback__)):
             return _fail(error, found)
         # A help text: click writes that itself.

@@ -1,8 +1,6 @@
 """Values on the command line: numbers with units, as click types."""
 
-import csv
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
@@ -30,6 +28,8 @@ class Quantity(click.ParamType[Any]):
 
 def _parse_columns(text: str) -> list[str]:
     """Names or numbers with commas between them; in double quotes a name may have a comma."""
+    import csv
+
     return next(csv.reader([text], skipinitialspace=True))
 
 
@@ -79,6 +79,8 @@ class TokenFile(click.ParamType[str]):
         """The token. No message shows the value: somebody may have given the token in place of its file."""
         if isinstance(value, GivenToken):
             return str(value)
+        from pathlib import Path
+
         try:
             with Path(value).open("rb") as file:
                 content = file.read(_TOKEN_FILE_BYTES_MAX + 1)

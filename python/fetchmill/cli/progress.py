@@ -6,11 +6,12 @@ clock, which the snapshot carries.
 """
 
 from collections import deque
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
 from fetchmill._options.units import format_bytes, format_count, format_seconds
+from fetchmill._quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,7 +31,7 @@ KINDS_SHOWN_MAX = 4
 BAR_WIDTH = 40
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Rates:
     """Settled objects and fetched bytes a second, over the last seconds."""
 
@@ -57,8 +58,8 @@ class Meter:
         first, last = self._points[0], self._points[-1]
         seconds = last[0] - first[0]
         if seconds <= 0:
-            return Rates(0.0, 0.0)
-        return Rates((last[1] - first[1]) / seconds, (last[2] - first[2]) / seconds)
+            return Rates(objects=0.0, bytes=0.0)
+        return Rates(objects=(last[1] - first[1]) / seconds, bytes=(last[2] - first[2]) / seconds)
 
 
 def remaining_seconds(snapshot: "Snapshot", rates: Rates) -> float | None:

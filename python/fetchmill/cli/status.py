@@ -1,6 +1,5 @@
 """`fetchmill status`: the ledger of a destination, and its failures."""
 
-import json
 import os
 import sys
 import time
@@ -11,7 +10,7 @@ import click
 
 from fetchmill._job.report import Failure
 from fetchmill._options.units import format_bytes, format_count
-from fetchmill.cli.streams import escape, without_secrets, write_line
+from fetchmill.cli.streams import escape, json_line, without_secrets, write_line
 from fetchmill.cli.summary import status_lines
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ def _show(dest: str, state: str | None, as_json: bool) -> bool:
     from fetchmill._destination.status import status
 
     found = status(dest, state=state)
-    text = json.dumps(found.to_dict()) if as_json else without_secrets("\n".join(status_lines(found, state)))
+    text = json_line(found.to_dict()) if as_json else without_secrets("\n".join(status_lines(found, state)))
     return write_line(sys.stdout, text) and found.running
 
 
@@ -90,7 +89,7 @@ def _show_sync(dest: str, as_json: bool) -> bool:
     from fetchmill._sync.status import sync_status
 
     found = sync_status(dest)
-    text = json.dumps(found.to_dict()) if as_json else without_secrets("\n".join(_sync_lines(found)))
+    text = json_line(found.to_dict()) if as_json else without_secrets("\n".join(_sync_lines(found)))
     return write_line(sys.stdout, text) and found.running
 
 
@@ -139,7 +138,7 @@ def _write_failures(dest: str, state: str | None, as_json: bool) -> None:
     for failure in failures(dest, state=state):
         url = None if failure.url is None else without_secrets(failure.url)
         hidden = replace(failure, name=without_secrets(failure.name), detail=without_secrets(failure.detail), url=url)
-        line = json.dumps(asdict(hidden)) if as_json else _tab_separated(hidden)
+        line = json_line(asdict(hidden)) if as_json else _tab_separated(hidden)
         if not write_line(sys.stdout, line):
             return
 
@@ -154,7 +153,7 @@ def _write_skipped(dest: str, state: str | None, as_json: bool) -> None:
         for name in found.names or [""]:
             shown = without_secrets(name)
             told = {"reason": found.reason, "count": found.count, "name": shown or None}
-            line = json.dumps(told) if as_json else "\t".join((found.reason, str(found.count), escape(shown) or "-"))
+            line = json_line(told) if as_json else "\t".join((found.reason, str(found.count), escape(shown) or "-"))
             if not write_line(sys.stdout, line):
                 return
 
@@ -166,7 +165,7 @@ def _write_sync_failures(dest: str, as_json: bool) -> None:
     for raw, outcome, kind, detail in sync_failures(dest):
         name = without_secrets(raw.decode(errors="backslashreplace"))
         told = {"name": name, "outcome": outcome, "kind": kind, "detail": without_secrets(detail or "")}
-        line = json.dumps(told) if as_json else "\t".join(escape(text or "-") for text in told.values())
+        line = json_line(told) if as_json else "\t".join(escape(text or "-") for text in told.values())
         if not write_line(sys.stdout, line):
             return
 

@@ -6,7 +6,6 @@ at exit trips over it. That nobody reads any more is no error. Anything else, su
 """
 
 import contextlib
-import json
 import os
 import select
 import sys
@@ -92,9 +91,16 @@ def say(text: str) -> None:
     write_line(sys.stderr, without_secrets(text))
 
 
+def json_line(values: dict[str, Any]) -> str:
+    """A JSON object in one line."""
+    import json
+
+    return json.dumps(values)
+
+
 def write_event(event: str, values: dict[str, Any]) -> bool:
     """Data: a JSON object on a line of standard output."""
-    return write_line(sys.stdout, json.dumps({"event": event, **values}))
+    return write_line(sys.stdout, json_line({"event": event, **values}))
 
 
 def flush_or_silence() -> None:

@@ -1,6 +1,5 @@
 """The ledger as lines for people, at the end of `get` and in `status`."""
 
-import shlex
 from collections.abc import Mapping, Sequence
 
 from fetchmill._job.report import JobProgress, Report, Status
@@ -201,6 +200,8 @@ def _eta(status: Status, progress: JobProgress) -> str:
 
 def destination_arguments(dest: str, state: str | None) -> str:
     """DEST, and its --state, as one would type them."""
+    import shlex
+
     return shlex.quote(dest) + (f" --state {shlex.quote(state)}" if state else "")
 
 
