@@ -354,8 +354,9 @@ fuzz-long: ## The same for three hours
 fixtures: build-release ## Make the fixtures of this release in tests/durability/compatibility (two minutes; docs/reference/compatibility.md)
 	PYTHONPATH=tests $(BIN)/python tests/support/make_fixtures.py
 
-generated: build ## Write the table of options and the keywords of type checkers again
+generated: build ## Write the table of options, its keywords for type checkers, and the docstrings of the stub again
 	$(BIN)/python scripts/make-options
+	$(BIN)/python scripts/make-stub
 
 help-texts: build ## Write the committed help texts again
 	$(BIN)/python -m pytest -q tests/cli/test_cli_surface.py --update-help

@@ -1,3 +1,4 @@
+# Docstrings are written by `make generated` from the comments in crates/fetchmill-python/src: change those instead.
 """The Rust core, as Python sees it. Private: `fetchmill` has the public names.
 
 Options go in as one JSON object, counters come out as dicts, batches as lists: no call is made for an object. All
@@ -16,23 +17,23 @@ __version__: str
 
 @final
 class Job:
-    """A job that runs on its own threads from the moment it is made. Dropped before its end, it is aborted."""
+    """A job that runs on its own threads from the moment it is made. Dropped before its end, it is aborted.
 
-    def __init__(self, options: str, iterator: Iterator[str | tuple[str, str]] | None = None) -> None:
-        """Starts the job or resumes it.
+    Starts the job or resumes it.
 
-        Args:
-            options: a JSON object with the options that are given and what the job is about, from `to_json`.
-            iterator: the targets, when they are what the source is: URLs, or pairs of a URL and a name. It is read by
-                a thread of the job.
+    Args:
+        options: a JSON object with the options that are given and what the job is about, from `to_json`.
+        iterator: the targets, when they are what the source is: URLs, or pairs of a URL and a name. It is read by
+            a thread of the job.
 
-        Raises:
-            UsageError: an option cannot be used, or the destination is another job's.
-            BusyError: another process runs this job.
-            JournalError: the journal is damaged.
-            StorageError: the destination or the journal cannot be written.
-        """
+    Raises:
+        UsageError: an option cannot be used, or the destination is another job's.
+        BusyError: another process runs this job.
+        JournalError: the journal is damaged.
+        StorageError: the destination or the journal cannot be written.
+    """
 
+    def __new__(cls, options: str, iterator: Iterator[str | tuple[str, str]] | None = None) -> Self: ...
     def wait(self, seconds: float) -> bool:
         """Waits for the end, at most so many seconds, without the GIL. True when the job has ended."""
 
@@ -154,8 +155,7 @@ class Target:
     def headers(self) -> list[tuple[str, str]]:
         """The fields of its request besides Host; those that may be secrets only for their origin."""
 
-FAILURE_KINDS: tuple[str, ...]
-"""The names of all failure kinds."""
+FAILURE_KINDS: tuple[str, ...]  # the names of all failure kinds
 
 def diff(old: str, new: str, each: Callable[[list[tuple[str, str | None, str | None]]], object]) -> dict[str, Any]:
     """Compares two files of results: the fields of `fetchmill.DiffReport`, without the changes.
@@ -172,18 +172,18 @@ def diff(old: str, new: str, each: Callable[[list[tuple[str, str | None, str | N
 
 @final
 class ListTargets:
-    """The targets of a list, without a request."""
+    """The targets of a list, without a request.
 
-    def __init__(self, options: str) -> None:
-        """Opens the list.
+    Opens the list.
 
-        Args:
-            options: as for `Job`.
+    Args:
+        options: as for `Job`.
 
-        Raises:
-            UsageError: the list cannot be opened or an option cannot be used.
-        """
+    Raises:
+        UsageError: the list cannot be opened or an option cannot be used.
+    """
 
+    def __new__(cls, options: str) -> Self: ...
     def next_page(self) -> tuple[list[tuple[str | None, str]], int] | None:
         """The next targets: URL (None for a line that has none) and name; and how many were left out. None at the end.
 
@@ -193,19 +193,19 @@ class ListTargets:
 
 @final
 class Export:
-    """An export that runs on its own threads from the moment it is made. Dropped before its end, it is aborted."""
+    """An export that runs on its own threads from the moment it is made. Dropped before its end, it is aborted.
 
-    def __init__(self, options: str) -> None:
-        """Starts it or resumes it.
+    Starts it or resumes it.
 
-        Args:
-            options: a JSON object; `fetchmill.export` makes it.
+    Args:
+        options: a JSON object; `fetchmill.export` makes it.
 
-        Raises:
-            UsageError: an option cannot be used, or the other destination is another job's.
-            BusyError: a process works on one of the two.
-        """
+    Raises:
+        UsageError: an option cannot be used, or the other destination is another job's.
+        BusyError: a process works on one of the two.
+    """
 
+    def __new__(cls, options: str) -> Self: ...
     def wait(self, seconds: float) -> bool:
         """Waits for the end, at most so many seconds, without the GIL. True when it has ended."""
 
@@ -227,21 +227,21 @@ class Export:
 
 @final
 class Server:
-    """A file server on its own threads."""
+    """A file server on its own threads.
 
-    def __init__(self, options: str, dest: str | None = None, state: str | None = None) -> None:
-        """Binds and serves.
+    Binds and serves.
 
-        Args:
-            options: a JSON object; `fetchmill._server` makes it.
-            dest: the destination of a job, to be served in the place of the options' content.
-            state: folder of its journal, when the job was given one.
+    Args:
+        options: a JSON object; `fetchmill._server` makes it.
+        dest: the destination of a job, to be served in the place of the options' content.
+        state: folder of its journal, when the job was given one.
 
-        Raises:
-            UsageError: an option cannot be used, the address is taken, or the job keeps no objects.
-            JournalError: the journal cannot be read.
-        """
+    Raises:
+        UsageError: an option cannot be used, the address is taken, or the job keeps no objects.
+        JournalError: the journal cannot be read.
+    """
 
+    def __new__(cls, options: str, dest: str | None = None, state: str | None = None) -> Self: ...
     @property
     def address(self) -> str:
         """Host and port, such as `127.0.0.1:8080`."""
@@ -258,18 +258,18 @@ class Server:
 
 @final
 class World:
-    """Hosts with every behaviour and their name server, on threads of their own. All on loopback."""
+    """Hosts with every behaviour and their name server, on threads of their own. All on loopback.
 
-    def __init__(self, options: str) -> None:
-        """Binds all addresses and serves.
+    Binds all addresses and serves.
 
-        Args:
-            options: a JSON object with the fields of `fetchmill.world.WorldOptions`.
+    Args:
+        options: a JSON object with the fields of `fetchmill.world.WorldOptions`.
 
-        Raises:
-            UsageError: an option cannot be used, or an address is taken.
-        """
+    Raises:
+        UsageError: an option cannot be used, or an address is taken.
+    """
 
+    def __new__(cls, options: str) -> Self: ...
     @staticmethod
     def behaviours() -> list[str]:
         """The names of all behaviours."""
@@ -298,18 +298,18 @@ class World:
 
 @final
 class S3:
-    """A store that speaks S3, on threads of its own. On loopback. After `stop` most calls are a UsageError."""
+    """A store that speaks S3, on threads of its own. On loopback. After `stop` most calls are a UsageError.
 
-    def __init__(self, options: str) -> None:
-        """Binds and serves, without buckets and credentials.
+    Binds and serves, without buckets and credentials.
 
-        Args:
-            options: a JSON object: port, threads, region, virtual_host_suffix.
+    Args:
+        options: a JSON object: port, threads, region, virtual_host_suffix.
 
-        Raises:
-            UsageError: an option cannot be used, or the port is taken.
-        """
+    Raises:
+        UsageError: an option cannot be used, or the port is taken.
+    """
 
+    def __new__(cls, options: str) -> Self: ...
     @property
     def address(self) -> str:
         """Host and port, such as `127.0.0.1:8080`."""
@@ -348,16 +348,15 @@ class Objects:
     An object is a tuple: name (str with surrogates for what is not UTF-8), body, status, content_type, etag,
     last_modified (seconds since 1970), fetched_at (microseconds), sequence, crc32c, url, columns (a dict from the names
     of the kept columns to their values), content_encoding; None is what is not known.
+
+    Opens the journal and what it names.
+
+    Raises:
+        UsageError: there is no job, or its format keeps no objects.
+        JournalError: the journal cannot be read.
     """
 
-    def __init__(self, dest: str, state: str | None) -> None:
-        """Opens the journal and what it names.
-
-        Raises:
-            UsageError: there is no job, or its format keeps no objects.
-            JournalError: the journal cannot be read.
-        """
-
+    def __new__(cls, dest: str, state: str | None) -> Self: ...
     def format(self) -> str:
         """How the objects are stored."""
 
@@ -414,9 +413,9 @@ class SyncStore:
         StorageError: it cannot be read or written.
     """
 
-    def __init__(
-        self, dest: str, scratch: str | None = None, *, format: str = "files", shard_size: int | None = None
-    ) -> None: ...
+    def __new__(
+        cls, dest: str, scratch: str | None = None, *, format: str = "files", shard_size: int | None = None
+    ) -> Self: ...
     def base(self) -> dict[str, Any] | None:
         """What the last pass has left; None before the first."""
 
@@ -467,19 +466,19 @@ class SyncStore:
 
 @final
 class Verify:
-    """A verification that runs on its own threads from the moment it is made. Dropped before its end, it is ended."""
+    """A verification that runs on its own threads from the moment it is made. Dropped before its end, it is ended.
 
-    def __init__(self, options: str) -> None:
-        """Keeps jobs out of the destination and starts.
+    Keeps jobs out of the destination and starts.
 
-        Args:
-            options: a JSON object; `fetchmill.verify` makes it.
+    Args:
+        options: a JSON object; `fetchmill.verify` makes it.
 
-        Raises:
-            UsageError: there is no job.
-            BusyError: a process runs the job.
-        """
+    Raises:
+        UsageError: there is no job.
+        BusyError: a process runs the job.
+    """
 
+    def __new__(cls, options: str) -> Self: ...
     def wait(self, seconds: float) -> bool:
         """Waits for the end, at most so many seconds, without the GIL. Findings must be taken meanwhile."""
 
@@ -504,16 +503,16 @@ class Verify:
 
 @final
 class Failures:
-    """Reads the absent and failed targets of a job, in batches."""
+    """Reads the absent and failed targets of a job, in batches.
 
-    def __init__(self, dest: str, state: str | None) -> None:
-        """Opens the journal for reading.
+    Opens the journal for reading.
 
-        Raises:
-            UsageError: there is no job.
-            JournalError: the journal or a failures shard cannot be read.
-        """
+    Raises:
+        UsageError: there is no job.
+        JournalError: the journal or a failures shard cannot be read.
+    """
 
+    def __new__(cls, dest: str, state: str | None) -> Self: ...
     def next_batch(self) -> list[dict[str, Any]]:
         """The next ones: the fields of `fetchmill.Failure`. Empty at the end."""
 
@@ -521,7 +520,7 @@ class Failures:
 class OriginReplies:
     """What the replies of one worker were like: the rules of certainty, shared by its connections."""
 
-    def __init__(self) -> None: ...
+    def __new__(cls) -> Self: ...
     def note_reply(self, started: float, ended: float, status: int, retry_after: str | None, bytes: int) -> None:
         """A complete reply with so many bytes came to a request that was sent at `started`.
 
@@ -541,7 +540,7 @@ class ConnectionReplies:
     Times are seconds of a monotonic clock.
     """
 
-    def __init__(self, origin: OriginReplies) -> None: ...
+    def __new__(cls, origin: OriginReplies) -> Self: ...
     def note(self, started: float, ended: float, status: int, retry_after: str | None, bytes: int) -> bool:
         """A reply with so many bytes came, to a request that was sent at `started`; whether it is certain at once.
 
@@ -566,18 +565,18 @@ class ConnectionReplies:
 
 @final
 class Fetcher:
-    """The thread that fetches for streams, with its connections. Dropped, it ends."""
+    """The thread that fetches for streams, with its connections. Dropped, it ends.
 
-    def __init__(self, options: str) -> None:
-        """Starts the thread.
+    Starts the thread.
 
-        Args:
-            options: a JSON object with the fields of `fetchmill.StreamOptions`; one that is missing has its default.
+    Args:
+        options: a JSON object with the fields of `fetchmill.StreamOptions`; one that is missing has its default.
 
-        Raises:
-            UsageError: an option cannot be used.
-        """
+    Raises:
+        UsageError: an option cannot be used.
+    """
 
+    def __new__(cls, options: str) -> Self: ...
     def stream(
         self,
         items: Iterable[Any] | None,
@@ -641,13 +640,15 @@ class Stream:
     def close(self) -> None:
         """Gives up what is in flight. What was done with is durable then, when there is a state folder.
 
+        Any thread may do that: a loop over the replies ends.
+
         Raises:
             StorageError: it could not be made durable.
         """
 
 @final
 class Batches:
-    """Record batches of replies: an iterator of them, and a stream of the Arrow PyCapsule interface itself."""
+    """Record batches of replies: an iterator of them, and a stream of Arrow's C data interface itself."""
 
     def __iter__(self) -> Iterator[Batch]: ...
     def __next__(self) -> Batch: ...
@@ -657,11 +658,11 @@ class Batches:
     ) -> None: ...
     def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
     def close(self) -> None:
-        """Gives up what is in flight."""
+        """Gives up what is in flight. Any thread may do that."""
 
 @final
 class Batch:
-    """One record batch, for whatever reads the Arrow PyCapsule interface."""
+    """One record batch, for whatever reads Arrow's C data interface."""
 
     def __len__(self) -> int: ...
     def __arrow_c_schema__(self) -> object: ...
@@ -688,11 +689,11 @@ class Request:
             gives its name once for each value, and None gives none.
 
     Raises:
-        UsageError: the method, a header field, `json` or `params` cannot be sent.
+        `UsageError`: the method, a header field, `json` or `params` cannot be sent.
     """
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         url: str,
         method: str | None = None,
         headers: Mapping[str, str] | Iterable[tuple[str, str]] | None = None,
@@ -702,7 +703,7 @@ class Request:
         idempotent: bool | None = None,
         json: object = None,
         params: Mapping[str, object] | Iterable[tuple[str, object]] | None = None,
-    ) -> None: ...
+    ) -> Self: ...
     @property
     def url(self) -> str:
         """The URL."""

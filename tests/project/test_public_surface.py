@@ -1,6 +1,5 @@
-"""What the package shows: names, documentation, types, and that the stub tells the truth."""
+"""What the package shows: names, documentation, types."""
 
-import ast
 import inspect
 import re
 import subprocess
@@ -10,10 +9,7 @@ from pathlib import Path
 import pytest
 
 import fetchmill
-from fetchmill import _native, errors, file_system, testing
-
-# What a class of the native module has beside what is declared: Python's own names.
-PYTHON_OWN = set(dir(type("Plain", (), {"__slots__": ()})))
+from fetchmill import errors, file_system, testing
 
 
 def test_every_public_name_is_there_and_no_other() -> None:
@@ -60,33 +56,6 @@ def test_every_error_is_public_and_has_its_exit_code() -> None:
     }
 
 
-def test_the_stub_is_the_native_module(root: Path) -> None:
-    """Names of the module and of its classes."""
-    declared = _names_of(ast.parse((root / "python/fetchmill/_native.pyi").read_text()).body)
-    real = {
-        name: {member for member in vars(value) if member not in PYTHON_OWN} if inspect.isclass(value) else set()
-        for name, value in vars(_native).items()
-        if name == "__version__" or not name.startswith("__")
-    }
-
-    assert {name: members - {"__init__"} for name, members in declared.items()} == {
-        name: members - {"__new__", "__init__"} for name, members in real.items()
-    }
-
-
-def _names_of(body: list[ast.stmt]) -> dict[str, set[str]]:
-    """Names that a stub declares, with the members of classes."""
-    found: dict[str, set[str]] = {}
-    for node in body:
-        if isinstance(node, ast.ClassDef):
-            found[node.name] = set(_names_of(node.body))
-        elif isinstance(node, ast.FunctionDef):
-            found[node.name] = set()
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            found[node.target.id] = set()
-    return found
-
-
 def test_the_version_has_one_source(root: Path) -> None:
     """The workspace's; the bench repeats it, because it is made for one version."""
     assert f'version = "{fetchmill.__version__}"' in (root / "Cargo.toml").read_text()
@@ -99,8 +68,12 @@ def test_the_version_has_one_source(root: Path) -> None:
     ("statement", "absent"),
     [
         ("import fetchmill", {"click", "rich", "fetchmill._native", "fetchmill._job.get"}),
-        ("import fetchmill.cli", {"rich", "fetchmill._native", "fetchmill.cli.get"}),
-        ("import fetchmill.cli.get", {"rich", "fetchmill._job.get"}),  # defaults are those of the native module
+        ("import fetchmill.cli", {"rich", "pathlib", "traceback", "fetchmill._native", "fetchmill.cli.get"}),
+        (
+            "import fetchmill.cli.get",
+            {"rich", "csv", "pathlib", "fetchmill._native", "fetchmill._job.get", "fetchmill._options.keywords"},
+        ),
+        ("import fetchmill.cli.status", {"rich", "json", "pathlib", "fetchmill._native", "fetchmill._options.table"}),
     ],
 )
 def test_modules_are_loaded_when_they_are_needed(statement: str, absent: set[str]) -> None:

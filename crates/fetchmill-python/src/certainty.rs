@@ -6,7 +6,7 @@ use fetchmill_engine::Arrivals;
 use fetchmill_model::certainty::{self, MonotonicMicros, NextStep};
 use pyo3::prelude::*;
 
-/// What the replies of one worker were like: all its connections share it.
+/// What the replies of one worker were like: the rules of certainty, shared by its connections.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct OriginReplies {
     inner: Mutex<certainty::OriginReplies>,
@@ -26,7 +26,9 @@ impl OriginReplies {
         OriginReplies { inner: Mutex::default(), arrivals: Arc::default() }
     }
 
-    /// A complete reply to a request that was sent at `started`, where connections are somebody else's.
+    /// A complete reply with so many bytes came to a request that was sent at `started`.
+    ///
+    /// For who does not know its connection. Times are seconds of a monotonic clock.
     fn note_reply(&self, started: f64, ended: f64, status: u16, retry_after: Option<&str>, bytes: u64) {
         self.arrivals.note(status, retry_after, micros(ended - started), bytes);
     }
@@ -43,6 +45,8 @@ impl OriginReplies {
 }
 
 /// What one connection has brought since it was last known that nothing else is on its way.
+///
+/// Times are seconds of a monotonic clock.
 #[pyclass(module = "fetchmill._native")]
 pub(crate) struct ConnectionReplies {
     inner: certainty::ConnectionReplies,
@@ -60,7 +64,9 @@ impl ConnectionReplies {
         ConnectionReplies { inner: certainty::ConnectionReplies::default(), origin }
     }
 
-    /// A reply came, to a request that was sent at `started`, with so many bytes. Whether it is certain at once.
+    /// A reply with so many bytes came, to a request that was sent at `started`; whether it is certain at once.
+    ///
+    /// What it says of the origin is told to the dispatcher that observes these replies.
     fn note(&mut self, started: f64, ended: f64, status: u16, retry_after: Option<&str>, bytes: u64) -> bool {
         let took = micros(ended - started);
         let is_certain = self.inner.replies() == 0;
@@ -71,7 +77,7 @@ impl ConnectionReplies {
         is_certain
     }
 
-    /// Seconds that it must rest now; None when it may go on.
+    /// How long it must rest now, at most a second; None when it may go on. `is_full`: it holds all that it may.
     fn rest_seconds(&mut self, is_full: bool, now: f64) -> Option<f64> {
         let step = self.origin.get().lock().next_step(&self.inner, is_full, micros(now));
         match step {
@@ -90,8 +96,9 @@ impl ConnectionReplies {
         self.inner.is_ending()
     }
 
-    /// Seconds without a request and without a byte after which what it has brought is certain, while a request on another
-    /// connection has waited for so many.
+    /// Seconds without a request and without a byte after which what it has brought is certain.
+    ///
+    /// Meanwhile the oldest request that is out on another connection has waited for `waiting` seconds.
     fn silence(&self, waiting: f64) -> f64 {
         self.origin.get().lock().silence_while(&self.inner, micros(waiting)) as f64 / 1e6
     }

@@ -15,7 +15,16 @@ const BATCH_CHANGES: usize = 1000;
 /// A site, what it answered before and what it answers now.
 type ChangeTuple = (String, Option<String>, Option<String>);
 
-/// Compares two files. `each` is called with lists of changes; signals are heeded.
+/// Compares two files of results: the fields of `fetchmill.DiffReport`, without the changes.
+///
+/// Args:
+///     old: a file of results.
+///     new: another one.
+///     each: called with the changes, some at a time: site, answer before, answer after. What it raises ends the
+///         comparison, and so does what a signal's handler raises.
+///
+/// Raises:
+///     UsageError: a file cannot be read, or is no result of a check.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
 pub(crate) fn diff(

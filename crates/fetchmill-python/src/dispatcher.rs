@@ -18,10 +18,14 @@ use crate::options;
 
 type SharedDispatcher = Arc<Mutex<Option<fetchmill_engine::Dispatcher>>>;
 
+/// Hands targets to a worker of an engine in Python and takes its answers. One thread uses it.
+///
+/// Planning, formats, durability and what becomes of an answer are behind it. `Job.take_dispatcher` gives that of a job
+/// in this process, `join` that of a worker's own process.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Dispatcher(SharedDispatcher);
 
-/// A target that was handed out. It knows its dispatcher, for the fields of its request.
+/// A target that was handed out.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Target {
     handed: DispatchedTarget,
@@ -64,7 +68,13 @@ impl Dispatcher {
 
 #[pymethods]
 impl Dispatcher {
-    /// In a worker's process.
+    /// In a worker's process: joins the job whose options these are, over its ends of two sockets.
+    ///
+    /// None: the job has nothing to do any more.
+    ///
+    /// Raises:
+    ///     UsageError: the options are not those of an engine of processes.
+    ///     StorageError: the sink cannot be opened.
     #[staticmethod]
     fn join(
         py: Python<'_>,
@@ -86,6 +96,9 @@ impl Dispatcher {
         Ok(dispatcher.map(Dispatcher::new))
     }
 
+    /// At most `max` targets; waits at most so many seconds for one, and may give none.
+    ///
+    /// Without the GIL. None: there will be no more, or the job is asked to stop.
     fn next_batch(&self, py: Python<'_>, max: usize, seconds: f64) -> PyResult<Option<Vec<Target>>> {
         let patience = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         let batch = py.detach(|| match &mut *lock(&self.0) {
@@ -99,12 +112,18 @@ impl Dispatcher {
         }))
     }
 
+    /// From now on what replies say of the origin is taken from here as they come, and not from their answers.
     fn observe_arrivals(&self, replies: &OriginReplies) {
         if let Some(dispatcher) = &mut *lock(&self.0) {
             dispatcher.observe_arrivals(Arc::clone(&replies.arrivals));
         }
     }
 
+    /// Takes answers: each target that was handed out is answered once. Waits while the sink is behind.
+    ///
+    /// Raises:
+    ///     UsageError: a target that is not being fetched, or a failure kind that does not exist.
+    ///     StorageError: a large body could not be staged.
     #[expect(clippy::needless_pass_by_value, reason = "what comes from Python comes by value")]
     fn report(&self, py: Python<'_>, answers: Vec<AnswerTuple>) -> PyResult<()> {
         let kinds = answers.iter().map(kind_of).collect::<PyResult<Vec<_>>>()?;
@@ -117,22 +136,26 @@ impl Dispatcher {
         reported.map_err(|error| errors::of(&error))
     }
 
+    /// Says how many requests are out now, and how many targets that were handed out wait for a place.
     fn note_running(&self, requests: usize, waiting: usize) {
         if let Some(dispatcher) = &mut *lock(&self.0) {
             dispatcher.note_running(requests, waiting);
         }
     }
 
+    /// Requests that this worker may have out at a time, now. It may change with every call.
     #[getter]
     fn concurrency(&self) -> usize {
         lock(&self.0).as_ref().map_or(0, fetchmill_engine::Dispatcher::concurrency)
     }
 
+    /// Whether the job is asked to stop: what is in flight may be finished.
     #[getter]
     fn is_stopping(&self) -> bool {
         lock(&self.0).as_ref().is_none_or(fetchmill_engine::Dispatcher::is_stopping)
     }
 
+    /// The end: what was answered is made durable, what was not stays pending. Once; again it does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let closed = py.detach(|| {
             let dispatcher = lock(&self.0).take();
@@ -189,26 +212,31 @@ fn answer(given: &AnswerTuple, kind: Option<FailureKind>) -> WorkerAnswer<'_> {
 
 #[pymethods]
 impl Target {
+    /// Its number in the job.
     #[getter]
     fn sequence(&self) -> u64 {
         self.handed.sequence
     }
 
+    /// What it is stored as; bytes that are not UTF-8 as surrogates.
     #[getter]
     fn name<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         name_of(py, &self.handed.name)
     }
 
+    /// Where it is asked for.
     #[getter]
     fn url(&self) -> &str {
         &self.handed.url
     }
 
+    /// 1 for the first attempt.
     #[getter]
     fn attempt(&self) -> u32 {
         self.handed.attempt
     }
 
+    /// The fields of its request besides Host; those that may be secrets only for their origin.
     fn headers(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
         let of = |dispatcher: &Option<fetchmill_engine::Dispatcher>| match dispatcher {
             Some(dispatcher) => dispatcher.fields_of(&self.handed.url),
@@ -230,7 +258,10 @@ impl Target {
     }
 }
 
-/// Whether an address is a public one; false for what is no address.
+/// Whether an address is one of the public internet: what is not known to be one is none.
+///
+/// Args:
+///     address: as text, without brackets and scope.
 #[pyfunction]
 pub(crate) fn is_public(address: &str) -> bool {
     address.parse::<IpAddr>().is_ok_and(fetchmill_net::is_public)

@@ -19,6 +19,20 @@ use crate::names::set_doubtful;
 use crate::options;
 use crate::start::start;
 
+/// A job that runs on its own threads from the moment it is made. Dropped before its end, it is aborted.
+///
+/// Starts the job or resumes it.
+///
+/// Args:
+///     options: a JSON object with the options that are given and what the job is about, from `to_json`.
+///     iterator: the targets, when they are what the source is: URLs, or pairs of a URL and a name. It is read by
+///         a thread of the job.
+///
+/// Raises:
+///     UsageError: an option cannot be used, or the destination is another job's.
+///     BusyError: another process runs this job.
+///     JournalError: the journal is damaged.
+///     StorageError: the destination or the journal cannot be written.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Job {
     running: fetchmill_engine::Job,
@@ -42,56 +56,65 @@ impl Job {
         Ok(Job { running, source, dest, format, raised })
     }
 
+    /// Waits for the end, at most so many seconds, without the GIL. True when the job has ended.
     fn wait(&self, py: Python<'_>, seconds: f64) -> bool {
         let timeout = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         py.detach(|| self.running.wait(timeout))
     }
 
+    /// Asks for the end: no new request, those in flight drained (3 s at most), a checkpoint. Returns at once.
     fn stop(&self) {
         self.running.stop();
     }
 
+    /// Ends the job without a checkpoint, as if the process had been killed.
     fn abort(&self) {
         self.running.abort();
     }
 
-    /// The dispatcher of an engine in this process; None when it is not there within so many seconds.
+    /// The dispatcher of an engine in this process, once; waits at most so many seconds for it.
+    ///
+    /// None when it is not there yet, or was taken, or the job has ended without one.
     fn take_dispatcher(&self, py: Python<'_>, seconds: f64) -> Option<Dispatcher> {
         let patience = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         py.detach(|| self.running.take_dispatcher(patience)).map(Dispatcher::new)
     }
 
-    /// A worker's process has come up: the job takes these two sockets.
+    /// A worker's process has come up: the job takes its ends of two sockets, as `socket.detach()` gives them.
     fn attach(&self, worker: usize, pid: u32, turns: i32, receipts: i32) -> PyResult<()> {
         let (turns, receipts) = (dispatcher::own_descriptor(turns)?, dispatcher::own_descriptor(receipts)?);
         self.running.attach(worker, pid, turns, receipts);
         Ok(())
     }
 
-    /// The next rows of a list that is given to the program, as lines of JSON: empty when there are none within so many
-    /// seconds; None behind the last.
+    /// The next rows of a list that is written out to the program, as lines of JSON; waits at most so many seconds.
+    ///
+    /// Empty when there are none in that time; None behind the last. Without the GIL.
     fn take_rows<'py>(&self, py: Python<'py>, seconds: f64) -> Option<Bound<'py, PyBytes>> {
         let patience = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         py.detach(|| self.running.take_rows(patience)).map(|rows| PyBytes::new(py, &rows))
     }
 
-    /// What the kept columns of a list are called, and the types of their values.
+    /// Names and types of the kept columns of a list; None for a server. A worker's process must know.
     fn kept(&self) -> Option<Vec<(&str, &'static str)>> {
         let columns = self.running.kept()?;
         Some(columns.iter().map(|(name, kind)| (name.as_str(), kind.name())).collect())
     }
 
-    /// Ends the job with an error, after a checkpoint.
+    /// Ends the job with this error, after a checkpoint.
     fn fail(&self, message: &str) {
         self.running.fail(Error::Usage(message.to_owned()));
     }
 
+    /// The counters now: the fields of `fetchmill._job.report.Snapshot`. Cheap, at any time.
     fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let snapshot = py.detach(|| self.running.snapshot());
         snapshot_dict(py, &snapshot)
     }
 
-    /// What was sampled behind a moment, as a list of dicts.
+    /// What was sampled behind a moment (seconds since 1970 UTC), also in earlier runs, the oldest first.
+    ///
+    /// One a second at first, at most 720: when there are more, neighbours become one.
     #[pyo3(signature = (after=0.0))]
     fn samples<'py>(&self, py: Python<'py>, after: f64) -> PyResult<Bound<'py, PyAny>> {
         let samples = py.detach(|| self.running.samples(after));
@@ -99,6 +122,10 @@ impl Job {
         read_json(py, &text)
     }
 
+    /// The ledger, after the end: the fields of `fetchmill.Report`.
+    ///
+    /// Raises:
+    ///     FetchmillError: what stopped the job, in the class of its exit code.
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let report =
             self.running.report().ok_or_else(|| errors::usage("the job has not ended, or was reported"))?;

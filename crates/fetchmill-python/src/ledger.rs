@@ -28,6 +28,11 @@ type SkippedTuple = (String, u64, Vec<Cow<'static, [u8]>>);
 /// Rows of a batch.
 const BATCH_ROWS: usize = 1000;
 
+/// The ledger that the journal of a destination has: the fields of `fetchmill.Status`.
+///
+/// Raises:
+///     UsageError: there is no job.
+///     JournalError: the journal cannot be read.
 #[pyfunction]
 #[pyo3(signature = (dest, state))]
 #[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
@@ -62,7 +67,11 @@ pub(crate) fn status(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>) -> P
     Ok(dict)
 }
 
-/// What a job did over time, as a list of dicts.
+/// What the job of a destination did over time, the oldest first, as `Job.samples` has it; also while it runs.
+///
+/// Raises:
+///     UsageError: there is no job.
+///     JournalError: the journal cannot be read.
 #[pyfunction]
 #[pyo3(signature = (dest, state))]
 #[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
@@ -72,7 +81,11 @@ pub(crate) fn samples(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>) -> 
     read_json(py, &format!("[{}]", samples.join(",")))
 }
 
-/// Folders that gave no listing, by path, behind one. A list has them, too, and no other failures.
+/// Paths of folders that gave no listing, sorted, behind one; also of a list, by its results.
+///
+/// Raises:
+///     UsageError: there is no job.
+///     JournalError: the journal cannot be read.
 #[pyfunction]
 #[pyo3(signature = (dest, after, count))]
 #[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
@@ -87,7 +100,7 @@ pub(crate) fn failed_folders(
     Ok(folders.into_iter().map(|folder| Cow::Owned(folder.path)).collect())
 }
 
-/// What a listing has left out, by reason: how many, and names of some.
+/// What a listing has left out: each reason, how many, and names of the first 100.
 #[pyfunction]
 #[pyo3(signature = (dest, state))]
 #[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
@@ -100,12 +113,19 @@ pub(crate) fn skipped(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>) -> 
     Ok(found.into_iter().map(of_reason).collect())
 }
 
-/// The text of a name, as in a manifest.
+/// The text of a name, as in a manifest: the name, or `%bytes:` and the percent-encoded name.
 #[pyfunction]
 pub(crate) fn name_text(name: &[u8]) -> Cow<'_, str> {
     name::to_text(name)
 }
 
+/// Reads the absent and failed targets of a job, in batches.
+///
+/// Opens the journal for reading.
+///
+/// Raises:
+///     UsageError: there is no job.
+///     JournalError: the journal or a failures shard cannot be read.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Failures {
     reader: Mutex<FailureReader>,
@@ -183,6 +203,7 @@ impl Failures {
         Ok(Failures { reader: Mutex::new(reader) })
     }
 
+    /// The next ones: the fields of `fetchmill.Failure`. Empty at the end.
     fn next_batch<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let read = || {
             let mut reader = self.reader.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -14,6 +14,15 @@ use crate::options;
 /// A URL, none for a line that has none, and a name.
 type TargetTuple = (Option<String>, String);
 
+/// The targets of a list, without a request.
+///
+/// Opens the list.
+///
+/// Args:
+///     options: as for `Job`.
+///
+/// Raises:
+///     UsageError: the list cannot be opened or an option cannot be used.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct ListTargets {
     reading: Mutex<OpenList>,
@@ -53,7 +62,10 @@ impl ListTargets {
         Ok(ListTargets { reading: Mutex::new(OpenList { reader, naming, names, count: 0 }) })
     }
 
-    /// The next rows, and how many were left out among them; none behind the last.
+    /// The next targets: URL (None for a line that has none) and name; and how many were left out. None at the end.
+    ///
+    /// Raises:
+    ///     ListingError: the list cannot be read.
     fn next_page(&self, py: Python<'_>) -> PyResult<Option<(Vec<TargetTuple>, u64)>> {
         let page = py.detach(|| {
             let mut reading = self.reading.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

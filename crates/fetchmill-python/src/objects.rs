@@ -20,6 +20,17 @@ const BATCH_OBJECTS: usize = 1000;
 /// and the bytes of their bodies, unless one has more.
 const BATCH_BYTES: usize = 1 << 20;
 
+/// What a job has stored, read in place. All methods may be called by many threads.
+///
+/// An object is a tuple: name (str with surrogates for what is not UTF-8), body, status, content_type, etag,
+/// last_modified (seconds since 1970), fetched_at (microseconds), sequence, crc32c, url, columns (a dict from the names
+/// of the kept columns to their values), content_encoding; None is what is not known.
+///
+/// Opens the journal and what it names.
+///
+/// Raises:
+///     UsageError: there is no job, or its format keeps no objects.
+///     JournalError: the journal cannot be read.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Objects {
     /// `None` once it is closed.
@@ -44,30 +55,39 @@ impl Objects {
         Ok(Objects { destination: Mutex::new(Some(Arc::new(destination))) })
     }
 
+    /// How the objects are stored.
     fn format(&self) -> PyResult<&'static str> {
         Ok(self.destination()?.format().name())
     }
 
+    /// Closes the files; every other call is a UsageError then.
     fn close(&self) {
         self.destination.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
+    /// The object with this name.
+    ///
+    /// Raises:
+    ///     JournalError: a manifest, the shard or the object is damaged.
     fn get<'py>(&self, py: Python<'py>, name: &[u8]) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let destination = self.destination()?;
         let found = py.detach(|| destination.find(name)).map_err(|error| errors::of(&error))?;
         found.map(|found| object_tuple(py, &found, destination.columns())).transpose()
     }
 
+    /// Bytes of the object with this name, from the manifests alone; None when there is none.
     fn length(&self, py: Python<'_>, name: Vec<u8>) -> PyResult<Option<u64>> {
         let destination = self.destination()?;
         py.detach(move || destination.length_of(&name)).map_err(|error| errors::of(&error))
     }
 
+    /// How many names there are.
     fn count(&self, py: Python<'_>) -> PyResult<u64> {
         let destination = self.destination()?;
         py.detach(|| destination.count()).map_err(|error| errors::of(&error))
     }
 
+    /// At most so many names from a position on, or tuples of name and length; and the next position, if any.
     #[pyo3(signature = (position, max, with_lengths))]
     fn names<'py>(
         &self,
@@ -93,12 +113,14 @@ impl Objects {
         Ok((list, page.next.as_ref().map(Position::to_text)))
     }
 
+    /// All objects in the order of storage.
     fn batches(&self) -> PyResult<ObjectBatches> {
         let destination = self.destination()?;
         let columns = destination.columns().clone();
         Ok(ObjectBatches { objects: Mutex::new(Iter::new(destination, None)), columns })
     }
 
+    /// The same as a capsule `arrow_array_stream`.
     fn arrow_stream<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         let batches = ArrowBatches::new(Iter::new(self.destination()?, None));
         let stream = FFI_ArrowArrayStream::new(Box::new(batches));
@@ -106,7 +128,7 @@ impl Objects {
     }
 }
 
-/// Goes through all objects, in batches.
+/// Goes through the objects, in batches.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct ObjectBatches {
     objects: Mutex<Iter>,
@@ -128,6 +150,10 @@ impl ObjectBatches {
 
 #[pymethods]
 impl ObjectBatches {
+    /// The next ones. Empty at the end.
+    ///
+    /// Raises:
+    ///     JournalError: a manifest, a shard or an object is damaged.
     fn next_batch<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let batch = py.detach(|| self.read()).map_err(|error| errors::of(&error))?;
         let list = PyList::empty(py);
@@ -201,7 +227,7 @@ fn value_of<'py>(py: Python<'py>, kind: ColumnType, text: &[u8]) -> PyResult<Bou
     }
 }
 
-/// The same of a type by its name.
+/// A kept value as what it is, by the name of its column's type; text that is no such value stays text.
 #[pyfunction]
 pub(crate) fn column_value<'py>(py: Python<'py>, text: &str, kind: &str) -> PyResult<Bound<'py, PyAny>> {
     value_of(py, ColumnType::parse(kind).unwrap_or_default(), text.as_bytes())

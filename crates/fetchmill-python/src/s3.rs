@@ -11,9 +11,19 @@ use serde::de::DeserializeOwned;
 
 use crate::errors;
 
+/// A store that speaks S3, on threads of its own. On loopback. After `stop` most calls are a UsageError.
+///
+/// Binds and serves, without buckets and credentials.
+///
+/// Args:
+///     options: a JSON object: port, threads, region, virtual_host_suffix.
+///
+/// Raises:
+///     UsageError: an option cannot be used, or the port is taken.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct S3 {
     running: Mutex<RunningStore>,
+    /// Host and port, such as `127.0.0.1:8080`.
     #[pyo3(get)]
     address: String,
 }
@@ -33,11 +43,13 @@ impl S3 {
         Ok(S3 { address: store.address().to_string(), running: Mutex::new(RunningStore::Yes(store)) })
     }
 
+    /// Adds a bucket: a JSON object with name, region, public, synthetic, size, key_prefix.
     fn add_bucket(&self, py: Python<'_>, options: &str) -> PyResult<()> {
         let options = read(options)?;
         self.with(py, |store| store.add_bucket(options))
     }
 
+    /// Puts an object, written at so many milliseconds since 1970.
     #[pyo3(signature = (bucket, key, body, modified=None))]
     fn put(
         &self,
@@ -51,6 +63,7 @@ impl S3 {
         self.with(py, |store| store.put(bucket, key, body, modified))
     }
 
+    /// The objects that were put, in the order of their keys.
     fn objects<'py>(&self, py: Python<'py>, bucket: &str) -> PyResult<Bound<'py, PyDict>> {
         let found = PyDict::new(py);
         for (key, body) in self.with(py, |store| store.objects(bucket))? {
@@ -59,21 +72,25 @@ impl S3 {
         Ok(found)
     }
 
+    /// Adds credentials: a JSON object with access_key, secret_key, token, expires_in.
     fn set_credentials(&self, py: Python<'_>, options: &str) -> PyResult<()> {
         let options = read(options)?;
         self.with(py, |store| store.set_credentials(options))
     }
 
+    /// Changes how it behaves: a JSON object with fields of `S3Behaviour`, but not `changed`.
     fn change(&self, py: Python<'_>, values: &str) -> PyResult<()> {
         let values = read(values)?;
         self.with(py, |store| store.change(&values))
     }
 
+    /// What a GET gives in the place of what is listed.
     fn set_changed(&self, py: Python<'_>, changed: HashMap<String, Vec<u8>>) -> PyResult<()> {
         let changed = changed.into_iter().map(|(key, body)| (key, Bytes::from(body))).collect();
         self.with(py, |store| store.set_changed(changed))
     }
 
+    /// What it has done so far, or until its end.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let stats = match &*self.running() {
             RunningStore::Yes(store) => store.stats(),
@@ -83,6 +100,7 @@ impl S3 {
         py.import("json")?.call_method1("loads", (json,))
     }
 
+    /// Starts to count from nothing.
     fn reset_stats(&self, py: Python<'_>) -> PyResult<()> {
         self.with(py, |store| {
             store.reset_stats();
@@ -90,6 +108,7 @@ impl S3 {
         })
     }
 
+    /// Closes all connections and ends the threads. A second call does nothing.
     fn stop(&self, py: Python<'_>) {
         py.detach(|| {
             let mut running = self.running();

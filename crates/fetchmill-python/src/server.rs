@@ -11,6 +11,18 @@ use pyo3::types::PyBytes;
 use crate::destination_content::DestinationContent;
 use crate::errors;
 
+/// A file server on its own threads.
+///
+/// Binds and serves.
+///
+/// Args:
+///     options: a JSON object; `fetchmill._server` makes it.
+///     dest: the destination of a job, to be served in the place of the options' content.
+///     state: folder of its journal, when the job was given one.
+///
+/// Raises:
+///     UsageError: an option cannot be used, the address is taken, or the job keeps no objects.
+///     JournalError: the journal cannot be read.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Server {
     running: Mutex<RunningServer>,
@@ -45,16 +57,19 @@ impl Server {
         Ok(Server { running: Mutex::new(RunningServer::Yes(server)), address, ca_pem })
     }
 
+    /// Host and port, such as `127.0.0.1:8080`.
     #[getter]
     fn address(&self) -> &str {
         &self.address
     }
 
+    /// With TLS, the certificate of the authority that clients must trust, in PEM.
     #[getter]
     fn ca_pem(&self) -> Option<&str> {
         self.ca_pem.as_deref()
     }
 
+    /// Counts of requests and replies by kind, the same as `GET /stats`.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let stats = match &*self.running.lock().unwrap_or_else(std::sync::PoisonError::into_inner) {
             RunningServer::Yes(server) => server.stats(),
@@ -64,6 +79,7 @@ impl Server {
         py.import("json")?.call_method1("loads", (json,))
     }
 
+    /// Closes all connections and ends the threads. A second call does nothing.
     fn stop(&self, py: Python<'_>) {
         py.detach(|| {
             let mut running = self.running.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -78,6 +94,11 @@ impl Server {
     }
 }
 
+/// The body that a synthetic server gives to a name.
+///
+/// Args:
+///     name: the name, as listed.
+///     size: its size in bytes.
 #[pyfunction]
 pub(crate) fn synthetic_body<'py>(py: Python<'py>, name: &str, size: usize) -> Bound<'py, PyBytes> {
     PyBytes::new(py, &body(name, size))

@@ -19,6 +19,19 @@ use crate::job::read_json;
 /// A name, an outcome, a failure kind, and a line for people.
 type FailureTuple = (Cow<'static, [u8]>, String, Option<String>, Option<String>);
 
+/// What a destination of a sync holds, the plan of the pass that runs, and the lock against a second one.
+///
+/// Args:
+///     dest: the destination, which is made if it is missing.
+///     scratch: a folder for the plan of a dry run: nothing in `dest` changes, and nothing is locked.
+///     format: how objects are stored.
+///     shard_size: bytes of a shard; None: what the format takes.
+///
+/// Raises:
+///     UsageError: the destination holds something else.
+///     BusyError: another process works on it.
+///     JournalError: what it knows is damaged.
+///     StorageError: it cannot be read or written.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct SyncStore {
     /// `None` once it is closed.
@@ -59,6 +72,7 @@ impl SyncStore {
         Ok(SyncStore { store: Mutex::new(Some(store)) })
     }
 
+    /// What the last pass has left; None before the first.
     fn base<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let Some(base) = self.with(py, |store| store.base())? else { return Ok(None) };
         let dict = PyDict::new(py);
@@ -70,14 +84,17 @@ impl SyncStore {
         Ok(Some(dict))
     }
 
+    /// Whether a job of `get` has the destination.
     fn has_job(&self, py: Python<'_>) -> PyResult<bool> {
         self.with(py, |store| store.has_job())
     }
 
+    /// Takes over what such a job has stored; how many objects.
     fn adopt(&self, py: Python<'_>, source: String, filters: String) -> PyResult<u64> {
         self.with(py, |store| store.adopt(&source, &filters))
     }
 
+    /// What the job of the next pass must know (`first_sequence`, `has_url`); None where objects are files.
     fn next_numbers<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let Some(next) = self.with(py, |store| store.next_numbers())? else { return Ok(None) };
         let dict = PyDict::new(py);
@@ -86,10 +103,12 @@ impl SyncStore {
         Ok(Some(dict))
     }
 
+    /// Whether there is a plan of a pass that is not concluded.
     fn has_plan(&self, py: Python<'_>) -> PyResult<bool> {
         self.with(py, |store| store.has_plan())
     }
 
+    /// Compares a listing with what the destination holds; how many objects have which action.
     fn plan<'py>(&self, py: Python<'py>, listing: PathBuf, options: &str) -> PyResult<Bound<'py, PyDict>> {
         let read = serde_json::from_str::<PlanOptions>(options);
         let options =
@@ -98,11 +117,13 @@ impl SyncStore {
         counts_dict(py, &counts)
     }
 
+    /// The same of the plan that is there.
     fn planned<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let counts = self.with(py, |store| store.planned())?;
         counts_dict(py, &counts)
     }
 
+    /// Names with an action (`fetch`, `ask`, `remove`) behind one, in their order.
     #[pyo3(signature = (action, after, count))]
     fn names(
         &self,
@@ -116,16 +137,19 @@ impl SyncStore {
         Ok(names.into_iter().map(Cow::Owned).collect())
     }
 
+    /// Writes the list of what is to be asked for; how many rows.
     fn write_requests(&self, py: Python<'_>, path: PathBuf) -> PyResult<u64> {
         self.with(py, |store| store.write_requests(&path))
     }
 
+    /// Makes ready what is to be applied, for so long; whether all is done. The destination is as it was.
     #[pyo3(signature = (fetched, seconds))]
     fn prepare(&self, py: Python<'_>, fetched: Option<PathBuf>, seconds: f64) -> PyResult<bool> {
         let time = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         self.with(py, |store| store.prepare(fetched.as_deref(), time))
     }
 
+    /// Puts what a finished job has fetched into its places, for so long; whether all is done.
     #[pyo3(signature = (fetched, overwrite_local, seconds))]
     fn apply(
         &self,
@@ -138,6 +162,7 @@ impl SyncStore {
         self.with(py, |store| store.apply(fetched.as_deref(), overwrite_local, time))
     }
 
+    /// How many planned objects were applied (`done`), and how many there are (`total`).
     fn progress<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (done, total) = self.with(py, |store| store.progress())?;
         let dict = PyDict::new(py);
@@ -146,12 +171,14 @@ impl SyncStore {
         Ok(dict)
     }
 
+    /// Ends the pass; its ledger.
     fn conclude<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let ledger: SyncLedger = self.with(py, Store::conclude)?;
         let text = serde_json::to_string(&ledger).map_err(|error| errors::usage(&error.to_string()))?;
         read_json(py, &text)
     }
 
+    /// Name, outcome, failure kind and a line for people of what the last pass could not do, behind a name.
     #[pyo3(signature = (after, count))]
     fn failures(&self, py: Python<'_>, after: Option<Vec<u8>>, count: usize) -> PyResult<Vec<FailureTuple>> {
         let failures = self.with(py, |store| store.failures(after.as_deref(), count))?;
@@ -161,10 +188,12 @@ impl SyncStore {
         Ok(failures.into_iter().map(tuple).collect())
     }
 
+    /// Throws the plan away.
     fn discard(&self, py: Python<'_>) -> PyResult<()> {
         self.with(py, Store::discard)
     }
 
+    /// Lets another process work on the destination.
     fn close(&self) {
         self.store.lock().unwrap_or_else(PoisonError::into_inner).take();
     }

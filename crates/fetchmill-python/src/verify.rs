@@ -34,6 +34,16 @@ struct VerifyArguments {
     against: Option<String>,
 }
 
+/// A verification that runs on its own threads from the moment it is made. Dropped before its end, it is ended.
+///
+/// Keeps jobs out of the destination and starts.
+///
+/// Args:
+///     options: a JSON object; `fetchmill.verify` makes it.
+///
+/// Raises:
+///     UsageError: there is no job.
+///     BusyError: a process runs the job.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Verify {
     running: core::Verify,
@@ -70,15 +80,18 @@ impl Verify {
         Ok(Verify { running, dest, state, sample: Mutex::new(None) })
     }
 
+    /// Waits for the end, at most so many seconds, without the GIL. Findings must be taken meanwhile.
     fn wait(&self, py: Python<'_>, seconds: f64) -> bool {
         let timeout = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         py.detach(|| self.running.wait(timeout))
     }
 
+    /// Asks for an early end. A repair ends behind the shard that it has begun.
     fn abort(&self) {
         self.running.abort();
     }
 
+    /// How far it is: the fields of `fetchmill._destination.verify.Progress`. Cheap, at any time.
     fn progress<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let progress = self.running.progress();
         let dict = PyDict::new(py);
@@ -89,6 +102,7 @@ impl Verify {
         Ok(dict)
     }
 
+    /// Findings that were not taken yet: the fields of `fetchmill.Finding`.
     fn findings<'py>(&self, py: Python<'py>, max: usize) -> PyResult<Bound<'py, PyList>> {
         let list = PyList::empty(py);
         for finding in self.running.take_findings(max) {
@@ -97,6 +111,10 @@ impl Verify {
         Ok(list)
     }
 
+    /// What was found, after the end: the fields of `fetchmill.VerifyReport`.
+    ///
+    /// Raises:
+    ///     FetchmillError: what stopped it, in the class of its exit code.
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let none = || errors::usage("the verification has not ended, or was reported");
         let report = self.running.report().ok_or_else(none)?.map_err(|error| errors::of(&error))?;
@@ -111,6 +129,7 @@ impl Verify {
         Ok(dict)
     }
 
+    /// The next object that was drawn: its name, the path of its request, its bytes. None behind the last one.
     fn next_sampled<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let read = || {
             let mut drawn = self.sample.lock().unwrap_or_else(PoisonError::into_inner);

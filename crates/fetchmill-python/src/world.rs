@@ -7,15 +7,28 @@ use pyo3::prelude::*;
 
 use crate::errors;
 
+/// Hosts with every behaviour and their name server, on threads of their own. All on loopback.
+///
+/// Binds all addresses and serves.
+///
+/// Args:
+///     options: a JSON object with the fields of `fetchmill.world.WorldOptions`.
+///
+/// Raises:
+///     UsageError: an option cannot be used, or an address is taken.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct World {
     running: Mutex<RunningWorld>,
+    /// Host and port of the name server, such as `127.0.0.1:5353`.
     #[pyo3(get)]
     dns: String,
+    /// The port of http, the same at all addresses.
     #[pyo3(get)]
     http_port: u16,
+    /// The port of https, the same at all addresses.
     #[pyo3(get)]
     https_port: u16,
+    /// The certificate of the authority that clients must believe.
     #[pyo3(get)]
     ca_pem: String,
 }
@@ -43,11 +56,13 @@ impl World {
         })
     }
 
+    /// The names of all behaviours.
     #[staticmethod]
     fn behaviours() -> Vec<&'static str> {
         Behaviour::ALL.iter().map(|behaviour| behaviour.name()).collect()
     }
 
+    /// What it has seen so far, or until its end.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let stats = match &*self.running() {
             RunningWorld::Yes(world) => world.stats(),
@@ -57,6 +72,7 @@ impl World {
         py.import("json")?.call_method1("loads", (json,))
     }
 
+    /// Closes all connections and ends the threads. A second call does nothing.
     fn stop(&self, py: Python<'_>) {
         py.detach(|| {
             let mut running = self.running();

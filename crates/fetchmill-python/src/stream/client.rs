@@ -10,6 +10,15 @@ use super::batches::Batches;
 use super::iterator::{ReplyStream, Stream};
 use crate::errors;
 
+/// The thread that fetches for streams, with its connections. Dropped, it ends.
+///
+/// Starts the thread.
+///
+/// Args:
+///     options: a JSON object with the fields of `fetchmill.StreamOptions`; one that is missing has its default.
+///
+/// Raises:
+///     UsageError: an option cannot be used.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Fetcher {
     inner: CoreFetcher,
@@ -30,6 +39,7 @@ impl Fetcher {
         clippy::needless_pass_by_value,
         reason = "Python gives them, by name"
     )]
+    /// Opens a stream; without items they are added by `Stream.add`. With `owns` the thread ends with the stream.
     fn stream(
         slf: &Bound<'_, Self>,
         items: Option<Bound<'_, PyAny>>,
@@ -42,7 +52,7 @@ impl Fetcher {
         Self::open(slf, items, (ordered, raises, certain), owns, state.as_deref()).map(Stream::new)
     }
 
-    /// The same as batches of rows.
+    /// Opens a stream whose replies are rows of record batches.
     fn batches(
         slf: &Bound<'_, Self>,
         items: &Bound<'_, PyAny>,
@@ -60,6 +70,7 @@ impl Fetcher {
         self.inner.concurrency()
     }
 
+    /// Ends the thread. Streams that are open have an InternalError then.
     pub(super) fn close(&self, py: Python<'_>) {
         py.detach(|| self.inner.end());
     }

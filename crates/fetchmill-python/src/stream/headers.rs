@@ -4,8 +4,9 @@ use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyList};
 
-/// Header fields by name, whatever its case. Fields that came more than once are one, joined by commas; `get_all` has
-/// them apart.
+/// Header fields by name, whatever its case.
+///
+/// Fields that came more than once are one, joined by commas; `get_all` has them apart.
 #[pyclass(frozen, mapping, module = "fetchmill")]
 pub(crate) struct Headers {
     head: Box<[u8]>,

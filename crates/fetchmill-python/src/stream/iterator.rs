@@ -45,7 +45,7 @@ pub(super) enum MoreBatches {
     End,
 }
 
-/// The stream of a program: what takes replies has it to itself, and anybody may close it.
+/// The replies of one stream: an iterator for one thread, or the two ends of an asynchronous one.
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Stream {
     inner: Closable<ReplyStream>,
@@ -395,6 +395,9 @@ impl Stream {
     }
 
     /// The next reply if it is there, None if it must be waited for.
+    ///
+    /// Raises:
+    ///     StopAsyncIteration: there are no more.
     fn ready(&self, py: Python<'_>) -> PyResult<Option<Py<Reply>>> {
         self.inner.using(py, |stream| match stream.next(py)? {
             NextReply::Reply(reply) => Ok(Some(reply)),
@@ -459,7 +462,12 @@ impl Stream {
         })
     }
 
-    /// Gives up what is in flight. Any thread may do that: a loop over the replies ends.
+    /// Gives up what is in flight. What was done with is durable then, when there is a state folder.
+    ///
+    /// Any thread may do that: a loop over the replies ends.
+    ///
+    /// Raises:
+    ///     StorageError: it could not be made durable.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.inner.close(py)
     }
