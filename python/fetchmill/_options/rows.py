@@ -1,4 +1,4 @@
-"""Options as rows: what one is called, what its values are, and what help says of it; and the classes made of rows.
+"""Rows of options, and the classes that are made of them.
 
 The rows are in `table`, which is generated. A class of options is a frozen dataclass with a field for each of its rows.
 """
