@@ -6,6 +6,7 @@
 //! (the planner's lock) and once a block or window (channels).
 
 mod access;
+mod attempt;
 mod control;
 mod event_queues;
 mod fetch;

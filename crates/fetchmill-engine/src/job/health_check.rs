@@ -85,13 +85,13 @@ impl HealthChecker {
                 let places = BucketResolver::new(Arc::clone(&self.control.store));
                 target.start(entry);
                 target.read_entry(self.naming, None, &mut Vec::new(), Some(&places)).ok()?;
-                if target.url.is_empty() {
+                if target.at.url.is_empty() {
                     let server = self.server.as_ref()?;
                     let mut path = Vec::new();
                     server.template.write_target(target.name(self.naming), &mut path);
                     return Some((server.key.clone(), String::from_utf8_lossy(&path).into_owned()));
                 }
-                target.url
+                target.at.url
             }
         };
         let (key, path) = OriginKey::of_url(&url)?;

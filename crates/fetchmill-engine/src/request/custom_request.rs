@@ -14,7 +14,7 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::source::list::RequestOptions;
 use fetchmill_model::target_request::{TargetRequest, is_condition};
 use fetchmill_model::verdict::is_redirect;
-use fetchmill_net::RANGE;
+use fetchmill_net::{IF_RANGE, RANGE};
 
 /// Methods whose requests may be made twice unless somebody says otherwise: they change nothing.
 const REPEATABLE: &[&str] = &["GET", "HEAD"];
@@ -177,6 +177,16 @@ impl RedirectEffects {
                 && !(self.conditions == Conditions::Dropped && is_condition(name))
         };
         fields.iter().filter(|(name, _)| is_kept(name)).cloned().collect()
+    }
+}
+
+impl RedirectEffects {
+    /// Returns whether the rest of its body may be asked for, should that break off: it is a `GET` for all of an object.
+    pub(crate) fn may_be_resumed(self, request: Option<&CustomRequest>) -> bool {
+        let is_of_part = |name: &str| [RANGE, IF_RANGE].iter().any(|own| name.eq_ignore_ascii_case(own));
+        self.method(request) == "GET"
+            && self.body(request).is_none()
+            && !self.fields(request).iter().any(|(name, _)| is_of_part(name))
     }
 }
 

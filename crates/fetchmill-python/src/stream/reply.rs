@@ -4,6 +4,8 @@ use fetchmill_engine::{ReplyBatch, ReplyBody, RequestTimes};
 use fetchmill_model::outcome::FailureKind;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
+use std::borrow::Cow;
+
 
 use super::body::BodyBuffer;
 use super::headers::{Headers, value};
@@ -40,7 +42,7 @@ pub(crate) struct Reply {
     body: Py<PyAny>,
     head: Box<[u8]>,
     status: u16,
-    pub(super) failure: Option<(FailureKind, &'static str)>,
+    pub(super) failure: Option<(FailureKind, Cow<'static, str>)>,
     final_url: Option<Box<str>>,
     times: RequestTimes,
     pub(super) index: u64,
@@ -73,7 +75,7 @@ impl Reply {
             body,
             head: replies.head(record).into(),
             status: record.status,
-            failure: record.failure,
+            failure: record.failure.clone(),
             final_url: record.url.clone(),
             times: record.times,
             index,
@@ -90,9 +92,9 @@ impl Reply {
 
     /// The error as a value of `fetchmill.ReplyError`.
     pub(super) fn error_object<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let Some((kind, reason)) = self.failure else { return Ok(None) };
+        let Some((kind, reason)) = &self.failure else { return Ok(None) };
         let class = py.import("fetchmill.errors")?.getattr("ReplyError")?;
-        class.call1((self.url_object(py), kind.name(), reason)).map(Some)
+        class.call1((self.url_object(py), kind.name(), reason.as_ref())).map(Some)
     }
 }
 
@@ -201,7 +203,7 @@ impl Reply {
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let url = self.url_object(py);
         let url = url.repr()?;
-        match self.failure {
+        match &self.failure {
             Some((kind, _)) => Ok(format!("<Reply {} of {url}>", kind.name())),
             None => Ok(format!("<Reply {} of {url}>", self.status)),
         }

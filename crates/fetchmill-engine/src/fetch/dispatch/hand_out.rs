@@ -106,7 +106,7 @@ impl Dispatcher {
             target.reserved = self.mean_body.mean().unwrap_or(0);
             rate.take(target.reserved, self.control.clock.micros());
         }
-        let url = if target.url.is_empty() { self.url_at_server(&target) } else { target.url.clone() };
+        let url = if target.at.url.is_empty() { self.url_at_server(&target) } else { target.at.url.clone() };
         batch.push(DispatchedTarget {
             sequence: target.sequence,
             name: target.name(self.rules.naming).into(),

@@ -79,7 +79,7 @@ impl HostGate {
 
     /// Asks for a target that has not been asked for.
     pub(crate) fn admit(&mut self, mut target: CurrentTarget, now: Millis) -> GateResult {
-        target.host = HostId::of_url(target.url.as_bytes());
+        target.host = HostId::of_url(target.at.url.as_bytes());
         match self.ask(target, now) {
             GateResult::Aside(target, _) if self.held.len() < limits::BATCH_TARGETS_MAX => {
                 self.held.push_back(target);

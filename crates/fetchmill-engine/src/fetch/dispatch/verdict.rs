@@ -86,7 +86,7 @@ impl Dispatcher {
     }
 
     pub(super) fn broken(&mut self, mut target: CurrentTarget, kind: FailureKind, detail: Option<&str>) {
-        let key = OriginKey::of_url(&target.url).map(|(key, _)| key);
+        let key = OriginKey::of_url(&target.at.url).map(|(key, _)| key);
         let key = key.or_else(|| self.rules.server.as_ref().map(|(key, _)| key.clone()));
         if let Some(key) = key.filter(|_| kind.is_untrusted())
             && self.control.is_only_origin(&key)

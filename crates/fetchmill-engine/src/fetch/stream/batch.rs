@@ -1,5 +1,6 @@
 //! What goes to the thread that fetches and what comes back: many at once, their texts and bodies in one piece each.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -87,7 +88,7 @@ pub struct ReplyRecord {
     /// Of a complete reply; 0 for none.
     pub status: u16,
     /// Why there is no complete reply, and the same for people.
-    pub failure: Option<(FailureKind, &'static str)>,
+    pub failure: Option<(FailureKind, Cow<'static, str>)>,
     /// Where it came from, when it was redirected there.
     pub url: Option<Box<str>>,
     /// See [`RequestTimes`].
@@ -174,7 +175,7 @@ impl ReplyBatch {
     pub(super) fn push_failure(
         &mut self,
         slot: u32,
-        failure: (FailureKind, &'static str),
+        failure: (FailureKind, Cow<'static, str>),
         times: RequestTimes,
     ) {
         self.records.push(ReplyRecord {

@@ -1,9 +1,10 @@
 //! One request over one connection: the only place that knows its protocol.
 
+use std::borrow::Cow;
+
 use super::fetcher::FetchThread;
 use super::queue::TaskRequest;
-use super::reply_buffer::ReplyBuffer;
-use super::uncertain::ExchangeReply;
+use super::reply_buffer::{ReplyBuffer, StreamBody};
 use fetchmill_model::http1;
 use fetchmill_model::limits;
 use fetchmill_net::{
@@ -12,46 +13,46 @@ use fetchmill_net::{
 
 impl FetchThread {
     /// Sends the request and receives its reply.
-    pub(super) async fn exchange(
+    pub(super) async fn exchange_request(
         &self,
         connection: &mut Connection,
         origin: &OriginConnections,
-        ticket: &TaskRequest,
-        incoming: &mut ReplyBuffer,
+        request: &mut TaskRequest,
+        incoming: &mut StreamBody,
         watch: &Deadlines,
-    ) -> Result<ExchangeReply, BrokenExchange> {
+    ) -> Result<ReceivedReply, BrokenExchange> {
         let _exchange = self.concurrency.load.exchange();
-        let address = connection.address();
+        let rest = incoming.rest_fields();
         let is_ending = connection.is_ending();
         let Some(connection) = connection.connection() else {
             // Many at a time share the windows of one connection: that is the bound of what comes at once.
-            let replied = self.exchange_shared(connection, origin, ticket, incoming, watch).await?;
-            return Ok(ExchangeReply { replied, first_byte: None, address });
+            return self.exchange_shared(connection, origin, request, rest, incoming, watch).await;
         };
         {
-            let mut request = self.buffers.request.borrow_mut();
-            request.clear();
-            with_call(origin, ticket, |asked| origin.write(asked, &mut request));
+            let mut bytes = self.buffers.request.borrow_mut();
+            bytes.clear();
+            with_call(origin, request, rest.as_ref(), |asked| origin.write(asked, &mut bytes));
             if is_ending {
-                end_connection(&mut request);
+                end_connection(&mut bytes);
             }
             watch.start();
-            if ticket.method() == "HEAD" {
-                connection.send_head(&request)?;
+            if rest.is_some() {
+                connection.send_range(&bytes)?;
+            } else if request.method() == "HEAD" {
+                connection.send_head(&bytes)?;
             } else {
-                connection.send(&request)?;
+                connection.send(&bytes)?;
             }
-            request.shrink_to(limits::READ_BYTES);
+            bytes.shrink_to(limits::READ_BYTES);
         }
-        let mut first_byte = None;
         loop {
             let received = connection.receive_some(incoming, &self.buffers.scratch, watch).await?;
             if let Some(replied) = received {
                 watch.rest();
-                return Ok(ExchangeReply { replied, first_byte, address });
+                return Ok(replied);
             }
-            first_byte = first_byte.or_else(|| Some(self.exact.micros()));
-            self.make_room(ticket, incoming, watch).await;
+            request.attempt.first_byte.get_or_insert_with(|| self.exact.micros());
+            self.make_room(request, &mut incoming.inner, watch).await;
         }
     }
 
@@ -59,38 +60,40 @@ impl FetchThread {
         &self,
         connection: &mut Connection,
         origin: &OriginConnections,
-        ticket: &TaskRequest,
-        incoming: &mut ReplyBuffer,
+        request: &TaskRequest,
+        rest: Option<[(String, String); 2]>,
+        incoming: &mut StreamBody,
         watch: &Deadlines,
     ) -> Result<ReceivedReply, BrokenExchange> {
-        let fields = ticket.effects.fields(ticket.call.as_deref());
-        let asked = match &ticket.call {
-            None => RequestTarget::Path(path_of(origin, ticket)),
-            Some(_) => RequestTarget::Call(&call_of(origin, ticket, &fields)),
+        let fields = fields_of(request, rest.as_ref());
+        let asked = if request.call.is_none() && rest.is_none() {
+            RequestTarget::Path(path_of(origin, request))
+        } else {
+            RequestTarget::Call(&call_of(origin, request, &fields))
         };
         connection.exchange(asked, &self.buffers, incoming, watch, self.options.http.max_size).await
     }
 
     /// A large body goes on when there is room for all of it, when it is the only one, or when all others wait for it.
-    async fn make_room(&self, ticket: &TaskRequest, incoming: &mut ReplyBuffer, watch: &Deadlines) {
+    async fn make_room(&self, request: &TaskRequest, incoming: &mut ReplyBuffer, watch: &Deadlines) {
         let expected = incoming.expected();
         if expected < limits::STREAM_BODY_COPIED_BYTES || expected <= incoming.reserved {
             return;
         }
         if incoming.reserved == 0 {
-            self.wait_for_room(ticket, expected, watch).await;
+            self.wait_for_room(request, expected, watch).await;
         }
         self.receiving.set(self.receiving.get() + expected - incoming.reserved);
         incoming.reserved = expected;
     }
 
-    async fn wait_for_room(&self, ticket: &TaskRequest, expected: usize, watch: &Deadlines) {
+    async fn wait_for_room(&self, request: &TaskRequest, expected: usize, watch: &Deadlines) {
         let mut has_waited = false;
         loop {
             let room = self.room.notified();
             let held = self.held();
             let fits = held == 0 || held + expected <= limits::STREAM_BYTES_MAX;
-            if fits || ticket.is_wanted() || watch.has_expired() {
+            if fits || request.is_wanted() || watch.has_expired() {
                 break;
             }
             self.hub.is_holding.store(true, std::sync::atomic::Ordering::SeqCst);
@@ -120,25 +123,40 @@ impl FetchThread {
     }
 }
 
-fn path_of<'t>(origin: &OriginConnections, ticket: &'t TaskRequest) -> &'t str {
-    origin.key.path_of(&ticket.url).unwrap_or("/")
+fn path_of<'t>(origin: &OriginConnections, request: &'t TaskRequest) -> &'t str {
+    origin.key.path_of(&request.at.url).unwrap_or("/")
 }
 
 fn call_of<'t>(
     origin: &OriginConnections,
-    ticket: &'t TaskRequest,
+    request: &'t TaskRequest,
     fields: &'t [(String, String)],
 ) -> http1::RequestParts<'t> {
-    let body = ticket.effects.body(ticket.call.as_deref());
-    http1::RequestParts { method: ticket.method(), path: path_of(origin, ticket), fields, body }
+    let body = request.effects.body(request.call.as_deref());
+    http1::RequestParts { method: request.method(), path: path_of(origin, request), fields, body }
 }
 
-fn with_call(origin: &OriginConnections, ticket: &TaskRequest, write: impl FnOnce(RequestTarget<'_>)) {
-    match &ticket.call {
-        None => write(RequestTarget::Path(path_of(origin, ticket))),
-        Some(call) => {
-            let fields = ticket.effects.fields(Some(call));
-            write(RequestTarget::Call(&call_of(origin, ticket, &fields)));
-        }
+/// The fields of a request, and those that ask for the rest of its body.
+fn fields_of<'t>(
+    request: &'t TaskRequest,
+    rest: Option<&[(String, String); 2]>,
+) -> Cow<'t, [(String, String)]> {
+    let mut fields = request.effects.fields(request.call.as_deref());
+    if let Some(rest) = rest {
+        fields.to_mut().extend_from_slice(rest);
     }
+    fields
+}
+
+fn with_call(
+    origin: &OriginConnections,
+    request: &TaskRequest,
+    rest: Option<&[(String, String); 2]>,
+    write: impl FnOnce(RequestTarget<'_>),
+) {
+    if request.call.is_none() && rest.is_none() {
+        return write(RequestTarget::Path(path_of(origin, request)));
+    }
+    let fields = fields_of(request, rest);
+    write(RequestTarget::Call(&call_of(origin, request, &fields)));
 }

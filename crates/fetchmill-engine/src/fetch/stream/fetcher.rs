@@ -341,31 +341,31 @@ impl FetchThread {
     }
 
     /// Takes the next request; `false` when there is none now.
-    pub(super) fn take(&self, place: &TaskState, ticket: &mut TaskRequest) -> bool {
+    pub(super) fn take(&self, place: &TaskState, request: &mut TaskRequest) -> bool {
         let used = |requests| self.hub.give_back(requests);
         let now = self.clock.get();
         let is_taken = if self.takes_only_wanted() {
-            self.queue.borrow_mut().take_wanted(ticket, now)
+            self.queue.borrow_mut().take_wanted(request, now)
         } else if self.places() == 0 {
             false
         } else {
-            self.queue.borrow_mut().take(ticket, now, used)
+            self.queue.borrow_mut().take(request, now, used)
         };
         if !is_taken {
             return false;
         }
         let mut collector = place.collector.borrow_mut();
         let is_same =
-            matches!((&*collector, &ticket.collector), (Some(one), Some(other)) if Rc::ptr_eq(one, other));
+            matches!((&*collector, &request.collector), (Some(one), Some(other)) if Rc::ptr_eq(one, other));
         if !is_same {
-            collector.clone_from(&ticket.collector);
+            collector.clone_from(&request.collector);
         }
         true
     }
 
     /// It is made again after a while.
-    pub(super) fn wait(&self, ticket: TaskRequest, delay: Millis) {
-        self.queue.borrow_mut().wait(ticket, self.clock.get() + delay);
+    pub(super) fn wait(&self, request: TaskRequest, delay: Millis) {
+        self.queue.borrow_mut().wait(request, self.clock.get() + delay);
     }
 
     pub(super) fn begin(&self) {

@@ -7,7 +7,6 @@
 //! What is in memory: requests in flight, as many as may be, a window of others and their replies, and bodies up to
 //! `STREAM_BYTES_MAX`, as long as no single one is larger.
 
-mod attempt;
 mod batch;
 mod channel;
 mod concurrency;
@@ -17,6 +16,7 @@ mod progress;
 mod queue;
 mod reply_buffer;
 mod reply_collector;
+mod requester;
 mod rests;
 mod rows;
 mod throttling;

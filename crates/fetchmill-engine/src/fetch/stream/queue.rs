@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use super::batch::RequestBatch;
 use super::reply_collector::ReplyCollector;
+use super::uncertain::AttemptTimes;
+use crate::attempt::Location;
 use crate::request::custom_request::{CustomRequest, RedirectEffects};
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::verdict::AttemptState;
-use fetchmill_net::AddressPolicy;
 
 /// The request of a task. Its memory is used for one after the other.
 #[derive(Default)]
@@ -18,14 +19,10 @@ pub(super) struct TaskRequest {
     pub(super) slot: u32,
     /// Its place in the input.
     pub(super) index: u64,
-    pub(super) url: String,
+    pub(super) at: Location,
     pub(super) call: Option<Arc<CustomRequest>>,
     /// What redirects have made of it.
     pub(super) effects: RedirectEffects,
-    /// Where it was before, as hashes.
-    pub(super) visited: Vec<u64>,
-    /// How far it may lead, as far as redirects say.
-    pub(super) reach: AddressPolicy,
     /// What was spent on it.
     pub(super) state: AttemptState,
     /// Its URL is in its normal form.
@@ -34,6 +31,8 @@ pub(super) struct TaskRequest {
     pub(super) store_url: Option<(String, u64)>,
     /// Microseconds of the thread's clock.
     pub(super) submitted: u64,
+    /// Its last attempt.
+    pub(super) attempt: AttemptTimes,
 }
 
 impl TaskRequest {
@@ -49,11 +48,9 @@ impl TaskRequest {
             self.collector = Some(Rc::clone(collector));
         }
         (self.slot, self.index) = (requested.slot, requested.index);
-        self.url.clear();
-        self.url.push_str(url);
+        self.at.clear();
+        self.at.url.push_str(url);
         self.call.clone_from(&requested.call);
-        self.visited.clear();
-        self.reach = AddressPolicy::Anywhere;
         (self.effects, self.is_located) = (RedirectEffects::default(), false);
         self.state = AttemptState::default();
         self.store_url = None;
@@ -111,25 +108,25 @@ impl RequestQueue {
     }
 
     /// It is made again at this time.
-    pub(super) fn wait(&mut self, ticket: TaskRequest, until: Millis) {
+    pub(super) fn wait(&mut self, request: TaskRequest, until: Millis) {
         self.waited += 1;
-        self.waiting.insert((until, self.waited), ticket);
+        self.waiting.insert((until, self.waited), request);
     }
 
     /// Takes the next request. A batch that is used up is given to `used`.
     pub(super) fn take(
         &mut self,
-        ticket: &mut TaskRequest,
+        request: &mut TaskRequest,
         now: Millis,
         used: impl Fn(RequestBatch),
     ) -> bool {
         if let Some(due) = self.waiting.first_entry().filter(|entry| entry.key().0 <= now) {
-            *ticket = due.remove();
+            *request = due.remove();
             return true;
         }
         // A batch may be used up by what was wanted.
         while let Some(batch) = self.batches.front_mut() {
-            let is_taken = ticket.start(&batch.collector, &batch.requests, batch.next, batch.submitted);
+            let is_taken = request.start(&batch.collector, &batch.requests, batch.next, batch.submitted);
             batch.next += 1;
             if batch.next < batch.requests.len() {
                 self.count -= usize::from(is_taken);
@@ -147,10 +144,10 @@ impl RequestQueue {
     }
 
     /// Takes the one request that everything else waits for, if it is among these.
-    pub(super) fn take_wanted(&mut self, ticket: &mut TaskRequest, now: Millis) -> bool {
-        let due = self.waiting.range(..=(now, u64::MAX)).find(|(_, ticket)| ticket.is_wanted());
+    pub(super) fn take_wanted(&mut self, request: &mut TaskRequest, now: Millis) -> bool {
+        let due = self.waiting.range(..=(now, u64::MAX)).find(|(_, request)| request.is_wanted());
         if let Some(key) = due.map(|(key, _)| *key) {
-            return self.waiting.remove(&key).map(|due| *ticket = due).is_some();
+            return self.waiting.remove(&key).map(|due| *request = due).is_some();
         }
         // What is wanted is the first of its stream.
         for batch in &mut self.batches {
@@ -158,7 +155,7 @@ impl RequestQueue {
             if next.is_some_and(|slot| batch.collector.shared.wants(slot)) {
                 batch.next += 1;
                 self.count -= 1;
-                return ticket.start(&batch.collector, &batch.requests, batch.next - 1, batch.submitted);
+                return request.start(&batch.collector, &batch.requests, batch.next - 1, batch.submitted);
             }
         }
         false
@@ -171,7 +168,7 @@ impl RequestQueue {
             self.count -= if is_dropped { batch.requests.len() - batch.next } else { 0 };
             !is_dropped
         });
-        self.waiting.retain(|_, ticket| !ticket.is_dropped());
+        self.waiting.retain(|_, request| !request.is_dropped());
     }
 
     /// How many can be begun at a time.

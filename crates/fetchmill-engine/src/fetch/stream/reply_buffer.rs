@@ -1,11 +1,16 @@
 //! A reply while it is received: its head, and its body in memory.
 
+use crate::attempt::{ReplyBody, Resumable};
 use fetchmill_model::http1::{BodySink, FieldSpans, Framing, Head};
 use fetchmill_model::limits::{HEAD_KEPT_BYTES, MIB};
 
 /// Memory that a task keeps for its next body.
 const KEPT_BYTES: usize = 16 * 1024;
 
+/// What a task receives.
+pub(super) type StreamBody = Resumable<ReplyBuffer>;
+
+/// See [`StreamBody`].
 #[derive(Default)]
 pub(super) struct ReplyBuffer {
     pub(super) head: Vec<u8>,
@@ -39,6 +44,16 @@ impl ReplyBuffer {
     /// Where the reply says that the object is.
     pub(super) fn location(&self) -> Option<&[u8]> {
         self.kept.location.map(|span| span.in_head(&self.head))
+    }
+}
+
+impl ReplyBody for ReplyBuffer {
+    fn forget(&mut self) {
+        self.clear();
+    }
+
+    fn start_again(&mut self) {
+        self.clear();
     }
 }
 

@@ -8,13 +8,9 @@ use tokio::time::Instant;
 
 use super::fetcher::{FetchThread, TaskState};
 use super::queue::TaskRequest;
-use super::reply_buffer::ReplyBuffer;
-use super::uncertain::{
-    AttemptTimes, ExchangeReply, GivenReply, HeldReply, StreamConnection, UncertainReplies,
-};
-use super::verdict::StreamAttempt;
+use super::uncertain::{GivenReply, HeldReply, StreamConnection, UncertainReplies};
+use crate::attempt::{AttemptEnd, Failure};
 use crate::fetch::load_counter::Counted;
-use fetchmill_model::certainty::MonotonicMicros;
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::origin::Millis;
@@ -22,28 +18,21 @@ use fetchmill_net::certain::Judged;
 use fetchmill_net::{Deadlines, OriginConnections};
 
 /// What a request gets whose reply can't be known and that may not be made again.
-pub(super) const NOT_KNOWN: (FailureKind, &str) =
-    (FailureKind::Framing, "bytes came that nobody asked for: whose reply it is cannot be known");
+pub(super) fn not_known() -> Failure {
+    let reason = "bytes came that nobody asked for: whose reply it is cannot be known";
+    Failure::new(FailureKind::Framing, reason)
+}
 
 /// How often connections that have rested are looked at.
 const SWEEP: Duration = Duration::from_secs(1);
 
 impl FetchThread {
     /// Holds a reply that is not certain yet.
-    pub(super) fn hold(
-        &self,
-        task: &mut StreamConnection,
-        ticket: &mut TaskRequest,
-        incoming: &mut ReplyBuffer,
-        exchanged: ExchangeReply,
-        course: AttemptTimes,
-    ) {
-        self.release(incoming);
-        let bytes = incoming.memory();
+    pub(super) fn hold(&self, task: &mut StreamConnection, reply: HeldReply) {
+        let bytes = reply.incoming.inner.memory();
         self.held_bytes.set(self.held_bytes.get() + bytes);
-        let (ticket, incoming) = (std::mem::take(ticket), std::mem::take(incoming));
         task.held.bytes += bytes;
-        task.held.held.push(HeldReply { ticket, incoming, exchanged, course });
+        task.held.held.push(reply);
     }
 
     /// Remembers that a reply was handed over before it was certain.
@@ -77,7 +66,7 @@ impl FetchThread {
     pub(super) async fn bound_rests(&self, watch: &Deadlines) {
         watch.rest();
         let may_be_lost =
-            |uncertain: &UncertainReplies| uncertain.held.iter().all(|reply| reply.ticket.is_idempotent());
+            |uncertain: &UncertainReplies| uncertain.held.iter().all(|reply| reply.request.is_idempotent());
         if let Some((mut last, lost)) = self.resting.make_room(self.resting_max(), may_be_lost).await {
             self.judge(&mut last, lost);
         }
@@ -117,10 +106,10 @@ impl FetchThread {
         &self,
         task: &mut StreamConnection,
         origin: &Rc<OriginConnections>,
-        ticket: &TaskRequest,
+        request: &TaskRequest,
     ) {
         let is_fit = |(rested, _): &(StreamConnection, Millis)| {
-            rested.connection.is_at(origin) && rested.connection.may_be_reused(ticket.reach)
+            rested.connection.is_at(origin) && rested.connection.may_be_reused(request.at.reach)
         };
         while !task.connection.is_open() {
             let mut rested = self.rested.borrow_mut();
@@ -188,7 +177,7 @@ impl FetchThread {
     }
 
     /// Acts on what is known of the replies that a connection has brought.
-    fn judge(&self, task: &mut StreamConnection, judged: Judged) {
+    pub(super) fn judge(&self, task: &mut StreamConnection, judged: Judged) {
         let uncertain = &mut task.held;
         match judged {
             Judged::Pending => {}
@@ -214,46 +203,31 @@ impl FetchThread {
         let held = std::mem::take(held);
         self.release_held(uncertain);
         for mut reply in held {
-            let given = reply.ticket.collector.clone().map(|collector| (collector, reply.ticket.index));
+            let given = reply.request.collector.clone().map(|collector| (collector, reply.request.index));
             uncertain.last.extend(given);
-            let HeldReply { ticket, incoming, exchanged, course } = &mut reply;
-            match self.settle(ticket, incoming, exchanged, course) {
-                StreamAttempt::Over => {}
-                StreamAttempt::Again | StreamAttempt::Redirected | StreamAttempt::Renewing => {
-                    self.make_again(std::mem::take(ticket));
-                }
+            let HeldReply { request, incoming, replied, address } = &mut reply;
+            if self.settle(request, incoming, replied, *address) != AttemptEnd::Over {
+                self.make_again(std::mem::take(request));
             }
         }
-    }
-
-    /// Bytes came that nobody asked for.
-    pub(super) fn met_surplus(&self, task: &mut StreamConnection) {
-        let surplus = task.met_surplus();
-        self.judge(task, surplus);
-    }
-
-    /// The connection broke.
-    pub(super) fn met_break(&self, task: &mut StreamConnection, silent_since: Option<MonotonicMicros>) {
-        let judged = task.met_break(silent_since, self.exact.micros());
-        self.judge(task, judged);
     }
 
     /// What the connection has brought will never be certain: what is held is asked for again, without an attempt more.
     fn ask_again(&self, uncertain: &mut UncertainReplies) {
         decide(&uncertain.given);
         uncertain.given.clear();
-        for HeldReply { ticket, course, .. } in std::mem::take(&mut uncertain.held) {
-            if ticket.is_idempotent() {
-                self.make_again(ticket);
+        for HeldReply { request, .. } in std::mem::take(&mut uncertain.held) {
+            if request.is_idempotent() {
+                self.make_again(request);
             } else {
-                self.fail(&ticket, NOT_KNOWN, &course);
+                self.fail(&request, not_known());
             }
         }
         self.release_held(uncertain);
     }
 
-    fn make_again(&self, ticket: TaskRequest) {
-        self.wait(ticket, 0);
+    fn make_again(&self, request: TaskRequest) {
+        self.wait(request, 0);
         self.hub.wake.notify_one();
     }
 

@@ -75,7 +75,7 @@ impl ReplyRows {
         self.url.append_value(url);
         self.tag.append_option(tag);
         self.status.append_option(is_reply.then_some(record.status));
-        self.error.append_option(record.failure.map(|(kind, _)| kind.name()));
+        self.error.append_option(record.failure.as_ref().map(|(kind, _)| kind.name()));
         self.content_type.append_option(content_type);
         self.body.append_option(body);
         self.total_time.append_value(record.times.total as f64 / 1e6);

@@ -4,25 +4,18 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use super::queue::TaskRequest;
-use super::reply_buffer::ReplyBuffer;
+use super::reply_buffer::StreamBody;
 use super::reply_collector::ReplyCollector;
 use fetchmill_net::ReceivedReply;
 use fetchmill_net::certain::{CertainConnection, HeldReplies};
 
-/// A complete reply, and when its first bytes came.
-pub(super) struct ExchangeReply {
-    pub(super) replied: ReceivedReply,
-    /// Microseconds of the thread's clock; none when all of it came at once.
-    pub(super) first_byte: Option<u64>,
-    /// Where it came from; none through a proxy.
-    pub(super) address: Option<SocketAddr>,
-}
-
 /// When an attempt was where, in microseconds of the thread's clock.
-#[derive(Default)]
+#[derive(Debug, Default, Clone, Copy)]
 pub(super) struct AttemptTimes {
     pub(super) started: u64,
     pub(super) connect: u64,
+    /// When the first bytes of the reply came; none when all of it came at once.
+    pub(super) first_byte: Option<u64>,
     /// When the reply was complete.
     pub(super) ended: Option<u64>,
 }
@@ -42,10 +35,11 @@ pub(super) struct UncertainReplies {
 
 /// A reply that is held.
 pub(super) struct HeldReply {
-    pub(super) ticket: TaskRequest,
-    pub(super) incoming: ReplyBuffer,
-    pub(super) exchanged: ExchangeReply,
-    pub(super) course: AttemptTimes,
+    pub(super) request: TaskRequest,
+    pub(super) incoming: StreamBody,
+    pub(super) replied: ReceivedReply,
+    /// Where it came from; none through a proxy.
+    pub(super) address: Option<SocketAddr>,
 }
 
 /// A reply that the program has, or will have: its place in the input.

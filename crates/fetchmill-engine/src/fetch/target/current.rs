@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::joined::JoinedTargets;
 use super::observed::ObservedReply;
 use crate::access::s3::BucketResolver;
+use crate::attempt::Location;
 use crate::request::custom_request::{CustomRequest, RedirectEffects};
 use fetchmill_model::byte_range::ByteRange;
 use fetchmill_model::entry::{ExpectedObject, ListEntry, Naming};
@@ -23,7 +24,6 @@ use fetchmill_model::stored_name::StoredNames;
 use fetchmill_model::target::{Sequence, WaitingTarget};
 use fetchmill_model::target_request::{IF_NONE_MATCH, is_condition, names_etag};
 use fetchmill_model::verdict::AttemptState;
-use fetchmill_net::AddressPolicy;
 use fetchmill_store::sink::EntryDescription;
 
 /// The target of a task. Its memory is used for one after the other.
@@ -35,8 +35,8 @@ pub(crate) struct CurrentTarget {
     pub(crate) entry: Vec<u8>,
     /// What it is called.
     pub(crate) name: Vec<u8>,
-    /// Where it is asked for, when that does not follow from its name: a list's URL, or a redirect's.
-    pub(crate) url: String,
+    /// Where it is asked for. Without a URL that follows from its name; else it is a list's, or a redirect's.
+    pub(crate) at: Location,
     /// What it is asked with, when that is no plain `GET`.
     pub(crate) request: Option<Arc<CustomRequest>>,
     /// What has become of that.
@@ -45,11 +45,7 @@ pub(crate) struct CurrentTarget {
     pub(crate) joined: JoinedTargets,
     /// Replies that were no object of it, since it was taken from its page ([`fetchmill_model::kept_reply`]).
     pub(crate) replies: Vec<u8>,
-    /// Where it was before, as hashes: a redirect to one of these is a loop.
-    pub(crate) visited: Vec<u64>,
-    /// How far it may lead, as far as redirects say.
-    pub(crate) reach: AddressPolicy,
-    /// It is an object of a store of S3; where it is stands in [`CurrentTarget::url`], when it is of a list.
+    /// It is an object of a store of S3; where it is stands in [`CurrentTarget::at`], when it is of a list.
     pub(crate) is_of_store: bool,
     /// Its last request has shown a token (`--bearer-command`).
     pub(crate) shows_token: bool,
@@ -75,6 +71,8 @@ pub(crate) struct CurrentTarget {
     pub(crate) found: Option<Arc<[IpAddr]>>,
     /// How long it waited for it, microseconds.
     pub(crate) looked_up_in: Option<u64>,
+    /// Whether there was little load when its last request went out.
+    pub(crate) asked_unloaded: bool,
     /// For the row of a check.
     pub(crate) seen: ObservedReply,
 }
@@ -138,10 +136,10 @@ impl CurrentTarget {
     pub(crate) fn facts<'t>(&'t self, naming: Naming, stored: &[u8], facts: Facts<'t>) -> Facts<'t> {
         let listed = Some(self.name(naming)).filter(|listed| *listed != stored);
         let facts = Facts { listed, replies: self.kept_replies(), ..facts };
-        if self.url.is_empty() {
+        if self.at.url.is_empty() {
             return facts;
         }
-        let url = Some(self.url.as_bytes()).filter(|url| *url != stored);
+        let url = Some(self.at.url.as_bytes()).filter(|url| *url != stored);
         let kept = if naming.has_url() { ListEntry::read(&self.entry).kept } else { None };
         let entry = self.request.as_ref().map(|_| self.entry.as_slice());
         Facts { url, kept, entry, ..facts }
@@ -193,12 +191,12 @@ impl CurrentTarget {
         if naming.has_url() {
             let entry = ListEntry::read(&self.entry);
             naming.write_name(self.sequence, &self.entry, &mut self.name);
-            self.url.push_str(std::str::from_utf8(entry.url).map_err(|_| FailureKind::Url)?);
-            if self.url.is_empty() {
+            self.at.url.push_str(std::str::from_utf8(entry.url).map_err(|_| FailureKind::Url)?);
+            if self.at.url.is_empty() {
                 return Err(FailureKind::Url);
             }
-            if self.url.starts_with("s3:") {
-                self.url = places.ok_or(FailureKind::Url)?.http_url(&self.url)?;
+            if self.at.url.starts_with("s3:") {
+                self.at.url = places.ok_or(FailureKind::Url)?.http_url(&self.at.url)?;
                 self.is_of_store = true;
             }
         }
@@ -261,7 +259,7 @@ impl CurrentTarget {
     /// What was known of where it is does not hold any more.
     pub(crate) fn forget_location(&mut self) {
         self.is_located = false;
-        self.url.clear();
+        self.at.url.clear();
     }
 
     /// As it stands in a page: nothing else is known of it.
@@ -269,14 +267,12 @@ impl CurrentTarget {
         self.entry.clear();
         self.entry.extend_from_slice(entry);
         self.name.clear();
-        self.url.clear();
-        self.visited.clear();
+        self.at.clear();
         self.replies.clear();
         (self.request, self.effects) = (None, RedirectEffects::default());
         self.joined.clear();
         (self.is_located, self.is_admitted, self.is_of_store) = (false, false, false);
         (self.looked_up_in, self.last_kind, self.found) = (None, None, None);
-        self.reach = AddressPolicy::Anywhere;
         self.seen.clear();
     }
 

@@ -1,10 +1,11 @@
 //! Where a target is asked for: by its name at the only origin, or by the URL that a list or a redirect gives.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use super::state::Worker;
+use crate::attempt::{RedirectPolicy, Refusal};
 use crate::fetch::rate_wait::keep_pace;
-use crate::fetch::redirect;
 use crate::fetch::target::CurrentTarget;
 use fetchmill_model::entry::Naming;
 use fetchmill_model::http1::RequestParts;
@@ -21,8 +22,8 @@ impl Worker {
             target.is_located = true;
         }
         match &self.server {
-            Some(server) if target.url.is_empty() => Ok(Rc::clone(server)),
-            _ => self.origin_of(&target.url),
+            Some(server) if target.at.url.is_empty() => Ok(Rc::clone(server)),
+            _ => self.origin_of(&target.at.url),
         }
     }
 
@@ -32,7 +33,7 @@ impl Worker {
             self.read_entry(target)?;
             target.is_located = true;
         }
-        OriginKey::of_url(&target.url).map(|(key, _)| key).ok_or(FailureKind::Url)
+        OriginKey::of_url(&target.at.url).map(|(key, _)| key).ok_or(FailureKind::Url)
     }
 
     fn read_entry(&self, target: &mut CurrentTarget) -> Result<(), FailureKind> {
@@ -64,23 +65,39 @@ impl Worker {
         connection: &Connection,
         status: u16,
         location: Option<&[u8]>,
-    ) -> Result<(), FailureKind> {
-        if target.url.is_empty()
+    ) -> Result<(), Refusal> {
+        if target.at.url.is_empty()
             && let Some(server) = &self.server
         {
             let mut path = Vec::new();
             server.template.write_target(target.name(self.setup.naming), &mut path);
-            target.url = format!("{}{}", server.key.text(), String::from_utf8_lossy(&path));
+            target.at.url = format!("{}{}", server.key.text(), String::from_utf8_lossy(&path));
         }
-        let (from, _) = OriginKey::of_url(&target.url).ok_or(FailureKind::Url)?;
-        target.reach = redirect::reach_behind(target.reach, from.host(), connection.address());
-        redirect::follow(&mut target.url, &mut target.visited, location, self.setup.rules.redirects_max)?;
-        let leads_away = OriginKey::of_url(&target.url).is_none_or(|(to, _)| to != from);
+        let policy = RedirectPolicy { hops_max: self.setup.rules.redirects_max, may_leave_origin: true };
+        let leads_away = target.at.follow(connection.address(), location, policy)?;
         target.effects.note(target.request.as_deref(), status, leads_away);
         if self.has_rows() {
-            target.seen.hop(&target.url);
+            target.seen.hop(&target.at.url);
         }
         Ok(())
+    }
+
+    /// Whether the rest of a target may be asked for, should its body break off.
+    pub(super) fn may_be_resumed(&self, target: &CurrentTarget) -> bool {
+        !self.has_rows()
+            && !self.setup.decodes
+            && target.may_start_again()
+            && target.effects.may_be_resumed(target.request.as_deref())
+    }
+
+    /// The path of the target's URL at its origin.
+    pub(super) fn path_at<'t>(&self, origin: &OriginConnections, target: &'t CurrentTarget) -> Cow<'t, str> {
+        if let Some(path) = origin.key.path_of(&target.at.url) {
+            return path.into();
+        }
+        let mut path = Vec::new();
+        origin.template.write_target(target.name(self.setup.naming), &mut path);
+        String::from_utf8_lossy(&path).into_owned().into()
     }
 
     /// Waits until the next request may go out, of the job and to this host; `false` when the job ends before that.
@@ -133,7 +150,7 @@ pub(super) fn call_of<'t>(
     fields: &'t [(String, String)],
 ) -> RequestParts<'t> {
     let (request, effects) = (target.request.as_deref(), target.effects);
-    let path = origin.key.path_of(&target.url).unwrap_or("/");
+    let path = origin.key.path_of(&target.at.url).unwrap_or("/");
     RequestParts { method: effects.method(request), path, fields, body: effects.body(request) }
 }
 
@@ -143,7 +160,7 @@ pub(super) fn asked_for<'t>(
     target: &'t CurrentTarget,
     naming: Naming,
 ) -> RequestTarget<'t> {
-    match origin.key.path_of(&target.url) {
+    match origin.key.path_of(&target.at.url) {
         Some(path) => RequestTarget::Path(path),
         None => RequestTarget::Name(target.name(naming)),
     }

@@ -10,6 +10,7 @@ use super::host_turns::SHORT_REST;
 use super::start_quota::{TO_LOOK_UP, TO_TAKE};
 use super::state::Worker;
 use super::waiters::HostQueue;
+use crate::attempt::Failure;
 use crate::fetch::target::CurrentTarget;
 use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::{FailureKind, Outcome};
@@ -53,7 +54,7 @@ impl Worker {
         let key = match self.origin_key(target) {
             Ok(key) => key,
             Err(FailureKind::Credentials) if self.control().store.loading().is_some() => {
-                self.await_credentials(target);
+                self.defer_for_credentials(target);
                 return false;
             }
             Err(kind) => {
@@ -61,7 +62,7 @@ impl Worker {
                 return false;
             }
         };
-        let host = HostId::of_url(target.url.as_bytes());
+        let host = HostId::of_url(target.at.url.as_bytes());
         target.host = host;
         // Where it was before has another address.
         target.found = None;
@@ -223,6 +224,6 @@ impl Worker {
     /// There is no address: that was an attempt.
     fn was_not_found(&self, mut target: CurrentTarget, kind: FailureKind, now: Millis) {
         self.waiters.hosts.borrow_mut().note(target.host, RequestOutcome::Failure(kind), now);
-        let _ = self.failed(&mut target, kind, None);
+        let _ = self.failed(&mut target, Failure::new(kind, "its name was not found"), None);
     }
 }

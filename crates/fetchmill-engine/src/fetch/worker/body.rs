@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::body_progress::BodyProgress;
+use crate::attempt::{ReplyBody, Resumable};
 use crate::control::body_memory::BodyMemory;
 use crate::control::body_meter::BodyMeter;
 use crate::control::clock::unix_micros;
@@ -29,9 +29,7 @@ use fetchmill_model::s3::BodyChecksum;
 use fetchmill_model::source_metadata::ListedKey;
 use fetchmill_model::target::Sequence;
 use fetchmill_model::time_text::parse_http_date;
-use fetchmill_model::verdict::{
-    ERROR_BYTES_MAX, ExpectedPart, ReplyFacts, ResumedReply, StoreReply, field_in, fields_in,
-};
+use fetchmill_model::verdict::{ERROR_BYTES_MAX, ExpectedPart, ReplyFacts, StoreReply, field_in, fields_in};
 use fetchmill_net::is_verified;
 use fetchmill_store::sink::{FetchedBody, Properties, Stage, StoredParts};
 
@@ -40,7 +38,10 @@ type BodyProblem = (FailureKind, Option<Box<str>>);
 /// Whether it is.
 pub(super) type Completion = std::result::Result<(), BodyProblem>;
 
-/// The body that a connection receives.
+/// The body that a task of a worker receives.
+pub(super) type WorkerBody = Resumable<BodyReceiver>;
+
+/// See [`WorkerBody`].
 pub(super) struct BodyReceiver {
     properties: Properties,
     sequence: Sequence,
@@ -79,8 +80,6 @@ pub(super) struct BodyReceiver {
     decoding: Decoding,
     /// Bytes that came, whatever was made of them.
     received: u64,
-    /// Whether it broke off, and goes on.
-    pub(super) progress: BodyProgress,
     expected_hash: Option<ExpectedHash>,
 }
 
@@ -149,20 +148,18 @@ impl BodyReceiver {
             hash: None,
             decoding: Decoding::Off,
             received: 0,
-            progress: BodyProgress::default(),
             expected_hash: None,
         }
     }
 
     /// Another body comes, for this target. What is left of the last one is forgotten.
     pub(super) fn start(&mut self, sequence: Sequence) {
-        self.discard();
+        self.forget();
         self.release_head();
         self.sequence = sequence;
         self.expected = ExpectedBody::Anything;
         (self.wants_checksum, self.checksum, self.hash, self.part) = (false, None, None, None);
         (self.is_conditional, self.decoding) = (false, Decoding::Off);
-        self.progress.start();
         self.expected_hash = None;
         self.start.clear();
         if let Some(seen) = &mut self.seen {
@@ -190,23 +187,6 @@ impl BodyReceiver {
         self.decoding = Decoding::Due(Ok(None));
     }
 
-    /// What asks for the rest of it, when it broke off.
-    pub(super) fn rest(&self) -> Option<(String, String)> {
-        self.progress.rest(self.length)
-    }
-
-    /// A reply comes to the request for the rest. Whether it begins with the object's first byte; what has come before is
-    /// forgotten unless it is the rest.
-    fn begins_anew(&mut self, head: &Head, bytes: &[u8]) -> bool {
-        let reply = self.progress.note_resumed(self.length, head, bytes);
-        if reply != ResumedReply::Rest {
-            self.drop_bytes();
-            self.hash = self.expected_hash.as_ref().map(BodyChecksum::of_hash);
-            self.start.clear();
-        }
-        reply == ResumedReply::Whole
-    }
-
     /// What has come, for the verdict.
     pub(super) fn reply_facts<'r>(
         &'r self,
@@ -221,7 +201,6 @@ impl BodyReceiver {
             listed,
             part: self.part.as_ref(),
             is_conditional: self.is_conditional,
-            is_no_rest: self.progress.is_no_rest(),
             ..ReplyFacts::default()
         };
         if self.expected != ExpectedBody::Anything {
@@ -308,22 +287,6 @@ impl BodyReceiver {
         !self.has_failed()
     }
 
-    /// Forgets the body; its staging file is removed.
-    pub(super) fn discard(&mut self) {
-        self.drop_bytes();
-        self.progress.forget();
-    }
-
-    fn drop_bytes(&mut self) {
-        if self.spill.take().is_some()
-            && let Some(stage) = &self.stage
-            && let Err(error) = stage.remove(self.sequence)
-        {
-            self.failed = Some(error);
-        }
-        self.release();
-    }
-
     fn release(&mut self) {
         self.memory.clear();
         if self.memory.capacity() > BODY_FREE_BYTES {
@@ -401,10 +364,10 @@ impl BodyReceiver {
             },
             _ => None,
         };
-        let CurrentTarget { url, replies, .. } = target;
+        let CurrentTarget { at, replies, .. } = target;
         let body = in_stage.as_ref().unwrap_or(&self.memory);
         let reply = KeptReply {
-            url: Some(url.as_bytes()).filter(|url| !url.is_empty()),
+            url: Some(at.url.as_bytes()).filter(|url| !url.is_empty()),
             fetched_at: unix_micros(),
             head: &self.head,
             body,
@@ -418,7 +381,6 @@ impl BodyReceiver {
         self.spill = None;
         self.release();
         self.release_head();
-        self.progress.forget();
     }
 
     /// Where the reply says that the object is.
@@ -438,11 +400,6 @@ impl BodyReceiver {
     /// Bytes that came of it; encoded ones where it is encoded.
     pub(super) fn received(&self) -> u64 {
         self.received
-    }
-
-    /// Whether something went wrong on this machine.
-    pub(super) fn has_failed(&self) -> bool {
-        self.failed.is_some()
     }
 
     /// What went wrong on this machine.
@@ -525,12 +482,31 @@ impl BodyReceiver {
     }
 }
 
+impl ReplyBody for BodyReceiver {
+    /// Its staging file is removed.
+    fn forget(&mut self) {
+        if self.spill.take().is_some()
+            && let Some(stage) = &self.stage
+            && let Err(error) = stage.remove(self.sequence)
+        {
+            self.failed = Some(error);
+        }
+        self.release();
+    }
+
+    fn start_again(&mut self) {
+        self.forget();
+        self.hash = self.expected_hash.as_ref().map(BodyChecksum::of_hash);
+        self.start.clear();
+    }
+
+    fn has_failed(&self) -> bool {
+        self.failed.is_some()
+    }
+}
+
 impl BodySink for BodyReceiver {
     fn head(&mut self, head: &Head, bytes: &[u8]) {
-        if self.progress.is_broken_off() && !self.begins_anew(head, bytes) {
-            return;
-        }
-        self.progress.note_head(head, bytes);
         self.is_caught = match self.expected {
             ExpectedBody::Anything => false,
             ExpectedBody::Object => true,
@@ -553,9 +529,7 @@ impl BodySink for BodyReceiver {
     }
 
     fn wants_more(&self) -> bool {
-        !self.progress.is_no_rest()
-            && self.length < self.enough
-            && self.part.as_ref().is_none_or(|part| part.wants_more(self.length))
+        self.length < self.enough && self.part.as_ref().is_none_or(|part| part.wants_more(self.length))
     }
 
     fn pause(&self) -> Option<Duration> {
@@ -566,16 +540,12 @@ impl BodySink for BodyReceiver {
         if let Some(meter) = &self.meter {
             meter.take(bytes.len());
         }
-        if self.progress.is_no_rest() {
-            return;
-        }
         if let Some(seen) = &mut self.seen {
             // What came beyond it in the same read does not count.
             seen.piece(bytes.len().min(self.enough.saturating_sub(self.length) as usize));
         }
         self.length += bytes.len() as u64;
         self.received += bytes.len() as u64;
-        self.progress.note_piece(bytes.len());
         if let Some(checksum) = &mut self.checksum {
             checksum.update(bytes);
         }

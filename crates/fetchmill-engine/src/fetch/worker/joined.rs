@@ -4,7 +4,7 @@
 
 use super::body::BodyReceiver;
 use super::state::Worker;
-use super::verdict::FetchAttempt;
+use crate::attempt::AttemptEnd;
 use crate::fetch::target::CurrentTarget;
 use fetchmill_model::byte_range::ByteRange;
 use fetchmill_model::expected_hash::ExpectedHash;
@@ -68,13 +68,13 @@ impl Worker {
         body: &mut BodyReceiver,
         replied: &ReceivedReply,
         note: &mut dyn FnMut(&CurrentTarget),
-    ) -> FetchAttempt {
-        let Some(whole) = first.range() else { return FetchAttempt::Split };
+    ) -> AttemptEnd {
+        let Some(whole) = first.range() else { return AttemptEnd::Split };
         self.control().coalescing.note_joined();
         self.delta.borrow_mut().received += body.received();
         // What a head says is kept with each of them.
         if body.head_bytes() * (first.joined.len() + 1) > limits::BODY_MEMORY_BYTES_MAX {
-            return FetchAttempt::Split;
+            return AttemptEnd::Split;
         }
         let others = first.take_joined();
         let is_stored = self.store_cut(first, whole, body, replied);
@@ -88,7 +88,7 @@ impl Worker {
                 first.joined.push(sequence, entry);
             }
         }
-        if is_stored { FetchAttempt::Over } else { FetchAttempt::Split }
+        if is_stored { AttemptEnd::Over } else { AttemptEnd::Split }
     }
 
     /// Stores a target's part of what has come; `false` when it is not there, or not what its list says.

@@ -30,11 +30,11 @@ impl Worker {
         self.delta.borrow_mut().count(outcome, 0);
         let attempts = target.state.attempts + made;
         if self.has_rows() {
-            self.push_row(target, outcome, attempts);
+            self.push_row(target, outcome, attempts, detail);
         } else {
             let mut described = target.described(self.setup.naming, outcome);
             let own = self.setup.rules.detail_of(outcome);
-            described.detail = described.detail.or(detail.or(own.as_deref()).map(str::as_bytes));
+            described.detail = described.detail.or(own.as_deref().or(detail).map(str::as_bytes));
             self.block.borrow_mut().push_other(target.sequence, outcome, status, attempts, &described);
         }
         let mut report = self.report.borrow_mut();

@@ -2,10 +2,10 @@
 //! asked for again one by one.
 
 use super::address::asked_for;
-use super::body::BodyReceiver;
+use super::body::WorkerBody;
 use super::held_outcomes::WorkerConnection;
 use super::state::Worker;
-use super::verdict::FetchAttempt;
+use crate::attempt::AttemptEnd;
 use crate::fetch::target::CurrentTarget;
 use fetchmill_model::http1::BodySink;
 use fetchmill_model::limits;
@@ -23,7 +23,7 @@ pub(super) struct TargetBatch {
     count: usize,
     replies: PipelinedReplies,
     /// Those that are asked for alone, the first one last, with what has come of them already.
-    alone: Vec<(usize, Option<FetchAttempt>)>,
+    alone: Vec<(usize, Option<AttemptEnd>)>,
     /// The same of those that were asked for by the request of the first one, which did not give them.
     split: std::vec::IntoIter<WaitingTarget>,
 }
@@ -47,7 +47,7 @@ impl TargetBatch {
     }
 
     /// The next one that is asked for alone, and what has come of it already.
-    pub(super) fn next_alone(&mut self) -> Option<(&mut CurrentTarget, Option<FetchAttempt>)> {
+    pub(super) fn next_alone(&mut self) -> Option<(&mut CurrentTarget, Option<AttemptEnd>)> {
         if let Some((number, came)) = self.alone.pop() {
             return Some((&mut self.targets[number], came));
         }
@@ -108,7 +108,7 @@ impl Worker {
         if allowed <= 1
             || replies == 0
             || !self.is_plain(first)
-            || !connection.may_be_reused(first.reach)
+            || !connection.may_be_reused(first.at.reach)
             || self.control().plan.origin_pace.is_set()
             || self.setup.body_memory.is_used_up()
         {
@@ -125,7 +125,7 @@ impl Worker {
             && target.state.throttled_since == 0
             && !self.control().plan.is_probe(target.sequence)
             && self.locate(target).is_ok()
-            && target.url.is_empty()
+            && target.at.url.is_empty()
             && target.request.is_none()
     }
 
@@ -135,7 +135,7 @@ impl Worker {
         &self,
         task: &mut WorkerConnection,
         batch: &mut TargetBatch,
-        body: &mut BodyReceiver,
+        body: &mut WorkerBody,
         watch: &Deadlines,
     ) {
         if batch.count == 0 {
@@ -187,12 +187,11 @@ impl Worker {
     }
 
     /// All replies of a batch have come: they are held until it is certain whose they are.
-    fn settle_batch(&self, task: &mut WorkerConnection, batch: &mut TargetBatch, body: &mut BodyReceiver) {
+    fn settle_batch(&self, task: &mut WorkerConnection, batch: &mut TargetBatch, body: &mut WorkerBody) {
         self.largest_reply.set(self.largest_reply.get().max(batch.replies.largest()));
         let WorkerConnection { connection, held } = task;
         self.hold(held, |note| {
             for (number, (target, reply)) in batch.targets.iter_mut().zip(batch.replies.iter()).enumerate() {
-                body.start(target.sequence);
                 self.expect(target, body);
                 body.head(&reply.head, reply.head_bytes);
                 if !reply.body.is_empty() {
@@ -200,7 +199,7 @@ impl Worker {
                 }
                 let replied = ReceivedReply { head: reply.head, is_cut: false, surplus: UnusedState::Quiet };
                 match self.settle(connection, target, body, &replied, note) {
-                    FetchAttempt::Over => {}
+                    AttemptEnd::Over => {}
                     other => batch.alone.push((number, Some(other))),
                 }
             }

@@ -13,29 +13,10 @@ use fetchmill_model::http1::Head;
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::origin::Millis;
-use fetchmill_net::{Deadlines, PipelinedReplies, ReceivedReply, UnusedState};
+use fetchmill_net::{Deadlines, PipelinedReplies, UnusedState};
 use fetchmill_store::sink::StoredParts;
 
 impl Worker {
-    /// A reply has come, to a request that was sent then.
-    pub(super) fn note_reply(
-        &self,
-        task: &mut WorkerConnection,
-        sent: MonotonicMicros,
-        replied: &ReceivedReply,
-        (bytes, is_unloaded): (u64, bool),
-    ) {
-        let now = self.control().clock.micros();
-        task.note_replies(1, sent, now);
-        let took = now.saturating_sub(sent);
-        if self.note_load(&replied.head, took, bytes, is_unloaded)
-            && self.control().origins.are_many()
-            && let Some(origin) = task.connection.origin()
-        {
-            self.load.note_origin(&origin.key, took);
-        }
-    }
-
     /// The replies of a batch have come, to requests that were sent then. Each was awaited for as long as all of them.
     pub(super) fn note_batch(
         &self,
@@ -52,7 +33,13 @@ impl Worker {
     }
 
     /// Whether a reply is no sign of trouble: then it counts.
-    fn note_load(&self, head: &Head, took: MonotonicMicros, bytes: u64, is_unloaded: bool) -> bool {
+    pub(super) fn note_load(
+        &self,
+        head: &Head,
+        took: MonotonicMicros,
+        bytes: u64,
+        is_unloaded: bool,
+    ) -> bool {
         let is_trouble = FailureKind::of_status(head.status).is_err_and(FailureKind::is_retryable);
         if !is_trouble {
             if self.setup.properties.keeps >= StoredParts::Heads {
@@ -97,7 +84,7 @@ impl Worker {
         let is_fit = |resting: &WorkerConnection| {
             let connection = &resting.connection;
             task.connection.origin().is_some_and(|origin| connection.is_at(origin))
-                && connection.may_be_reused(target.reach)
+                && connection.may_be_reused(target.at.reach)
                 && !connection.is_ending()
                 && !self.holds_enough(&resting.held)
         };

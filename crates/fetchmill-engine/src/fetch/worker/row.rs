@@ -24,7 +24,13 @@ impl Worker {
     }
 
     /// The row of a target that has its outcome, with all attempts that were made.
-    pub(super) fn push_row(&self, target: &CurrentTarget, outcome: Outcome, attempts: u32) {
+    pub(super) fn push_row(
+        &self,
+        target: &CurrentTarget,
+        outcome: Outcome,
+        attempts: u32,
+        detail: Option<&str>,
+    ) {
         let seen = &target.seen;
         let entry = ListEntry::read(&target.entry);
         let clock = &self.control().clock;
@@ -38,8 +44,8 @@ impl Worker {
             key: entry.key.and_then(text_of),
             status: (seen.status != 0).then_some(seen.status),
             kind,
-            detail: entry.reason().and_then(text_of),
-            final_url: Some(Cow::from(&target.url))
+            detail: entry.reason().and_then(text_of).or(detail.filter(|_| kind.is_some()).map(Cow::from)),
+            final_url: Some(Cow::from(&target.at.url))
                 .filter(|url| url.as_bytes() != entry.url && !entry.url.is_empty()),
             content_type: text_of(&seen.content_type),
             content_length: seen.content_length,

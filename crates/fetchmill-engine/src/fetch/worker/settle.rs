@@ -1,8 +1,8 @@
 //! What becomes of a target when a complete reply has come.
 
-use super::body::BodyReceiver;
+use super::body::{BodyReceiver, WorkerBody};
 use super::state::Worker;
-use super::verdict::FetchAttempt;
+use crate::attempt::{AttemptEnd, Failure, ReplyBody};
 use crate::fetch::target::CurrentTarget;
 use fetchmill_model::entry::ListEntry;
 use fetchmill_model::limits;
@@ -20,10 +20,10 @@ impl Worker {
         &self,
         connection: &Connection,
         target: &mut CurrentTarget,
-        body: &mut BodyReceiver,
+        body: &mut WorkerBody,
         replied: &ReceivedReply,
         note: &mut dyn FnMut(&CurrentTarget),
-    ) -> FetchAttempt {
+    ) -> AttemptEnd {
         let attempt = self.follow(connection, target, body, replied, note);
         note(target);
         attempt
@@ -33,18 +33,19 @@ impl Worker {
         &self,
         connection: &Connection,
         target: &mut CurrentTarget,
-        body: &mut BodyReceiver,
+        body: &mut WorkerBody,
         replied: &ReceivedReply,
         note: &mut dyn FnMut(&CurrentTarget),
-    ) -> FetchAttempt {
-        if body.has_failed() {
+    ) -> AttemptEnd {
+        if body.inner.has_failed() {
             // The job is ending; the target stays pending.
             body.discard();
-            return FetchAttempt::Over;
+            return AttemptEnd::Over;
         }
         self.note_token(target, replied.head.status);
         let mut state = target.state;
-        let mut facts = body.reply_facts(&replied.head, target.is_of_store, self.listed(target));
+        let mut facts = body.inner.reply_facts(&replied.head, target.is_of_store, self.listed(target));
+        facts.is_no_rest = body.is_no_rest();
         facts.shows_token = target.shows_token;
         facts.is_certain = connection.is_shared() || connection.replies() <= 1;
         let is_certain = facts.is_certain;
@@ -52,33 +53,33 @@ impl Worker {
         target.state = state;
         match verdict {
             Verdict::Settle(Outcome::Skipped, _)
-                if body.etag().is_some_and(|etag| !target.has_version(etag)) =>
+                if body.inner.etag().is_some_and(|etag| !target.has_version(etag)) =>
             {
                 body.discard();
                 target.effects.drop_conditions();
-                FetchAttempt::Again
+                AttemptEnd::Again
             }
-            Verdict::Store if self.is_of_another(target, body) => {
+            Verdict::Store if self.is_of_another(target, &body.inner) => {
                 body.discard();
                 self.met_another(target, is_certain, replied)
             }
             Verdict::Store if target.is_joined() => {
-                let attempt = self.cut(target, body, replied, note);
+                let attempt = self.cut(target, &mut body.inner, replied, note);
                 body.discard();
                 attempt
             }
             Verdict::Store => self.store(target, body, replied),
             Verdict::Redirect if target.is_joined() => {
                 body.discard();
-                FetchAttempt::Split
+                AttemptEnd::Split
             }
             Verdict::Redirect => {
                 self.keep_reply(target, body, replied, true);
-                let followed = self.redirect(target, connection, replied.head.status, body.location());
+                let followed = self.redirect(target, connection, replied.head.status, body.inner.location());
                 body.discard();
                 match followed {
-                    Ok(()) => FetchAttempt::Redirected,
-                    Err(kind) => self.failed(target, kind, Some(replied)),
+                    Ok(()) => AttemptEnd::Redirected,
+                    Err((kind, why)) => self.failed(target, Failure::new(kind, why), Some(replied)),
                 }
             }
             other => {
@@ -97,12 +98,12 @@ impl Worker {
     fn keep_reply(
         &self,
         target: &mut CurrentTarget,
-        body: &mut BodyReceiver,
+        body: &mut WorkerBody,
         replied: &ReceivedReply,
         is_hop: bool,
     ) {
         if self.setup.properties.keeps >= StoredParts::Replies && replied.head.status >= 300 {
-            body.keep_reply(target, is_hop);
+            body.inner.keep_reply(target, is_hop);
         }
     }
 
@@ -110,23 +111,24 @@ impl Worker {
     fn store(
         &self,
         target: &mut CurrentTarget,
-        body: &mut BodyReceiver,
+        body: &mut WorkerBody,
         replied: &ReceivedReply,
-    ) -> FetchAttempt {
+    ) -> AttemptEnd {
         let rules = self.rules(target);
         // What a store lists is what it sends, which the verdict has compared.
         let listed = self.listed(target).filter(|_| !target.is_of_store).and_then(|listed| listed.size);
-        let completed = body.complete(rules.body_max, listed);
-        if body.has_failed() {
+        let completed = body.inner.complete(rules.body_max, listed);
+        if body.inner.has_failed() {
             body.discard();
-            return FetchAttempt::Over;
+            return AttemptEnd::Over;
         }
         match completed {
             Ok(()) => {
-                self.delta.borrow_mut().received += body.received();
-                self.settle_fetched(target, body.get(), body.facts(replied.head.status));
+                self.delta.borrow_mut().received += body.inner.received();
+                self.settle_fetched(target, body.inner.get(), body.inner.facts(replied.head.status));
+                body.inner.handed_over();
                 body.handed_over();
-                FetchAttempt::Over
+                AttemptEnd::Over
             }
             Err((kind, detail)) => {
                 body.discard();
@@ -148,10 +150,10 @@ impl Worker {
         target: &mut CurrentTarget,
         is_certain: bool,
         replied: &ReceivedReply,
-    ) -> FetchAttempt {
+    ) -> AttemptEnd {
         if !is_certain && target.state.forgiven < limits::FORGIVEN_SHARED_MAX {
             target.state.forgiven += 1;
-            return FetchAttempt::Again;
+            return AttemptEnd::Again;
         }
         let outcome = Outcome::Failed(FailureKind::Changed);
         self.carry_out(target, Verdict::Settle(outcome, Some(REPLACED.into())), Some(replied))

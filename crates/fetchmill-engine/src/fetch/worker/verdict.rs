@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 
-use super::body::BodyReceiver;
+use super::body::WorkerBody;
 use super::state::Worker;
 use crate::access::renewal::Renewal;
+use crate::attempt::{AttemptEnd, Failure};
 use crate::fetch::target::CurrentTarget;
 use fetchmill_model::error::Error;
 use fetchmill_model::limits;
@@ -17,25 +18,12 @@ use fetchmill_model::verdict::{BrokenFacts, Correction, Verdict};
 use fetchmill_net::ReceivedReply;
 use fetchmill_store::sink::{FetchedBody, StoredParts};
 
-/// What came of an attempt at a target.
-pub(super) enum FetchAttempt {
-    /// It has an outcome or waits: on to the next.
-    Over,
-    /// It is to be made again at once, on a fresh connection, and does not count.
-    Again,
-    /// A large body broke off: its rest is to be asked for, at once or in a moment, on a fresh connection.
-    BrokenOff,
-    /// The same as [`FetchAttempt::Again`], with newer credentials, which are waited for.
-    Renewing,
-    /// The target is somewhere else.
-    Redirected,
-    /// What was asked for together is to be asked for one by one.
-    Split,
-}
-
 impl Worker {
-    /// Says what the body of the reply is to be, as far as it is known.
-    pub(super) fn expect(&self, target: &CurrentTarget, body: &mut BodyReceiver) {
+    /// Prepares `task_body` for the reply: what it is to be, as far as that is known.
+    pub(super) fn expect(&self, target: &CurrentTarget, task_body: &mut WorkerBody) {
+        task_body.start(self.may_be_resumed(target));
+        let body = &mut task_body.inner;
+        body.start(target.sequence);
         let listed = self.listed(target);
         if target.is_of_store || listed.is_some() {
             body.expect(listed.and_then(|listed| listed.size));
@@ -55,29 +43,31 @@ impl Worker {
         if self.setup.decodes {
             body.expect_encoding();
         }
-        if self.may_be_resumed(target) {
-            body.progress.expect_break();
-        }
     }
 
-    /// No complete reply.
-    pub(super) fn broken(&self, target: &mut CurrentTarget, broken: BrokenFacts) -> FetchAttempt {
+    /// Acts on an attempt that brought no complete reply.
+    pub(super) fn broken(
+        &self,
+        target: &mut CurrentTarget,
+        failure: Failure,
+        broken: BrokenFacts,
+    ) -> AttemptEnd {
         if self.is_done.get() && target.may_start_again() {
             // Dropped while the job ends: the target stays pending.
-            return FetchAttempt::Over;
+            return AttemptEnd::Over;
         }
         let verdict = target.state.after_broken(broken, &self.rules(target), self.clock.get());
-        self.carry_out(target, verdict, None)
+        self.carry_out(target, failure.explain(verdict), None)
     }
 
     /// The job ends before the target was asked for: it stays pending, unless its request was made before a redirect.
-    pub(super) fn leave_pending(&self, target: &CurrentTarget) -> FetchAttempt {
+    pub(super) fn leave_pending(&self, target: &CurrentTarget) -> AttemptEnd {
         self.fail_left(target);
-        FetchAttempt::Over
+        AttemptEnd::Over
     }
 
     /// There are no credentials yet: it waits for them, as it would for a host.
-    pub(super) fn await_credentials(&self, target: &mut CurrentTarget) {
+    pub(super) fn defer_for_credentials(&self, target: &mut CurrentTarget) {
         let now = self.clock.get();
         self.defer(target, now, now);
         self.leave(target, RequestOutcome::Nothing);
@@ -87,14 +77,14 @@ impl Worker {
     pub(super) fn failed(
         &self,
         target: &mut CurrentTarget,
-        kind: FailureKind,
+        failure: Failure,
         replied: Option<&ReceivedReply>,
-    ) -> FetchAttempt {
+    ) -> AttemptEnd {
         if self.is_done.get() && replied.is_none() && target.may_start_again() {
-            return FetchAttempt::Over;
+            return AttemptEnd::Over;
         }
-        let verdict = target.state.after_failure(kind, &self.rules(target), self.clock.get());
-        self.carry_out(target, verdict, replied)
+        let verdict = target.state.after_failure(failure.kind, &self.rules(target), self.clock.get());
+        self.carry_out(target, failure.explain(verdict), replied)
     }
 
     /// Everything but the object itself and where it is.
@@ -103,12 +93,12 @@ impl Worker {
         target: &mut CurrentTarget,
         verdict: Verdict,
         replied: Option<&ReceivedReply>,
-    ) -> FetchAttempt {
+    ) -> AttemptEnd {
         let retry_after = replied
             .and_then(|replied| replied.head.retry_after)
             .map(|retry_after| retry_after.wait(self.clock.get() / 1000).saturating_mul(1000));
         let seen = match verdict {
-            Verdict::Again => return FetchAttempt::Again,
+            Verdict::Again => return AttemptEnd::Again,
             Verdict::Correct(correction) => return self.correct(target, correction),
             Verdict::Stop(error) => return self.stop(target, error),
             Verdict::Store | Verdict::Redirect => {
@@ -128,7 +118,7 @@ impl Worker {
                 let status = replied.map_or(0, |replied| replied.head.status);
                 if !self.control().may_settle(outcome, status) {
                     self.leave(target, RequestOutcome::Nothing);
-                    return FetchAttempt::Over;
+                    return AttemptEnd::Over;
                 }
                 if let Outcome::Failed(kind) = outcome {
                     self.observe(kind, target.state.attempts, retry_after);
@@ -141,16 +131,16 @@ impl Worker {
             }
         };
         self.leave(target, seen);
-        FetchAttempt::Over
+        AttemptEnd::Over
     }
 
     /// What comes of an attempt that would have settled its target: of a joined one nothing does.
-    fn refuse_joined(&self, outcome: Outcome) -> FetchAttempt {
+    fn refuse_joined(&self, outcome: Outcome) -> AttemptEnd {
         use FailureKind::{BadRange, BodyTooLarge, RangeIgnored, UnverifiedLength};
         if matches!(outcome, Outcome::Failed(RangeIgnored | BadRange | BodyTooLarge | UnverifiedLength)) {
             self.control().coalescing.note_refused();
         }
-        FetchAttempt::Split
+        AttemptEnd::Split
     }
 
     /// What a failed attempt tells of its host.
@@ -174,7 +164,7 @@ impl Worker {
         self.delta.borrow_mut().count(Outcome::Fetched, body.length());
         let attempts = target.state.attempts + 1;
         if self.has_rows() {
-            self.push_row(target, Outcome::Fetched, attempts);
+            self.push_row(target, Outcome::Fetched, attempts, None);
         } else {
             let naming = self.setup.naming;
             let (name, facts) = if self.setup.properties.keeps >= StoredParts::Bodies {
@@ -200,31 +190,31 @@ impl Worker {
     }
 
     /// Takes note of what a store, or a server, has shown to be wrong.
-    fn correct(&self, target: &mut CurrentTarget, correction: Correction) -> FetchAttempt {
+    fn correct(&self, target: &mut CurrentTarget, correction: Correction) -> AttemptEnd {
         if target.shows_token {
             return match self.renew(target) {
                 Renewal::Failed(why) => self.stop(target, Error::Temporary(why)),
-                Renewal::Pending => FetchAttempt::Renewing,
-                Renewal::Newer => FetchAttempt::Again,
+                Renewal::Pending => AttemptEnd::Renewing,
+                Renewal::Newer => AttemptEnd::Again,
             };
         }
         let is_elsewhere = matches!(correction, Correction::Region(_));
         let bucket = if is_elsewhere { target.bucket(self.setup.naming) } else { None };
         match self.control().store.correct(bucket.as_ref(), correction, target.credentials_generation) {
             Renewal::Failed(why) => self.stop(target, Error::Temporary(why)),
-            Renewal::Pending => FetchAttempt::Renewing,
+            Renewal::Pending => AttemptEnd::Renewing,
             Renewal::Newer if is_elsewhere => {
                 target.forget_location();
-                FetchAttempt::Redirected
+                AttemptEnd::Redirected
             }
-            Renewal::Newer => FetchAttempt::Again,
+            Renewal::Newer => AttemptEnd::Again,
         }
     }
 
     /// No target will fare better: they stay pending.
-    fn stop(&self, target: &mut CurrentTarget, error: Error) -> FetchAttempt {
+    fn stop(&self, target: &mut CurrentTarget, error: Error) -> AttemptEnd {
         self.control().stop.fail(error);
         self.leave(target, RequestOutcome::Nothing);
-        FetchAttempt::Over
+        AttemptEnd::Over
     }
 }

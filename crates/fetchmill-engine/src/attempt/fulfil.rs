@@ -1,0 +1,256 @@
+//! The loop.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::requester::{BodyOf, ConnectionOf, Failure, Requester};
+use super::resumable::ReplyBody;
+use fetchmill_model::certainty::MonotonicMicros;
+use fetchmill_model::limits;
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::verdict::{BreakOff, BrokenFacts};
+use fetchmill_net::certain::{AfterReply, HeldReplies, Judged};
+use fetchmill_net::{BrokenExchange, Deadlines, OriginConnections, ReceivedReply};
+
+/// What follows from an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AttemptEnd {
+    /// The request has its answer, or waits.
+    Over,
+    /// Another attempt at once, on a fresh connection. It does not count.
+    Again,
+    /// A large body broke off: its rest is asked for, on a fresh connection.
+    BrokenOff,
+    /// As [`AttemptEnd::Again`], once there are newer credentials.
+    Renewing,
+    /// The request is somewhere else.
+    Redirected,
+    /// What was asked for together is asked for one by one.
+    Split,
+}
+
+/// Makes attempts until the request has its answer or waits. `came` is the end of its first attempt, if that was made.
+pub(crate) async fn fulfil<R: Requester>(
+    requester: &R,
+    task: &mut ConnectionOf<R>,
+    request: &mut R::Request,
+    body: &mut BodyOf<R>,
+    watch: &Deadlines,
+    mut came: Option<AttemptEnd>,
+) {
+    let mut is_fresh = false;
+    loop {
+        let end = match came.take() {
+            Some(end) => end,
+            None => attempt(requester, task, request, body, is_fresh, watch).await,
+        };
+        requester.attempted(body);
+        is_fresh = matches!(end, AttemptEnd::Again | AttemptEnd::BrokenOff | AttemptEnd::Renewing);
+        if is_fresh {
+            requester.leave_connection(task);
+        }
+        let goes_on = match end {
+            AttemptEnd::Over => false,
+            AttemptEnd::Again => true,
+            AttemptEnd::BrokenOff => await_resumption(requester, request, watch).await,
+            AttemptEnd::Renewing => {
+                watch.rest();
+                requester.await_credentials(request).await
+            }
+            AttemptEnd::Redirected => requester.enter_new_host(request),
+            AttemptEnd::Split => {
+                requester.split(request);
+                true
+            }
+        };
+        if !goes_on {
+            break;
+        }
+    }
+    if body.is_broken_off() {
+        // The request waits for something else, or has ended.
+        body.discard();
+    }
+}
+
+async fn attempt<R: Requester>(
+    requester: &R,
+    task: &mut ConnectionOf<R>,
+    request: &mut R::Request,
+    body: &mut BodyOf<R>,
+    is_fresh: bool,
+    watch: &Deadlines,
+) -> AttemptEnd {
+    let origin = match requester.find_origin(request, watch).await {
+        Ok(origin) => origin,
+        Err(end) => return end,
+    };
+    if let Err(end) = requester.await_turn(request, &origin, watch).await {
+        return end;
+    }
+    requester.prepare(request, body, &origin);
+    requester.bring(task, request, &origin, is_fresh, watch).await;
+    if !task.connection.is_open()
+        && let Err(kind) = requester.open_connection(&mut task.connection, request, watch).await
+    {
+        return unconnected(requester, request, body, &origin, kind);
+    }
+    let (is_first, sent) = (task.connection.replies() == 0, requester.micros());
+    match requester.exchange(&mut task.connection, request, &origin, body, watch).await {
+        Ok(replied) => {
+            let is_rested = task.note_replies(1, sent, requester.micros()) && !replied.is_cut;
+            let is_certain = is_first || (R::TRUSTS_RESTS && is_rested);
+            requester.note_reply(&task.connection, request, &replied, body, sent);
+            let replied = ReceivedReply { head: body.head_of_whole(replied.head), ..replied };
+            take_reply(requester, task, request, body, watch, &replied, is_certain).await
+        }
+        Err(broken) => broke_off(requester, task, request, body, broken, sent),
+    }
+}
+
+/// There is no connection to the origin.
+fn unconnected<R: Requester>(
+    requester: &R,
+    request: &mut R::Request,
+    body: &mut BodyOf<R>,
+    origin: &OriginConnections,
+    kind: FailureKind,
+) -> AttemptEnd {
+    if let Some(end) = requester.note_unconnected(request, origin, kind) {
+        return end;
+    }
+    let facts = BrokenFacts { kind, was_used: false, is_unanswered: true, is_shared: false };
+    if body.is_broken_off()
+        && let Some(end) = resumed(requester, request, body, facts)
+    {
+        return end;
+    }
+    requester.attempt_failed(request, Failure::new(kind, "there is no connection"), None)
+}
+
+/// No complete reply came to a request that was sent at `sent`.
+fn broke_off<R: Requester>(
+    requester: &R,
+    task: &mut ConnectionOf<R>,
+    request: &mut R::Request,
+    body: &mut BodyOf<R>,
+    broken: BrokenExchange,
+    sent: MonotonicMicros,
+) -> AttemptEnd {
+    let BrokenExchange { kind, reason, is_unanswered } = broken;
+    let judged = task.met_break(is_unanswered.then_some(sent), requester.micros());
+    requester.judge_replies(task, judged);
+    let connection = &mut task.connection;
+    let (was_used, is_shared) = (connection.replies() > 0, connection.is_shared());
+    connection.abandon();
+    let facts = BrokenFacts { kind, was_used, is_unanswered, is_shared };
+    if let Some(end) = resumed(requester, request, body, facts) {
+        return end;
+    }
+    body.discard();
+    requester.attempt_failed(request, Failure::new(kind, reason), Some(facts))
+}
+
+/// What is asked for at once when a request brought no complete reply; none if what follows is what follows from any failure.
+fn resumed<R: Requester>(
+    requester: &R,
+    request: &mut R::Request,
+    body: &mut BodyOf<R>,
+    broken: BrokenFacts,
+) -> Option<AttemptEnd> {
+    if requester.is_over(request) || body.inner.has_failed() || !body.can_be_resumed() {
+        return None;
+    }
+    let rules = requester.rules_of(request);
+    let next = requester.state_of(request).after_break_off(broken, body.brought(), &rules)?;
+    Some(match next {
+        BreakOff::Rest => {
+            body.break_off();
+            AttemptEnd::BrokenOff
+        }
+        BreakOff::Whole => {
+            body.discard();
+            AttemptEnd::Again
+        }
+    })
+}
+
+/// Waits until the rest of a body may be asked for; `false` if the request has ended before.
+async fn await_resumption<R: Requester>(requester: &R, request: &mut R::Request, watch: &Deadlines) -> bool {
+    watch.rest();
+    let until = Instant::now() + requester.state_of(request).resumed_wait();
+    while !requester.is_over(request) {
+        let left = until.saturating_duration_since(Instant::now());
+        if left == Duration::ZERO {
+            return true;
+        }
+        tokio::time::sleep(left.min(limits::TICK)).await;
+    }
+    false
+}
+
+/// Takes a complete reply. Unless it is certain whose it is, it is held.
+async fn take_reply<R: Requester>(
+    requester: &R,
+    task: &mut ConnectionOf<R>,
+    request: &mut R::Request,
+    body: &mut BodyOf<R>,
+    watch: &Deadlines,
+    replied: &ReceivedReply,
+    is_certain: bool,
+) -> AttemptEnd {
+    if task.connection.is_shared() {
+        return requester.settle_reply(&task.connection, request, body, replied);
+    }
+    if replied.is_cut {
+        return take_part(requester, task, request, body, replied, is_certain);
+    }
+    let looks = requester.looks_behind(&task.connection, is_certain);
+    let after = task.after_reply(replied.surplus, replied.head.keep_alive, looks);
+    if after == AfterReply::Surplus && !is_certain {
+        body.discard();
+        met_surplus(requester, task);
+        if requester.may_repeat(request) {
+            return AttemptEnd::Again;
+        }
+        return requester.fail_unknown_reply(request);
+    }
+    let end = if is_certain {
+        requester.settle_reply(&task.connection, request, body, replied)
+    } else {
+        requester.hold_reply(task, request, body, replied)
+    };
+    match after {
+        AfterReply::Open => {}
+        AfterReply::Ends => requester.await_end(task, watch).await,
+        AfterReply::Surplus => met_surplus(requester, task),
+    }
+    end
+}
+
+/// Takes as much of a reply as was wanted. Its connection is closed with the rest on its way: only as the first one it is
+/// certain, and what the connection holds never will be.
+fn take_part<R: Requester>(
+    requester: &R,
+    task: &mut ConnectionOf<R>,
+    request: &mut R::Request,
+    body: &mut BodyOf<R>,
+    replied: &ReceivedReply,
+    is_certain: bool,
+) -> AttemptEnd {
+    if !task.held.is_empty() {
+        requester.judge_replies(task, Judged::Lost(FailureKind::Reset));
+    }
+    if is_certain {
+        return requester.settle_reply(&task.connection, request, body, replied);
+    }
+    body.discard();
+    AttemptEnd::Again
+}
+
+/// Bytes came that nobody asked for.
+fn met_surplus<R: Requester>(requester: &R, task: &mut ConnectionOf<R>) {
+    let judged = task.met_surplus();
+    requester.judge_replies(task, judged);
+}

@@ -1,0 +1,15 @@
+//! Attempts at one request, until it has its answer or waits: the only loop of this kind. Workers, streams, listings and
+//! the client of a store are its [`Requester`]s.
+//!
+//! [`fulfil`] connects, exchanges, has replies wait until they are certain ([`fetchmill_net::certain`]), follows
+//! redirects and resumes bodies that broke off. A requester has its own requests, bodies and verdicts.
+
+mod fulfil;
+mod redirect;
+mod requester;
+mod resumable;
+
+pub(crate) use fulfil::{AttemptEnd, fulfil};
+pub(crate) use redirect::{Location, RedirectPolicy, Refusal};
+pub(crate) use requester::{Failure, Requester};
+pub(crate) use resumable::{ReplyBody, Resumable};

@@ -1,0 +1,174 @@
+//! Redirects: where one leads, and which ones are followed.
+
+use std::net::SocketAddr;
+
+use url::Url;
+
+use fetchmill_model::name::for_display;
+use fetchmill_model::origin::OriginKey;
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_net::{AddressPolicy, is_public};
+
+/// Which redirects of a kind of request are followed. Each kind also keeps TLS, and never leads from a public address to one
+/// that is not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RedirectPolicy {
+    /// Redirects that are followed one after the other.
+    pub(crate) hops_max: u32,
+    /// Whether they may lead to another origin.
+    pub(crate) may_leave_origin: bool,
+}
+
+/// Where a request is made, and how it came there.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Location {
+    /// Its URL; may be empty while that follows from something else.
+    pub(crate) url: String,
+    /// How far it may lead, as far as redirects say.
+    pub(crate) reach: AddressPolicy,
+    /// Where it was before, as hashes: a redirect to one of these is a loop.
+    visited: Vec<u64>,
+}
+
+/// Why a redirect is not followed, with a reason for people.
+pub(crate) type Refusal = (FailureKind, String);
+
+impl Location {
+    /// Forgets where it was, and keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        self.url.clear();
+        self.visited.clear();
+        self.reach = AddressPolicy::Anywhere;
+    }
+
+    /// Returns whether a redirect has led here.
+    pub(crate) fn is_redirected(&self) -> bool {
+        !self.visited.is_empty()
+    }
+
+    /// Goes on to where a reply says that the object is. It came from `address`; none through a proxy. Returns whether that is
+    /// another origin.
+    pub(crate) fn follow(
+        &mut self,
+        address: Option<SocketAddr>,
+        location: Option<&[u8]>,
+        policy: RedirectPolicy,
+    ) -> Result<bool, Refusal> {
+        let refused = |why: &str| (FailureKind::RedirectRefused, why.to_owned());
+        let (from, _) = OriginKey::of_url(&self.url).ok_or_else(|| refused("it comes from no URL"))?;
+        let location = location.ok_or_else(|| refused("a redirect without Location"))?;
+        let shown = || for_display(location);
+        let refused = |why: &str| (FailureKind::RedirectRefused, format!("redirect to {}: {why}", shown()));
+        let text = std::str::from_utf8(location).map_err(|_| refused("it is not UTF-8"))?;
+        let next = redirected(&self.url, text).map_err(refused)?;
+        let leads_away = OriginKey::of_url(&next).is_none_or(|(to, _)| to != from);
+        if leads_away && !policy.may_leave_origin {
+            return Err(refused("it leads to another origin"));
+        }
+        if self.visited.is_empty() {
+            self.visited.push(hash(&self.url));
+        }
+        if self.visited.contains(&hash(&next)) {
+            return Err((FailureKind::RedirectLoop, format!("redirect to {}: it was there before", shown())));
+        }
+        if self.visited.len() > policy.hops_max as usize {
+            let why = format!("redirect to {}: it is the one after {} redirects", shown(), policy.hops_max);
+            return Err((FailureKind::RedirectLimit, why));
+        }
+        self.visited.push(hash(&next));
+        self.reach = reach_behind(self.reach, from.host(), address);
+        self.url = next;
+        Ok(leads_away)
+    }
+}
+
+/// How far a redirect may lead: what came from a public address never leads to one that is not, however many hops
+/// later. Without an address a proxy was asked, which does not say where it has been: it counts as public, unless the
+/// host that it was asked for is itself an address that is not.
+fn reach_behind(reach: AddressPolicy, host: &str, address: Option<SocketAddr>) -> AddressPolicy {
+    let came_from_public = match address {
+        Some(address) => is_public(address.ip()),
+        None => AddressPolicy::PublicOnly.allows_host(host),
+    };
+    if came_from_public { AddressPolicy::PublicOnly } else { reach }
+}
+
+/// Where a redirect leads. It may not take TLS away, name a user, or leave http.
+fn redirected(url: &str, location: &str) -> Result<String, &'static str> {
+    let from = Url::parse(url).map_err(|_| "it comes from no URL")?;
+    let mut to = from.join(location).map_err(|_| "it is not a URL")?;
+    if !matches!(to.scheme(), "http" | "https") || !to.has_host() {
+        return Err("it leads to no http or https server");
+    }
+    if from.scheme() == "https" && to.scheme() != "https" {
+        return Err("it leads from https to http");
+    }
+    if !to.username().is_empty() || to.password().is_some() {
+        return Err("it names a user");
+    }
+    to.set_fragment(None);
+    Ok(to.into())
+}
+
+fn hash(url: &str) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(url.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_redirect_is_resolved_against_where_it_came_from() {
+        for (location, url) in [
+            ("/b?c#d", "https://a.test/b?c"),
+            ("../b", "https://a.test/b"),
+            ("//B.test/", "https://b.test/"),
+            ("https://b.test:443/x y", "https://b.test/x%20y"),
+        ] {
+            assert_eq!(redirected("https://a.test/x/y", location).unwrap(), url, "{location}");
+        }
+    }
+
+    #[test]
+    fn a_redirect_never_leads_out_of_the_public_internet() {
+        use AddressPolicy::{Anywhere, PublicOnly};
+        let address = |text: &str| Some(SocketAddr::new(text.parse().unwrap(), 80));
+        for (reach, host, address, behind) in [
+            (Anywhere, "a.test", address("8.8.8.8"), PublicOnly),
+            (Anywhere, "a.test", address("2606:4700::1"), PublicOnly),
+            (Anywhere, "a.test", address("10.0.0.1"), Anywhere),
+            (PublicOnly, "a.test", address("10.0.0.1"), PublicOnly),
+            (Anywhere, "a.test", None, PublicOnly),
+            (Anywhere, "8.8.8.8", None, PublicOnly),
+            (Anywhere, "10.0.0.1", None, Anywhere),
+            (Anywhere, "::1", None, Anywhere),
+        ] {
+            assert_eq!(reach_behind(reach, host, address), behind, "{host} {address:?}");
+        }
+    }
+
+    #[test]
+    fn a_redirect_never_takes_tls_away() {
+        for location in ["http://a.test/", "ftp://a.test/", "https://u:p@a.test/", "data:,x", "https://"] {
+            assert!(redirected("https://a.test/", location).is_err(), "{location}");
+        }
+        assert_eq!(redirected("http://a.test/", "https://a.test/").unwrap(), "https://a.test/");
+    }
+
+    #[test]
+    fn a_policy_says_how_far_redirects_lead() {
+        let policy = RedirectPolicy { hops_max: 2, may_leave_origin: false };
+        let mut at = Location { url: "http://a.test/1".into(), ..Location::default() };
+        let mut follow = |to: &str| at.follow(None, Some(to.as_bytes()), policy).map_err(|(kind, _)| kind);
+        assert_eq!(follow("http://b.test/"), Err(FailureKind::RedirectRefused));
+        assert_eq!(follow("/2"), Ok(false));
+        assert_eq!(follow("/1"), Err(FailureKind::RedirectLoop));
+        assert_eq!(follow("3"), Ok(false));
+        assert_eq!(follow("/4"), Err(FailureKind::RedirectLimit));
+        let anywhere = RedirectPolicy { may_leave_origin: true, ..policy };
+        let mut at = Location { url: "http://a.test/1".into(), ..Location::default() };
+        assert_eq!(at.follow(None, Some(b"https://a.test/"), anywhere), Ok(true));
+        assert!(at.follow(None, None, anywhere).is_err());
+    }
+}

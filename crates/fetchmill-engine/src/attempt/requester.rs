@@ -1,0 +1,190 @@
+//! What each of those who make requests does in its own way.
+
+use std::borrow::Cow;
+use std::rc::Rc;
+
+use super::fulfil::AttemptEnd;
+use super::resumable::{ReplyBody, Resumable};
+use fetchmill_model::certainty::MonotonicMicros;
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::verdict::{AttemptState, BrokenFacts, Rules, Verdict};
+use fetchmill_net::certain::{CertainConnection, HeldReplies, Judged};
+use fetchmill_net::{BrokenExchange, Connection, Deadlines, OriginConnections, ReceivedReply};
+
+/// Why an attempt failed, with a reason for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) kind: FailureKind,
+    pub(crate) reason: Cow<'static, str>,
+}
+
+impl Failure {
+    pub(crate) fn new(kind: FailureKind, reason: impl Into<Cow<'static, str>>) -> Self {
+        Failure { kind, reason: reason.into() }
+    }
+
+    /// Adds the reason to a verdict that settles the request and has no other.
+    pub(crate) fn explain(self, verdict: Verdict) -> Verdict {
+        match verdict {
+            Verdict::Settle(outcome, None) if !self.reason.is_empty() => {
+                Verdict::Settle(outcome, Some(self.reason.into()))
+            }
+            other => other,
+        }
+    }
+}
+
+/// The connection of a requester's task, with what it holds.
+pub(crate) type ConnectionOf<R> = CertainConnection<<R as Requester>::Held>;
+/// What a requester receives, which may be resumed.
+pub(crate) type BodyOf<R> = Resumable<<R as Requester>::Body>;
+
+/// One who makes requests with [`fulfil`](super::fulfil). Methods are in the order in which an attempt calls them.
+pub(crate) trait Requester {
+    /// What is asked for, and how far that is.
+    type Request;
+    /// Replies that wait until they are certain.
+    type Held: HeldReplies;
+    /// Where replies go.
+    type Body: ReplyBody;
+
+    /// Whether the first reply after a rest is certain when it comes, as the first one of a connection is.
+    const TRUSTS_RESTS: bool;
+
+    /// Finds the origin of the request; or returns how the attempt ends without one.
+    async fn find_origin(
+        &self,
+        request: &mut Self::Request,
+        watch: &Deadlines,
+    ) -> Result<Rc<OriginConnections>, AttemptEnd>;
+
+    /// Waits until the request may go out; or returns how the attempt ends instead.
+    async fn await_turn(
+        &self,
+        request: &mut Self::Request,
+        origin: &OriginConnections,
+        watch: &Deadlines,
+    ) -> Result<(), AttemptEnd>;
+
+    /// Prepares `body` for the reply, unless it is about to be resumed.
+    fn prepare(&self, request: &mut Self::Request, body: &mut BodyOf<Self>, origin: &OriginConnections);
+
+    /// Has the task's connection lead to the origin. It is not open if a new one is needed. With `is_fresh` nothing that was
+    /// used before may be taken.
+    async fn bring(
+        &self,
+        task: &mut ConnectionOf<Self>,
+        request: &Self::Request,
+        origin: &Rc<OriginConnections>,
+        is_fresh: bool,
+        watch: &Deadlines,
+    );
+
+    /// Opens the connection.
+    async fn open_connection(
+        &self,
+        connection: &mut Connection,
+        request: &mut Self::Request,
+        watch: &Deadlines,
+    ) -> Result<(), FailureKind>;
+
+    /// Acts on an origin that cannot be connected to; returns the end of the attempt if that is decided by it.
+    fn note_unconnected(
+        &self,
+        _request: &mut Self::Request,
+        _origin: &OriginConnections,
+        _kind: FailureKind,
+    ) -> Option<AttemptEnd> {
+        None
+    }
+
+    /// Sends the request, or one for the rest of its body, and receives the reply.
+    async fn exchange(
+        &self,
+        connection: &mut Connection,
+        request: &mut Self::Request,
+        origin: &OriginConnections,
+        body: &mut BodyOf<Self>,
+        watch: &Deadlines,
+    ) -> Result<ReceivedReply, BrokenExchange>;
+
+    /// The time on the thread's clock.
+    fn micros(&self) -> MonotonicMicros;
+
+    /// Notes a complete reply to a request that was sent at `sent`.
+    fn note_reply(
+        &self,
+        connection: &Connection,
+        request: &mut Self::Request,
+        replied: &ReceivedReply,
+        body: &BodyOf<Self>,
+        sent: MonotonicMicros,
+    );
+
+    /// Returns whether the socket is checked for more after a reply that is certain, or is not.
+    fn looks_behind(&self, connection: &Connection, is_certain: bool) -> bool;
+
+    /// Acts on a reply that is certain.
+    fn settle_reply(
+        &self,
+        connection: &Connection,
+        request: &mut Self::Request,
+        body: &mut BodyOf<Self>,
+        replied: &ReceivedReply,
+    ) -> AttemptEnd;
+
+    /// Keeps a reply, or what follows from it, until it is certain.
+    fn hold_reply(
+        &self,
+        task: &mut ConnectionOf<Self>,
+        request: &mut Self::Request,
+        body: &mut BodyOf<Self>,
+        replied: &ReceivedReply,
+    ) -> AttemptEnd;
+
+    /// Acts on what is known of the replies that a connection holds.
+    fn judge_replies(&self, task: &mut ConnectionOf<Self>, judged: Judged);
+
+    /// Fails a request that may not be made again, and whose reply cannot be known.
+    fn fail_unknown_reply(&self, request: &mut Self::Request) -> AttemptEnd;
+
+    /// Ends a connection that its server closes after the last reply.
+    async fn await_end(&self, task: &mut ConnectionOf<Self>, watch: &Deadlines);
+
+    /// Acts on an attempt that failed without a complete reply; `broken` is none if there was no connection.
+    fn attempt_failed(
+        &self,
+        request: &mut Self::Request,
+        failure: Failure,
+        broken: Option<BrokenFacts>,
+    ) -> AttemptEnd;
+
+    /// Lets go of what the attempt has used, unless its body is about to be resumed.
+    fn attempted(&self, _body: &mut BodyOf<Self>) {}
+
+    /// Leaves the task without a connection. What the last one holds is not lost.
+    fn leave_connection(&self, task: &mut ConnectionOf<Self>);
+
+    /// Waits for newer credentials; `false` if the request has ended instead.
+    async fn await_credentials(&self, request: &mut Self::Request) -> bool;
+
+    /// Acts on a redirect that was followed; `false` if the request waits for its new host.
+    fn enter_new_host(&self, _request: &mut Self::Request) -> bool {
+        true
+    }
+
+    /// Divides what was asked for together.
+    fn split(&self, _request: &mut Self::Request) {}
+
+    /// Returns whether no further attempt is wanted.
+    fn is_over(&self, request: &Self::Request) -> bool;
+
+    /// Returns whether the request may be made more than once, where it is now.
+    fn may_repeat(&self, request: &Self::Request) -> bool;
+
+    /// What was spent on the request.
+    fn state_of<'r>(&self, request: &'r mut Self::Request) -> &'r mut AttemptState;
+
+    /// The rules for the request.
+    fn rules_of(&self, request: &Self::Request) -> Rules;
+}

@@ -1,0 +1,330 @@
+//! How a worker makes the requests of its targets ([`crate::attempt`]).
+
+use std::rc::Rc;
+
+use super::address::{asked_for, call_of};
+use super::body::{BodyReceiver, WorkerBody};
+use super::held_outcomes::{HeldOutcomes, WorkerConnection};
+use super::state::Worker;
+use crate::access::tls_errors::distrust;
+use crate::attempt::{AttemptEnd, Failure, Requester};
+use crate::fetch::target::CurrentTarget;
+use fetchmill_model::certainty::MonotonicMicros;
+use fetchmill_model::error::Error;
+use fetchmill_model::http1::RequestParts;
+use fetchmill_model::limits;
+use fetchmill_model::outcome::{FailureKind, Outcome};
+use fetchmill_model::planner::hosts::RequestOutcome;
+use fetchmill_model::verdict::{AttemptState, BrokenFacts, Rules};
+use fetchmill_net::certain::Judged;
+use fetchmill_net::{
+    BrokenExchange, ConnectFailure, Connection, Deadlines, OriginConnections, ReceivedReply, RequestTarget,
+};
+
+impl Requester for Worker {
+    type Request = CurrentTarget;
+    type Held = HeldOutcomes;
+    type Body = BodyReceiver;
+
+    const TRUSTS_RESTS: bool = false;
+
+    /// Returns the origin that has the target; else what became of the target. While credentials are looked for it waits here
+    /// for a moment, since they are there in a second as a rule, and is deferred then: others are not to wait for it.
+    async fn find_origin(
+        &self,
+        target: &mut CurrentTarget,
+        watch: &Deadlines,
+    ) -> Result<Rc<OriginConnections>, AttemptEnd> {
+        loop {
+            let kind = match self.locate(target) {
+                Ok(_) if self.was_interrupted(target) => {
+                    self.leave(target, RequestOutcome::Nothing);
+                    return Err(AttemptEnd::Over);
+                }
+                Ok(origin) => return Ok(origin),
+                Err(kind) => kind,
+            };
+            let loading = self.control().store.loading().filter(|_| kind == FailureKind::Credentials);
+            match loading {
+                Some(since) if since < limits::DEFERRED_FOR && !self.is_done.get() => {
+                    watch.rest();
+                    tokio::time::sleep(limits::TICK).await;
+                    target.at.url.clear();
+                }
+                Some(_) => {
+                    self.defer_for_credentials(target);
+                    return Err(AttemptEnd::Over);
+                }
+                None if kind.is_retryable() => {
+                    return Err(self.failed(target, Failure::new(kind, ""), None));
+                }
+                None => {
+                    self.settle_other(target, Outcome::Failed(kind), 0, 0, None);
+                    return Err(AttemptEnd::Over);
+                }
+            }
+        }
+    }
+
+    async fn await_turn(
+        &self,
+        target: &mut CurrentTarget,
+        origin: &OriginConnections,
+        watch: &Deadlines,
+    ) -> Result<(), AttemptEnd> {
+        if self.keep_pace(origin, watch).await { Ok(()) } else { Err(self.leave_pending(target)) }
+    }
+
+    fn prepare(&self, target: &mut CurrentTarget, body: &mut WorkerBody, origin: &OriginConnections) {
+        self.begin_row(target);
+        self.note_credentials(target, &origin.key);
+        if !body.is_broken_off() {
+            self.expect(target, body);
+        }
+    }
+
+    async fn bring(
+        &self,
+        task: &mut WorkerConnection,
+        target: &CurrentTarget,
+        origin: &Rc<OriginConnections>,
+        _is_fresh: bool,
+        watch: &Deadlines,
+    ) {
+        self.resting.bring(task, &self.pool, origin, target.at.reach);
+        if !task.connection.is_open() {
+            self.bound_rests(task, target, watch).await;
+        }
+    }
+
+    async fn open_connection(
+        &self,
+        connection: &mut Connection,
+        target: &mut CurrentTarget,
+        watch: &Deadlines,
+    ) -> Result<(), FailureKind> {
+        let opened = self.open(connection, target, watch).await;
+        if opened.is_err() {
+            target.seen.connection(connection);
+        }
+        opened
+    }
+
+    /// A job that has only this origin ends with the error. Its target stays pending: the next run may trust the server.
+    fn note_unconnected(
+        &self,
+        _target: &mut CurrentTarget,
+        origin: &OriginConnections,
+        kind: FailureKind,
+    ) -> Option<AttemptEnd> {
+        let error = distrust(&origin.key, kind).filter(|_| !self.has_rows())?;
+        if self.stops_at(origin) {
+            self.control().stop.fail(error);
+            return Some(AttemptEnd::Over);
+        }
+        self.control().notice_distrust(&origin.key, &error);
+        None
+    }
+
+    async fn exchange(
+        &self,
+        connection: &mut Connection,
+        target: &mut CurrentTarget,
+        origin: &OriginConnections,
+        body: &mut WorkerBody,
+        watch: &Deadlines,
+    ) -> Result<ReceivedReply, BrokenExchange> {
+        target.asked_unloaded = self.load.is_low(self.share.get());
+        let replied = self.exchange_target(connection, target, origin, body, watch).await;
+        if let Some(seen) = body.inner.seen() {
+            target.seen.take_reply(seen);
+        }
+        target.seen.connection(connection);
+        replied
+    }
+
+    fn micros(&self) -> MonotonicMicros {
+        self.control().clock.micros()
+    }
+
+    fn note_reply(
+        &self,
+        connection: &Connection,
+        target: &mut CurrentTarget,
+        replied: &ReceivedReply,
+        body: &WorkerBody,
+        sent: MonotonicMicros,
+    ) {
+        let took = self.micros().saturating_sub(sent);
+        if self.note_load(&replied.head, took, body.brought(), target.asked_unloaded)
+            && self.control().origins.are_many()
+            && let Some(origin) = connection.origin()
+        {
+            self.load.note_origin(&origin.key, took);
+        }
+    }
+
+    /// A look at the socket costs a system call: after a reply that waits for a rest anyway it is made only where something
+    /// came before.
+    fn looks_behind(&self, connection: &Connection, is_certain: bool) -> bool {
+        is_certain || connection.origin().is_some_and(|origin| origin.replies.borrow().has_surplus())
+    }
+
+    fn settle_reply(
+        &self,
+        connection: &Connection,
+        target: &mut CurrentTarget,
+        body: &mut WorkerBody,
+        replied: &ReceivedReply,
+    ) -> AttemptEnd {
+        self.settle(connection, target, body, replied, &mut |_| ())
+    }
+
+    fn hold_reply(
+        &self,
+        task: &mut WorkerConnection,
+        target: &mut CurrentTarget,
+        body: &mut WorkerBody,
+        replied: &ReceivedReply,
+    ) -> AttemptEnd {
+        let WorkerConnection { connection, held } = task;
+        self.hold(held, |note| self.settle(connection, target, body, replied, note))
+    }
+
+    fn judge_replies(&self, task: &mut WorkerConnection, judged: Judged) {
+        self.judge(task, judged);
+    }
+
+    fn fail_unknown_reply(&self, target: &mut CurrentTarget) -> AttemptEnd {
+        self.fail_uncertain(target);
+        self.leave(target, RequestOutcome::Answer);
+        AttemptEnd::Over
+    }
+
+    async fn await_end(&self, task: &mut WorkerConnection, watch: &Deadlines) {
+        self.end_connection(task, watch).await;
+    }
+
+    fn attempt_failed(
+        &self,
+        target: &mut CurrentTarget,
+        failure: Failure,
+        broken: Option<BrokenFacts>,
+    ) -> AttemptEnd {
+        match broken {
+            Some(broken) => self.broken(target, failure, broken),
+            None => self.failed(target, failure, None),
+        }
+    }
+
+    fn leave_connection(&self, task: &mut WorkerConnection) {
+        self.resting.leave(task, &self.pool);
+    }
+
+    async fn await_credentials(&self, target: &mut CurrentTarget) -> bool {
+        self.renewed(target).await
+    }
+
+    fn enter_new_host(&self, target: &mut CurrentTarget) -> bool {
+        if !target.is_admitted {
+            return true;
+        }
+        self.leave(target, RequestOutcome::Answer);
+        self.admit(target)
+    }
+
+    fn split(&self, target: &mut CurrentTarget) {
+        target.split();
+    }
+
+    fn is_over(&self, _target: &CurrentTarget) -> bool {
+        self.is_done.get()
+    }
+
+    fn may_repeat(&self, target: &CurrentTarget) -> bool {
+        target.may_repeat()
+    }
+
+    fn state_of<'t>(&self, target: &'t mut CurrentTarget) -> &'t mut AttemptState {
+        &mut target.state
+    }
+
+    fn rules_of(&self, target: &CurrentTarget) -> Rules {
+        self.rules(target)
+    }
+}
+
+impl Worker {
+    /// Whether the job cannot go on when this origin is not to be trusted; to a check, that is an answer.
+    fn stops_at(&self, origin: &OriginConnections) -> bool {
+        !self.has_rows() && self.control().is_only_origin(&origin.key)
+    }
+
+    async fn open(
+        &self,
+        connection: &mut Connection,
+        target: &CurrentTarget,
+        watch: &Deadlines,
+    ) -> Result<(), FailureKind> {
+        loop {
+            match self.pool.open_at(connection, watch, target.at.reach, target.found.as_ref()).await {
+                Ok(()) => {
+                    self.exhausted_since.set(None);
+                    if !self.control().origins.are_many() {
+                        let took = self.pool.take_connect_time();
+                        self.control().telemetry.note_connection(connection.address(), took);
+                    }
+                    return Ok(());
+                }
+                Err(ConnectFailure::Failed(kind)) => return Err(kind),
+                Err(ConnectFailure::Exhausted(number)) => {
+                    self.rest_exhausted(number).await;
+                    if self.is_done.get() {
+                        return Err(FailureKind::Unreachable);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Out of descriptors or ports: the targets are not to blame. With no connection at all the job ends.
+    async fn rest_exhausted(&self, number: i32) {
+        let now = self.clock.get();
+        let since = self.exhausted_since.get().unwrap_or(now);
+        self.waiters.opening.overload(now);
+        self.exhausted_since.set(Some(since));
+        if self.pool.open_connections() == 0 && now.saturating_sub(since) > 10_000 {
+            let error = std::io::Error::from_raw_os_error(number);
+            self.control().stop.fail(Error::storage("connect from", "this machine", error));
+        }
+        tokio::time::sleep(limits::EXHAUSTED_PAUSE).await;
+    }
+
+    async fn exchange_target(
+        &self,
+        connection: &mut Connection,
+        target: &mut CurrentTarget,
+        origin: &OriginConnections,
+        body: &mut WorkerBody,
+        watch: &Deadlines,
+    ) -> Result<ReceivedReply, BrokenExchange> {
+        self.delta.borrow_mut().attempts += 1;
+        target.effects.note_sent();
+        let _exchange = self.load.exchange();
+        let (buffers, max_body) = (&self.buffers, self.setup.pool.max_body);
+        if let Some(rest) = body.rest_fields() {
+            let mut fields = target.effects.fields(target.request.as_deref()).into_owned();
+            fields.extend(rest);
+            let path = self.path_at(origin, target);
+            let call = RequestParts { method: "GET", path: &path, fields: &fields, body: None };
+            return connection.exchange(RequestTarget::Call(&call), buffers, body, watch, max_body).await;
+        }
+        if target.request.is_some() {
+            let fields = target.effects.fields(target.request.as_deref());
+            let call = call_of(origin, target, &fields);
+            return connection.exchange(RequestTarget::Call(&call), buffers, body, watch, max_body).await;
+        }
+        let asked = asked_for(origin, target, self.setup.naming);
+        connection.exchange(asked, buffers, body, watch, max_body).await
+    }
+}
