@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::requester::{BodyOf, ConnectionOf, Failure, Requester};
+use super::requester::{BodyOf, CertainReplies, ConnectionOf, Failure, Requester};
 use super::resumable::ReplyBody;
 use fetchmill_model::certainty::MonotonicMicros;
 use fetchmill_model::limits;
@@ -92,15 +92,20 @@ async fn attempt<R: Requester>(
     requester.prepare(request, body, &origin);
     requester.bring(task, request, &origin, is_fresh, watch).await;
     if !task.connection.is_open()
-        && let Err(kind) = requester.open_connection(&mut task.connection, request, watch).await
+        && let Err(failure) = requester.open_connection(&mut task.connection, request, watch).await
     {
-        return unconnected(requester, request, body, &origin, kind);
+        return unconnected(requester, request, body, &origin, failure);
     }
-    let (is_first, sent) = (task.connection.replies() == 0, requester.micros());
+    let is_certain = task.connection.replies() == 0
+        || match R::CERTAIN {
+            CertainReplies::First => false,
+            CertainReplies::FirstAfterRest => task.has_rested(),
+            CertainReplies::All => true,
+        };
+    let sent = requester.micros();
     match requester.exchange(&mut task.connection, request, &origin, body, watch).await {
         Ok(replied) => {
-            let is_rested = task.note_replies(1, sent, requester.micros()) && !replied.is_cut;
-            let is_certain = is_first || (R::TRUSTS_RESTS && is_rested);
+            task.note_replies(1, sent, requester.micros());
             requester.note_reply(&task.connection, request, &replied, body, sent);
             let replied = ReceivedReply { head: body.head_of_whole(replied.head), ..replied };
             take_reply(requester, task, request, body, watch, &replied, is_certain).await
@@ -115,8 +120,9 @@ fn unconnected<R: Requester>(
     request: &mut R::Request,
     body: &mut BodyOf<R>,
     origin: &OriginConnections,
-    kind: FailureKind,
+    failure: Failure,
 ) -> AttemptEnd {
+    let kind = failure.kind;
     if let Some(end) = requester.note_unconnected(request, origin, kind) {
         return end;
     }
@@ -126,7 +132,7 @@ fn unconnected<R: Requester>(
     {
         return end;
     }
-    requester.attempt_failed(request, Failure::new(kind, "there is no connection"), None)
+    requester.attempt_failed(request, failure, None)
 }
 
 /// No complete reply came to a request that was sent at `sent`.

@@ -11,5 +11,5 @@ mod resumable;
 
 pub(crate) use fulfil::{AttemptEnd, fulfil};
 pub(crate) use redirect::{Location, RedirectPolicy, Refusal};
-pub(crate) use requester::{Failure, Requester};
+pub(crate) use requester::{CertainReplies, Failure, Requester};
 pub(crate) use resumable::{ReplyBody, Resumable};

@@ -34,6 +34,11 @@ pub(crate) struct Location {
 pub(crate) type Refusal = (FailureKind, String);
 
 impl Location {
+    /// Of a request that is made at `url`.
+    pub(crate) fn at(url: String) -> Self {
+        Location { url, ..Location::default() }
+    }
+
     /// Forgets where it was, and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.url.clear();
@@ -159,7 +164,7 @@ mod tests {
     #[test]
     fn a_policy_says_how_far_redirects_lead() {
         let policy = RedirectPolicy { hops_max: 2, may_leave_origin: false };
-        let mut at = Location { url: "http://a.test/1".into(), ..Location::default() };
+        let mut at = Location::at("http://a.test/1".into());
         let mut follow = |to: &str| at.follow(None, Some(to.as_bytes()), policy).map_err(|(kind, _)| kind);
         assert_eq!(follow("http://b.test/"), Err(FailureKind::RedirectRefused));
         assert_eq!(follow("/2"), Ok(false));
@@ -167,7 +172,7 @@ mod tests {
         assert_eq!(follow("3"), Ok(false));
         assert_eq!(follow("/4"), Err(FailureKind::RedirectLimit));
         let anywhere = RedirectPolicy { may_leave_origin: true, ..policy };
-        let mut at = Location { url: "http://a.test/1".into(), ..Location::default() };
+        let mut at = Location::at("http://a.test/1".into());
         assert_eq!(at.follow(None, Some(b"https://a.test/"), anywhere), Ok(true));
         assert!(at.follow(None, None, anywhere).is_err());
     }

@@ -23,6 +23,16 @@ impl Failure {
         Failure { kind, reason: reason.into() }
     }
 
+    /// There is no connection, since none can be made.
+    pub(crate) fn unconnected(kind: FailureKind) -> Self {
+        Failure::new(kind, "there is no connection")
+    }
+
+    /// This machine has no descriptor or port left for a connection.
+    pub(crate) fn exhausted() -> Self {
+        Failure::new(FailureKind::Unreachable, "this machine has no descriptor or port left")
+    }
+
     /// Adds the reason to a verdict that settles the request and has no other.
     pub(crate) fn explain(self, verdict: Verdict) -> Verdict {
         match verdict {
@@ -39,6 +49,17 @@ pub(crate) type ConnectionOf<R> = CertainConnection<<R as Requester>::Held>;
 /// What a requester receives, which may be resumed.
 pub(crate) type BodyOf<R> = Resumable<<R as Requester>::Body>;
 
+/// Which replies are certain when they come. Any other is held until its connection has rested or has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CertainReplies {
+    /// The first one of a connection.
+    First,
+    /// The first one of a connection, and the first one after each rest.
+    FirstAfterRest,
+    /// All: each request goes out on a connection that is new or has rested.
+    All,
+}
+
 /// One who makes requests with [`fulfil`](super::fulfil). Methods are in the order in which an attempt calls them.
 pub(crate) trait Requester {
     /// What is asked for, and how far that is.
@@ -48,8 +69,8 @@ pub(crate) trait Requester {
     /// Where replies go.
     type Body: ReplyBody;
 
-    /// Whether the first reply after a rest is certain when it comes, as the first one of a connection is.
-    const TRUSTS_RESTS: bool;
+    /// Replies that are certain when they come.
+    const CERTAIN: CertainReplies;
 
     /// Finds the origin of the request; or returns how the attempt ends without one.
     async fn find_origin(
@@ -86,7 +107,7 @@ pub(crate) trait Requester {
         connection: &mut Connection,
         request: &mut Self::Request,
         watch: &Deadlines,
-    ) -> Result<(), FailureKind>;
+    ) -> Result<(), Failure>;
 
     /// Acts on an origin that cannot be connected to; returns the end of the attempt if that is decided by it.
     fn note_unconnected(

@@ -3,7 +3,8 @@
 //! The first page of the list/get API is asked for. Where there is none, the source itself is: it is a folder, in nginx's
 //! JSON or as an index page. The page that has told it is the first one of the listing, and is not asked for again.
 
-use super::server::{FetchedPage, ServerLister, ServerListerSetup};
+use super::page_body::FetchedPage;
+use super::server::{PageReach, ServerLister, ServerListerSetup};
 use crate::request::source_options::Listing;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::source::folder::folder_path;
@@ -22,7 +23,7 @@ pub(crate) struct DetectedListing {
 pub(crate) fn detect(setup: ServerListerSetup, api: &ApiNames) -> Result<Option<DetectedListing>> {
     let mut lister = ServerLister::new(setup)?;
     let path = api.page_path(&lister.origin, None)?;
-    let Some(answer) = lister.fetch(&path)? else { return Ok(None) };
+    let Some(answer) = lister.fetch(&path, PageReach::SameOrigin)? else { return Ok(None) };
     let (why, error) = match answer {
         Ok(FetchedPage { is_whole: false, .. }) => return Err(lister.too_large(&path)),
         Ok(FetchedPage { bytes, .. }) => match api.read_page(&bytes, None) {
@@ -38,7 +39,7 @@ pub(crate) fn detect(setup: ServerListerSetup, api: &ApiNames) -> Result<Option<
         }
     };
     let top = folder_path(&lister.origin, b"");
-    let Some(answer) = lister.fetch(&top)? else { return Ok(None) };
+    let Some(answer) = lister.fetch(&top, PageReach::SameOrigin)? else { return Ok(None) };
     // Where the source itself is not there, either, the first answer is what matters.
     let Ok(FetchedPage { bytes, is_whole, .. }) = answer else { return Err(error) };
     let listing = match bytes.strip_prefix(BOM).unwrap_or(&bytes).trim_ascii_start().first() {

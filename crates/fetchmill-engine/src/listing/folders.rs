@@ -1,18 +1,18 @@
 //! A web server's folders: walked one after the other, as the journal knows them.
 
-use std::io::{BufReader, Cursor, Read};
+use std::io::{Cursor, Read};
 use std::sync::Arc;
 
 use super::hand_over::hand_over;
+use super::page_body::PageBody;
+use super::page_failure::PageFailure;
 use super::robots::RobotsFilter;
-use super::server::{PageBody, PageFailure, ServerLister, ServerListerSetup, allowed, is_last};
+use super::server::{PageReach, ServerLister, ServerListerSetup, allowed};
 use crate::control::Control;
 use crate::control::journal_link::{JournalRequest, ListingRequest};
 use crate::control::stop::Stop;
-use fetchmill_model::content_encoding::ContentEncoding;
 use fetchmill_model::entry::Naming;
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::source::folder::{FolderReadError, folder_path};
 use fetchmill_model::source::list::Filters;
@@ -37,6 +37,11 @@ impl FolderFormat {
     /// What stands in pages.
     fn naming(self) -> Naming {
         if self == FolderFormat::Sitemap { Naming::Url } else { Naming::Sized }
+    }
+
+    /// Where redirects of a page may lead.
+    fn reach(self) -> PageReach {
+        if self == FolderFormat::Sitemap { PageReach::Anywhere } else { PageReach::SameOrigin }
     }
 
     fn path(self, origin: &OriginUrl, folder: &PendingFolder) -> String {
@@ -101,7 +106,7 @@ impl FolderWalk {
             if control.stop.get() != Stop::No || !self.lister.wait_after(&path, &no_page, attempts)? {
                 return Ok(());
             }
-            if is_last(no_page.kind, attempts, limits::FIRST_PAGE_ATTEMPTS_MAX) {
+            if no_page.is_last(attempts, false) {
                 if !self.lister.has_listed {
                     return Err(self.lister.no_listing(&path, &no_page, attempts));
                 }
@@ -123,22 +128,15 @@ impl FolderWalk {
         let first_page = lister.first_page.take().filter(|_| folder.path.is_empty());
         let naming = format.naming();
         let each = |page| hand_over_folder(&control, &filters, naming, robots.allowed(page));
-        let read = if let Some(bytes) = first_page {
-            read_as(*format, Cursor::new(bytes), &origin, folder, each)
-        } else {
-            lister.start(path).map_err(|no_page| FolderReadError::Io(io_error(no_page)))?;
-            let mut reader = PageReader { lister, body: PageBody::default(), at: 0, is_over: false };
-            let encoding = reader.encoding().map_err(FolderReadError::Io)?;
-            match encoding {
-                None => read_as(*format, reader, &origin, folder, each),
-                Some(encoding) => {
-                    let decoder = encoding.reader(BufReader::new(reader)).map_err(FolderReadError::Io)?;
-                    // A page that is longer ends within its JSON, or is refused as HTML is.
-                    let bounded = BufReader::new(decoder.take(limits::INDEX_BYTES_MAX + 1));
-                    read_as(*format, bounded, &origin, folder, each)
-                }
+        let reader: Box<dyn Read> = match first_page {
+            Some(bytes) => Box::new(Cursor::new(bytes)),
+            None => {
+                let body = lister.fetch_index(path, format.reach()).map_err(FolderReadError::Job)?;
+                body.and_then(PageBody::into_reader)
+                    .map_err(|failure| FolderReadError::Io(io_error(failure)))?
             }
         };
+        let read = read_as(*format, reader, &origin, folder, each);
         read.map_err(|error| match error {
             FolderReadError::Job(_) if control.stop.get() != Stop::No => {
                 FolderReadError::Io(std::io::Error::other("the job is ending"))
@@ -188,40 +186,4 @@ fn io_error(no_page: PageFailure) -> std::io::Error {
 
 fn no_page_of(error: std::io::Error) -> PageFailure {
     error.downcast().unwrap_or_else(|error| PageFailure::new(FailureKind::Reset, 0, error.to_string()))
-}
-
-/// A folder's listing as a stream, so that its size costs no memory.
-struct PageReader<'l> {
-    lister: &'l mut ServerLister,
-    body: PageBody,
-    at: usize,
-    is_over: bool,
-}
-
-impl PageReader<'_> {
-    /// Waits for bytes, unless there are some.
-    fn fill(&mut self) -> std::io::Result<()> {
-        while self.at == self.body.bytes.len() && !self.is_over {
-            self.body.bytes.clear();
-            self.at = 0;
-            self.is_over = self.lister.receive_some(&mut self.body).map_err(io_error)?;
-        }
-        Ok(())
-    }
-
-    /// How it is encoded: its head comes before its bytes.
-    fn encoding(&mut self) -> std::io::Result<Option<ContentEncoding>> {
-        self.fill()?;
-        self.body.encoding().map_err(io_error)
-    }
-}
-
-impl Read for PageReader<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        self.fill()?;
-        let count = buffer.len().min(self.body.bytes.len() - self.at);
-        buffer[..count].copy_from_slice(&self.body.bytes[self.at..self.at + count]);
-        self.at += count;
-        Ok(count)
-    }
 }

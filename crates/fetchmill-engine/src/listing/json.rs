@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::hand_over::hand_over;
-use super::server::{FetchedPage, PageFrom, ServerLister, ServerListerSetup};
+use super::page_body::FetchedPage;
+use super::server::{PageFrom, PageReach, ServerLister, ServerListerSetup};
 use fetchmill_model::error::Result;
 use fetchmill_model::http1::field_values;
 use fetchmill_model::source::json::{JsonPage, JsonPages, PageReply};
@@ -20,7 +21,8 @@ pub(super) fn list(setup: ServerListerSetup, pages: &JsonPages, mut from: Option
     while control.wait_for_room() && !lister.is_over() {
         let url = pages.url(from.as_deref())?;
         let path = &url[url::Position::BeforePath..url::Position::AfterQuery];
-        let FetchedPage { head, bytes, .. } = match lister.fetch_page_from(path, is_of_earlier_run)? {
+        let asked = lister.fetch_page_from(path, PageReach::Anywhere, is_of_earlier_run)?;
+        let FetchedPage { head, bytes, url: came_from, .. } = match asked {
             PageFrom::Here(page) => page,
             PageFrom::Start => {
                 (from, is_of_earlier_run) = (None, false);
@@ -30,7 +32,9 @@ pub(super) fn list(setup: ServerListerSetup, pages: &JsonPages, mut from: Option
         };
         is_of_earlier_run = false;
         let links = field_values(&head, "link");
-        let reply = PageReply { from: from.as_deref(), url: &url, body: &bytes, links: &links };
+        // Its links are relative to where redirects have led.
+        let base = url::Url::parse(&came_from).unwrap_or_else(|_| url.clone());
+        let reply = PageReply { from: from.as_deref(), url: &base, body: &bytes, links: &links };
         let JsonPage { page, items, is_without_urls, has_no_lead } =
             pages.read(reply, &lister.filters)?.map_err(|bad| lister.unreadable(path, &bad))?;
         if !lister.has_listed && is_without_urls {

@@ -1,6 +1,8 @@
 //! What a server's robots.txt takes out of a walk over its index pages.
 
-use super::server::{FetchedPage, PageFailure, ServerLister};
+use super::page_body::FetchedPage;
+use super::page_failure::PageFailure;
+use super::server::{PageReach, ServerLister};
 use crate::control::Control;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
@@ -29,7 +31,7 @@ impl RobotsFilter {
     /// As the server has it; `None` when the job is to end.
     pub(super) fn fetch(lister: &mut ServerLister) -> Result<Option<Self>> {
         let url = lister.url(PATH);
-        let robots = match lister.fetch(PATH)? {
+        let robots = match lister.fetch(PATH, PageReach::Anywhere)? {
             None => return Ok(None),
             Some(Ok(FetchedPage { bytes, .. })) => Robots::parse(whole_lines(&bytes), PRODUCT_TOKEN),
             // There is none, or it is not for everybody: RFC 9309, 2.3.1.3.

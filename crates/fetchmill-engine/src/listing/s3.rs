@@ -396,7 +396,7 @@ impl BucketLister {
                 (Verdict::Retry(kind), Ok(answer)) => {
                     (kind, answer.retry_after, format!("status {}", answer.status))
                 }
-                (Verdict::Retry(kind), Err(broken)) => (kind, None, broken.reason.to_owned()),
+                (Verdict::Retry(kind), Err(broken)) => (kind, None, broken.reason.to_string()),
                 (_, Ok(answer)) => return Err(Error::Listing(complaint(&self.client, bucket, &answer))),
                 (_, Err(broken)) => {
                     return Err(Error::Listing(format!(

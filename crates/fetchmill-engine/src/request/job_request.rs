@@ -221,6 +221,11 @@ impl JobRequest {
         self.http.redirects.unwrap_or(default)
     }
 
+    /// Redirects of a listing's page that are followed one after the other.
+    pub(crate) fn redirects_of_pages(&self) -> u32 {
+        self.http.redirects.unwrap_or(REDIRECTS_OF_LIST)
+    }
+
     /// What holds for attempts. To a check a refusal is an answer: every attempt counts.
     pub(crate) fn attempt_rules(&self) -> Rules {
         let is_check = self.rows.is_some();

@@ -28,8 +28,10 @@ pub const FOLDER_PAGE_TARGETS: usize = 1000;
 /// Links of an index page in HTML, and URLs of a sitemap: each is remembered, so that none is taken twice. Digests of 16 bytes and a byte of the
 /// table for each, which is at most half empty: 36 MiB, of the part for pages.
 pub const INDEX_ENTRIES_MAX: usize = 1_000_000;
-/// Bytes of such a page: 512 for each of its links. It is read as a stream.
+/// Bytes of such a page: 512 for each of its links. It is read as a stream once all of it is there.
 pub const INDEX_BYTES_MAX: u64 = 512 << 20;
+/// Bytes of such a page that stay in memory until then; the others are in a file without a name.
+pub const PAGE_MEMORY_BYTES: usize = MIB;
 /// Bytes between two things that a page tells: of a tag without an end.
 pub const INDEX_TAG_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of a link: a name of 4,096 bytes that is percent-encoded, and some more. A longer link is no entry.

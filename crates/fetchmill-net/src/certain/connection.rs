@@ -74,18 +74,22 @@ impl<H: HeldReplies> CertainConnection<H> {
         !self.held.is_empty()
     }
 
+    /// Returns whether it has brought nothing since it was new or has rested: then nothing can be on its way but the reply to
+    /// the next request.
+    pub fn has_rested(&mut self) -> bool {
+        self.connection.origin_and_replies().is_none_or(|(_, replies)| replies.replies() == 0)
+    }
+
     /// Notes `count` complete replies to requests that were sent together at `sent`; both times are on the thread's clock.
-    /// Returns whether the first one is certain at once, because nothing else could be on its way.
-    pub fn note_replies(&mut self, count: u32, sent: MonotonicMicros, now: MonotonicMicros) -> bool {
+    pub fn note_replies(&mut self, count: u32, sent: MonotonicMicros, now: MonotonicMicros) {
         let took = now.saturating_sub(sent);
         if let Some(origin) = self.connection.origin() {
             origin.replies.borrow_mut().note_batch(count, took, now);
         }
-        let Some((_, replies)) = self.connection.origin_and_replies() else { return true };
-        let is_certain = replies.replies() == 0;
-        replies.start(sent);
-        replies.note_batch(count, took);
-        is_certain
+        if let Some((_, replies)) = self.connection.origin_and_replies() {
+            replies.start(sent);
+            replies.note_batch(count, took);
+        }
     }
 
     /// Returns what the connection is good for, when `seen` came after a reply. With `looks` its socket is checked, too.

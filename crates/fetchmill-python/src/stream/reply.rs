@@ -6,7 +6,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 use std::borrow::Cow;
 
-
 use super::body::BodyBuffer;
 use super::headers::{Headers, value};
 use super::request::Request;

@@ -7,19 +7,18 @@ use std::sync::Arc;
 
 use super::Access;
 use super::access::SignedOrigins;
-use crate::access::renewal::Renewal;
-use fetchmill_model::error::{Error, Result};
+use super::bucket_requester::{BucketAttempt, BucketEnd, BucketRequester};
+use crate::attempt::{Failure, Resumable, fulfil};
+use fetchmill_model::error::Result;
 use fetchmill_model::http1::{BodySink, Head, RequestParts};
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::s3::{BucketAddress, BucketName};
-use fetchmill_model::verdict::{
-    AttemptState, BrokenFacts, Correction, ERROR_BYTES_MAX, Rules, StoreReply, Verdict,
-};
+use fetchmill_model::verdict::{AttemptState, ERROR_BYTES_MAX, Rules, StoreReply, Verdict};
 use fetchmill_net::certain::RestedConnection;
 use fetchmill_net::{
-    AddressPolicy, BrokenExchange, ConnectFailure, Deadlines, IoBuffers, Millis, Pool, PoolSettings,
-    RequestTarget, Timeouts,
+    AddressPolicy, BrokenExchange, ConnectFailure, Connection, Deadlines, IoBuffers, Millis, Pool,
+    PoolSettings, ReceivedReply, RequestTarget, Timeouts,
 };
 
 /// What is asked of a bucket.
@@ -37,13 +36,13 @@ pub(crate) struct BucketRequest<'a> {
 
 impl BucketRequest<'_> {
     /// Whether a head of success may stand before an error: what is asked for is a document of the store's own.
-    fn may_hide_error(&self) -> bool {
+    pub(super) fn may_hide_error(&self) -> bool {
         self.key.is_none() || self.method == "POST"
     }
 }
 
 /// What came of a request: a reply, or why there is none.
-pub(crate) type BucketAnswer = std::result::Result<BucketReply, BrokenExchange>;
+pub(crate) type BucketAnswer = std::result::Result<BucketReply, Failure>;
 
 /// What came back. Its body is at most a page long.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -57,7 +56,7 @@ pub(crate) struct BucketReply {
     /// The store's clock, as it was sent.
     date: Option<String>,
     /// The region that the request was signed for.
-    signed_for: String,
+    pub(super) signed_for: String,
     /// Milliseconds.
     pub(crate) retry_after: Option<Millis>,
     head: Vec<u8>,
@@ -76,13 +75,20 @@ impl BodySink for BucketReply {
 
 impl BucketReply {
     /// For the verdict.
-    fn facts(&self) -> StoreReply<'_> {
+    pub(super) fn facts(&self) -> StoreReply<'_> {
         StoreReply {
             start: &self.body[..self.body.len().min(ERROR_BYTES_MAX)],
             region: self.region.as_deref().map(str::as_bytes),
             date: self.date.as_deref().map(str::as_bytes),
             signed_for: Some(&self.signed_for),
         }
+    }
+
+    /// All of it has come.
+    pub(super) fn complete(&mut self, replied: &ReceivedReply, now: Millis) {
+        let retry_after = replied.head.retry_after;
+        self.retry_after = retry_after.map(|retry_after| retry_after.wait(now / 1000).saturating_mul(1000));
+        self.read_head();
     }
 
     fn read_head(&mut self) {
@@ -104,12 +110,12 @@ impl BucketReply {
 
 /// See the module.
 pub(crate) struct Client {
-    access: Arc<Access>,
-    pool: Pool,
+    pub(super) access: Arc<Access>,
+    pub(super) pool: Pool,
     buffers: IoBuffers,
-    clock: Rc<Cell<Millis>>,
+    pub(super) clock: Rc<Cell<Millis>>,
     timeouts: Timeouts,
-    now: Box<dyn Fn() -> Millis>,
+    pub(super) now: Box<dyn Fn() -> Millis>,
     is_over: Box<dyn Fn() -> bool>,
 }
 
@@ -163,7 +169,7 @@ impl Client {
         &self.access
     }
 
-    /// Sends a request, again with what a store corrects in it, and tells what follows: it is never `Again`, `Correct`
+    /// Sends a request, again with what a store corrects in it, and returns what follows: it is never `Again`, `Correct`
     /// or `Redirect`. Errors are those that end a job.
     pub(crate) async fn ask(
         &self,
@@ -172,52 +178,26 @@ impl Client {
         state: &mut AttemptState,
         rules: &Rules,
     ) -> Result<(Verdict, BucketAnswer)> {
-        let mut is_again = false;
-        loop {
-            let generation = self.access.generation();
-            let place = self.access.place(ask.bucket)?;
-            if !is_again {
-                self.clock.set((self.now)());
-                connection.renew(&self.pool, &self.pool.origin(&place.key)?);
-            }
-            let was_used = connection.connection.is_open();
-            let answered = self.exchange(connection, &place, ask).await;
-            let now = (self.now)();
-            is_again = false;
-            let verdict = match &answered {
-                Ok(reply) => {
-                    state.after_bucket_reply(&reply.facts(), reply.status, ask.may_hide_error(), rules, now)
-                }
-                Err(BrokenExchange { kind, is_unanswered, .. }) => {
-                    let (kind, is_unanswered) = (*kind, *is_unanswered);
-                    let facts = BrokenFacts { kind, was_used, is_unanswered, is_shared: false };
-                    state.after_broken(facts, rules, now)
-                }
-            };
-            match verdict {
-                // On a fresh connection, not on another that rested.
-                Verdict::Again => is_again = true,
-                Verdict::Correct(correction) => {
-                    if !self.correct(ask.bucket, correction, generation).await? {
-                        return Ok((state.after_failure(FailureKind::TotalTimeout, rules, now), answered));
-                    }
-                }
-                verdict => return Ok((verdict, answered)),
-            }
+        let watch = Deadlines::new(Rc::clone(&self.clock), self.timeouts);
+        let mut attempt = BucketAttempt::new(*state);
+        let mut reply = Resumable::default();
+        let requester = BucketRequester { client: self, ask, rules };
+        tokio::select! {
+            () = fulfil(&requester, connection, &mut attempt, &mut reply, &watch, None) => {}
+            never = self.tick(&watch) => match never {},
         }
-    }
-
-    /// Corrects what a store has shown to be wrong; `false` when the job ends before there are newer credentials.
-    async fn correct(&self, bucket: &BucketName, correction: Correction, generation: u64) -> Result<bool> {
-        let mut renewal = self.access.correct(Some(bucket), correction, generation);
-        loop {
-            match renewal {
-                Renewal::Newer => return Ok(true),
-                Renewal::Failed(why) => return Err(Error::Temporary(why)),
-                Renewal::Pending if self.is_over() => return Ok(false),
-                Renewal::Pending => tokio::time::sleep(limits::TICK).await,
+        let mut answer = attempt.answer;
+        if answer.is_ok() {
+            answer = Ok(reply.inner);
+        }
+        *state = attempt.state;
+        match attempt.end {
+            BucketEnd::Verdict(verdict) => Ok((verdict, answer)),
+            BucketEnd::Error(error) => Err(error),
+            // The job ends before there are newer credentials.
+            BucketEnd::Nothing => {
+                Ok((state.after_failure(FailureKind::TotalTimeout, rules, (self.now)()), answer))
             }
-            renewal = self.access.renew(generation);
         }
     }
 
@@ -227,52 +207,52 @@ impl Client {
         let mut connection = RestedConnection::default();
         self.clock.set((self.now)());
         connection.renew(&self.pool, &self.pool.origin(&place.key)?);
-        Ok(self.exchange(&mut connection, &place, ask).await)
+        let watch = Deadlines::new(Rc::clone(&self.clock), self.timeouts);
+        let mut reply = BucketReply { signed_for: place.region.clone(), ..BucketReply::default() };
+        let exchange = async {
+            self.open(&mut connection.connection, &watch).await?;
+            let exchanged = self.exchange(&mut connection.connection, &place, ask, &mut reply, &watch).await;
+            exchanged.map_err(|broken| Failure::new(broken.kind, broken.reason))
+        };
+        let replied = tokio::select! {
+            replied = exchange => replied,
+            never = self.tick(&watch) => match never {},
+        };
+        Ok(replied.map(|replied| {
+            reply.complete(&replied, (self.now)());
+            reply
+        }))
+    }
+
+    pub(super) async fn open(
+        &self,
+        connection: &mut Connection,
+        watch: &Deadlines,
+    ) -> std::result::Result<(), Failure> {
+        let opened = self.pool.open_when_able(connection, watch, AddressPolicy::Anywhere).await;
+        opened.map_err(|failure| match failure {
+            ConnectFailure::Failed(kind) => Failure::unconnected(kind),
+            ConnectFailure::Exhausted(_) => Failure::exhausted(),
+        })
     }
 
     /// Sends a request and awaits all of the answer, whatever its status.
-    async fn exchange(
+    pub(super) async fn exchange(
         &self,
-        connection: &mut RestedConnection,
+        connection: &mut Connection,
         place: &BucketAddress,
         ask: &BucketRequest<'_>,
-    ) -> BucketAnswer {
-        self.clock.set((self.now)());
-        let watch = Deadlines::new(Rc::clone(&self.clock), self.timeouts);
-        let mut answer = BucketReply { signed_for: place.region.clone(), ..BucketReply::default() };
+        reply: &mut impl BodySink,
+        watch: &Deadlines,
+    ) -> std::result::Result<ReceivedReply, BrokenExchange> {
         let path = match ask.key {
             Some(key) => place.key_path(key),
             None => place.bucket_path().to_owned(),
         };
         let path = if ask.query.is_empty() { path } else { format!("{path}?{}", ask.query) };
         let call = RequestParts { method: ask.method, path: &path, fields: ask.fields, body: ask.body };
-        let exchange = async {
-            let connection = &mut connection.connection;
-            if !connection.is_open() {
-                let opened = self.pool.open_when_able(connection, &watch, AddressPolicy::Anywhere).await;
-                opened.map_err(broken_of)?;
-            }
-            let max = limits::PAGE_BYTES_MAX as u64;
-            connection.exchange(RequestTarget::Call(&call), &self.buffers, &mut answer, &watch, max).await
-        };
-        let replied = tokio::select! {
-            replied = exchange => replied,
-            never = self.tick(&watch) => match never {},
-        };
-        match replied {
-            Ok(replied) => {
-                connection.keep_after(&replied);
-                let now = (self.now)() / 1000;
-                answer.retry_after =
-                    replied.head.retry_after.map(|retry_after| retry_after.wait(now).saturating_mul(1000));
-                answer.read_head();
-                Ok(answer)
-            }
-            Err(broken) => {
-                connection.close();
-                Err(broken)
-            }
-        }
+        let max = limits::PAGE_BYTES_MAX as u64;
+        connection.exchange(RequestTarget::Call(&call), &self.buffers, reply, watch, max).await
     }
 
     /// Looks at the deadlines and at the end of the job.
@@ -287,16 +267,5 @@ impl Client {
                 watch.check();
             }
         }
-    }
-}
-
-fn broken_of(failure: ConnectFailure) -> BrokenExchange {
-    match failure {
-        ConnectFailure::Failed(kind) => BrokenExchange { kind, ..BrokenExchange::unconnected() },
-        ConnectFailure::Exhausted(_) => BrokenExchange {
-            kind: FailureKind::Unreachable,
-            reason: "this machine has no descriptor or port left",
-            is_unanswered: false,
-        },
     }
 }

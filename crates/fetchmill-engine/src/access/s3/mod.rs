@@ -3,6 +3,7 @@
 
 mod access;
 mod bucket_check;
+mod bucket_requester;
 mod client;
 mod credential_client;
 mod credential_document;

@@ -132,13 +132,14 @@ impl HostGate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::attempt::Location;
 
     fn rules(connections: u32, rate: Option<f64>) -> HostRules {
         HostRules { connections, rate, probes: 1, dead_for: 900_000, held_max: 100, places: 0 }
     }
 
     fn target(sequence: u64, url: &str) -> CurrentTarget {
-        CurrentTarget { sequence, url: url.to_owned(), ..CurrentTarget::default() }
+        CurrentTarget { sequence, at: Location::at(url.to_owned()), ..CurrentTarget::default() }
     }
 
     fn taken(admitted: Option<GateResult>) -> Option<u64> {

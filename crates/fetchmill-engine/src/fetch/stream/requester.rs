@@ -8,7 +8,7 @@ use super::queue::TaskRequest;
 use super::reply_buffer::{ReplyBuffer, StreamBody};
 use super::rests::not_known;
 use super::uncertain::{AttemptTimes, HeldReply, StreamConnection, UncertainReplies};
-use crate::attempt::{AttemptEnd, Failure, Requester, fulfil};
+use crate::attempt::{AttemptEnd, CertainReplies, Failure, Requester, fulfil};
 use fetchmill_model::certainty::MonotonicMicros;
 use fetchmill_model::limits;
 use fetchmill_model::origin::OriginKey;
@@ -100,11 +100,11 @@ impl FetchThread {
         connection: &mut Connection,
         request: &TaskRequest,
         watch: &Deadlines,
-    ) -> Result<(), FailureKind> {
+    ) -> Result<(), Failure> {
         for _ in 0..limits::STREAM_EXHAUSTED_TRIES_MAX {
             match self.pool.open(connection, watch, request.at.reach).await {
                 Ok(()) => return Ok(()),
-                Err(ConnectFailure::Failed(kind)) => return Err(kind),
+                Err(ConnectFailure::Failed(kind)) => return Err(Failure::unconnected(kind)),
                 // Out of descriptors or ports: the request is not to blame.
                 Err(ConnectFailure::Exhausted(_)) => tokio::time::sleep(limits::EXHAUSTED_PAUSE).await,
             }
@@ -112,7 +112,7 @@ impl FetchThread {
                 break;
             }
         }
-        Err(FailureKind::Unreachable)
+        Err(Failure::exhausted())
     }
 }
 
@@ -121,7 +121,7 @@ impl Requester for FetchThread {
     type Held = UncertainReplies;
     type Body = ReplyBuffer;
 
-    const TRUSTS_RESTS: bool = true;
+    const CERTAIN: CertainReplies = CertainReplies::FirstAfterRest;
 
     async fn find_origin(
         &self,
@@ -182,7 +182,7 @@ impl Requester for FetchThread {
         connection: &mut Connection,
         request: &mut TaskRequest,
         watch: &Deadlines,
-    ) -> Result<(), FailureKind> {
+    ) -> Result<(), Failure> {
         self.open(connection, request, watch).await?;
         request.attempt.connect = self.exact.micros() - request.attempt.started;
         Ok(())

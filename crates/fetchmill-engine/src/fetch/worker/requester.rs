@@ -7,7 +7,7 @@ use super::body::{BodyReceiver, WorkerBody};
 use super::held_outcomes::{HeldOutcomes, WorkerConnection};
 use super::state::Worker;
 use crate::access::tls_errors::distrust;
-use crate::attempt::{AttemptEnd, Failure, Requester};
+use crate::attempt::{AttemptEnd, CertainReplies, Failure, Requester};
 use crate::fetch::target::CurrentTarget;
 use fetchmill_model::certainty::MonotonicMicros;
 use fetchmill_model::error::Error;
@@ -26,7 +26,7 @@ impl Requester for Worker {
     type Held = HeldOutcomes;
     type Body = BodyReceiver;
 
-    const TRUSTS_RESTS: bool = false;
+    const CERTAIN: CertainReplies = CertainReplies::First;
 
     /// Returns the origin that has the target; else what became of the target. While credentials are looked for it waits here
     /// for a moment, since they are there in a second as a rule, and is deferred then: others are not to wait for it.
@@ -102,7 +102,7 @@ impl Requester for Worker {
         connection: &mut Connection,
         target: &mut CurrentTarget,
         watch: &Deadlines,
-    ) -> Result<(), FailureKind> {
+    ) -> Result<(), Failure> {
         let opened = self.open(connection, target, watch).await;
         if opened.is_err() {
             target.seen.connection(connection);
@@ -265,7 +265,7 @@ impl Worker {
         connection: &mut Connection,
         target: &CurrentTarget,
         watch: &Deadlines,
-    ) -> Result<(), FailureKind> {
+    ) -> Result<(), Failure> {
         loop {
             match self.pool.open_at(connection, watch, target.at.reach, target.found.as_ref()).await {
                 Ok(()) => {
@@ -276,11 +276,11 @@ impl Worker {
                     }
                     return Ok(());
                 }
-                Err(ConnectFailure::Failed(kind)) => return Err(kind),
+                Err(ConnectFailure::Failed(kind)) => return Err(Failure::unconnected(kind)),
                 Err(ConnectFailure::Exhausted(number)) => {
                     self.rest_exhausted(number).await;
                     if self.is_done.get() {
-                        return Err(FailureKind::Unreachable);
+                        return Err(Failure::exhausted());
                     }
                 }
             }

@@ -103,6 +103,8 @@ pub(super) fn server_lister(
         relisting: relisting(plan),
         is_relisting: journal.is_relisting()?,
         is_of_objects: !plan.request.leads_anywhere(),
+        redirects_max: plan.request.redirects_of_pages(),
+        folder: Arc::new(plan.place.state.clone()),
     }))
 }
 

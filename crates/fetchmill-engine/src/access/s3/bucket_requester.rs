@@ -1,0 +1,282 @@
+//! How requests to a store are made that fetch no object of a job ([`crate::attempt`]): each on a connection that is new or
+//! has rested.
+
+use std::rc::Rc;
+
+use super::client::{BucketAnswer, BucketReply, BucketRequest, Client};
+use crate::access::renewal::Renewal;
+use crate::attempt::{AttemptEnd, CertainReplies, Failure, ReplyBody, Requester, Resumable};
+use fetchmill_model::certainty::MonotonicMicros;
+use fetchmill_model::error::Error;
+use fetchmill_model::limits;
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::s3::BucketAddress;
+use fetchmill_model::verdict::{AttemptState, BrokenFacts, Correction, Rules, Verdict};
+use fetchmill_net::certain::{Judged, RestedConnection};
+use fetchmill_net::{BrokenExchange, Connection, Deadlines, OriginConnections, ReceivedReply};
+
+/// One request of a client.
+pub(super) struct BucketRequester<'a> {
+    pub(super) client: &'a Client,
+    pub(super) ask: &'a BucketRequest<'a>,
+    pub(super) rules: &'a Rules,
+}
+
+/// How far it is.
+pub(super) struct BucketAttempt {
+    pub(super) state: AttemptState,
+    /// Where the bucket is, as far as it was known when it was sent last.
+    place: Option<BucketAddress>,
+    /// Of the credentials that it was signed with then.
+    generation: u64,
+    /// Why there is no reply to the last one, if there is none.
+    pub(super) answer: BucketAnswer,
+    /// What followed.
+    pub(super) end: BucketEnd,
+}
+
+/// What came of a request.
+pub(super) enum BucketEnd {
+    /// Nothing: the job ends.
+    Nothing,
+    Verdict(Verdict),
+    /// Something that ends a job.
+    Error(Error),
+}
+
+impl BucketAttempt {
+    pub(super) fn new(state: AttemptState) -> Self {
+        BucketAttempt {
+            state,
+            place: None,
+            generation: 0,
+            answer: Ok(BucketReply::default()),
+            end: BucketEnd::Nothing,
+        }
+    }
+}
+
+impl BucketRequester<'_> {
+    fn after(&self, attempt: &mut BucketAttempt, verdict: Verdict) -> AttemptEnd {
+        match verdict {
+            Verdict::Again => AttemptEnd::Again,
+            Verdict::Correct(correction) => self.correct(attempt, correction),
+            verdict => {
+                attempt.end = BucketEnd::Verdict(verdict);
+                AttemptEnd::Over
+            }
+        }
+    }
+
+    /// Corrects what a store has shown to be wrong.
+    fn correct(&self, attempt: &mut BucketAttempt, correction: Correction) -> AttemptEnd {
+        let access = &self.client.access;
+        let renewal = access.correct(Some(self.ask.bucket), correction, attempt.generation);
+        Self::renewed(attempt, renewal)
+    }
+
+    /// Where its bucket is may have changed with what is newer.
+    fn renewed(attempt: &mut BucketAttempt, renewal: Renewal) -> AttemptEnd {
+        match renewal {
+            Renewal::Newer => AttemptEnd::Redirected,
+            Renewal::Pending => AttemptEnd::Renewing,
+            Renewal::Failed(why) => {
+                attempt.end = BucketEnd::Error(Error::Temporary(why));
+                AttemptEnd::Over
+            }
+        }
+    }
+}
+
+impl ReplyBody for BucketReply {
+    fn forget(&mut self) {
+        *self = BucketReply::default();
+    }
+
+    fn start_again(&mut self) {
+        self.forget();
+    }
+}
+
+impl Requester for BucketRequester<'_> {
+    type Request = BucketAttempt;
+    type Held = ();
+    type Body = BucketReply;
+
+    const CERTAIN: CertainReplies = CertainReplies::All;
+
+    async fn find_origin(
+        &self,
+        attempt: &mut BucketAttempt,
+        _watch: &Deadlines,
+    ) -> Result<Rc<OriginConnections>, AttemptEnd> {
+        let Client { access, pool, clock, now, .. } = self.client;
+        clock.set(now());
+        attempt.generation = access.generation();
+        let found = access.place(self.ask.bucket).and_then(|place| {
+            let origin = pool.origin(&place.key)?;
+            attempt.place = Some(place);
+            Ok(origin)
+        });
+        found.map_err(|error| {
+            attempt.end = BucketEnd::Error(error);
+            AttemptEnd::Over
+        })
+    }
+
+    async fn await_turn(
+        &self,
+        _attempt: &mut BucketAttempt,
+        _origin: &OriginConnections,
+        _watch: &Deadlines,
+    ) -> Result<(), AttemptEnd> {
+        Ok(())
+    }
+
+    fn prepare(
+        &self,
+        attempt: &mut BucketAttempt,
+        reply: &mut Resumable<BucketReply>,
+        _origin: &OriginConnections,
+    ) {
+        reply.discard();
+        reply.start(false);
+        if let Some(place) = &attempt.place {
+            reply.inner.signed_for.clone_from(&place.region);
+        }
+        attempt.answer = Ok(BucketReply::default());
+    }
+
+    async fn bring(
+        &self,
+        task: &mut RestedConnection,
+        _attempt: &BucketAttempt,
+        origin: &Rc<OriginConnections>,
+        is_fresh: bool,
+        _watch: &Deadlines,
+    ) {
+        if !is_fresh || !task.connection.is_at(origin) {
+            task.renew(&self.client.pool, origin);
+        }
+    }
+
+    async fn open_connection(
+        &self,
+        connection: &mut Connection,
+        _attempt: &mut BucketAttempt,
+        watch: &Deadlines,
+    ) -> Result<(), Failure> {
+        self.client.open(connection, watch).await
+    }
+
+    async fn exchange(
+        &self,
+        connection: &mut Connection,
+        attempt: &mut BucketAttempt,
+        _origin: &OriginConnections,
+        reply: &mut Resumable<BucketReply>,
+        watch: &Deadlines,
+    ) -> Result<ReceivedReply, BrokenExchange> {
+        let Some(place) = &attempt.place else { return Err(BrokenExchange::unconnected()) };
+        self.client.exchange(connection, place, self.ask, reply, watch).await
+    }
+
+    fn micros(&self) -> MonotonicMicros {
+        (self.client.now)() * 1000
+    }
+
+    fn note_reply(
+        &self,
+        _connection: &Connection,
+        _attempt: &mut BucketAttempt,
+        _replied: &ReceivedReply,
+        _reply: &Resumable<BucketReply>,
+        _sent: MonotonicMicros,
+    ) {
+    }
+
+    fn looks_behind(&self, _connection: &Connection, _is_certain: bool) -> bool {
+        false
+    }
+
+    fn settle_reply(
+        &self,
+        _connection: &Connection,
+        attempt: &mut BucketAttempt,
+        reply: &mut Resumable<BucketReply>,
+        replied: &ReceivedReply,
+    ) -> AttemptEnd {
+        let (now, reply) = ((self.client.now)(), &mut reply.inner);
+        reply.complete(replied, now);
+        let may_hide_error = self.ask.may_hide_error();
+        let verdict =
+            attempt.state.after_bucket_reply(&reply.facts(), reply.status, may_hide_error, self.rules, now);
+        self.after(attempt, verdict)
+    }
+
+    fn hold_reply(
+        &self,
+        task: &mut RestedConnection,
+        attempt: &mut BucketAttempt,
+        reply: &mut Resumable<BucketReply>,
+        replied: &ReceivedReply,
+    ) -> AttemptEnd {
+        self.settle_reply(&task.connection, attempt, reply, replied)
+    }
+
+    fn judge_replies(&self, _task: &mut RestedConnection, _judged: Judged) {}
+
+    fn fail_unknown_reply(&self, attempt: &mut BucketAttempt) -> AttemptEnd {
+        let reason = "bytes came that nobody asked for";
+        self.attempt_failed(attempt, Failure::new(FailureKind::Framing, reason), None)
+    }
+
+    async fn await_end(&self, task: &mut RestedConnection, _watch: &Deadlines) {
+        task.close();
+    }
+
+    fn attempt_failed(
+        &self,
+        attempt: &mut BucketAttempt,
+        failure: Failure,
+        broken: Option<BrokenFacts>,
+    ) -> AttemptEnd {
+        let kind = failure.kind;
+        let facts = BrokenFacts { kind, was_used: false, is_unanswered: false, is_shared: false };
+        let facts = broken.unwrap_or(facts);
+        attempt.answer = Err(failure);
+        let verdict = attempt.state.after_broken(facts, self.rules, (self.client.now)());
+        self.after(attempt, verdict)
+    }
+
+    fn leave_connection(&self, task: &mut RestedConnection) {
+        task.close();
+    }
+
+    async fn await_credentials(&self, attempt: &mut BucketAttempt) -> bool {
+        while !self.client.is_over() {
+            match Self::renewed(attempt, self.client.access.renew(attempt.generation)) {
+                AttemptEnd::Redirected => return true,
+                AttemptEnd::Renewing => tokio::time::sleep(limits::TICK).await,
+                _ => return false,
+            }
+        }
+        false
+    }
+
+    fn is_over(&self, _attempt: &BucketAttempt) -> bool {
+        self.client.is_over()
+    }
+
+    fn may_repeat(&self, _attempt: &BucketAttempt) -> bool {
+        self.rules.may_repeat
+    }
+
+    fn state_of<'r>(&self, attempt: &'r mut BucketAttempt) -> &'r mut AttemptState {
+        &mut attempt.state
+    }
+
+    fn rules_of(&self, _attempt: &BucketAttempt) -> Rules {
+        *self.rules
+    }
+}

@@ -1,0 +1,226 @@
+//! A page of a listing as it comes: nothing of it counts before all of it is there.
+
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::page_failure::PageFailure;
+use crate::attempt::ReplyBody;
+use fetchmill_model::content_encoding::{ContentEncoding, DecodeError};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::http1::{BodySink, Head, field_values};
+use fetchmill_model::limits::{INDEX_BYTES_MAX, PAGE_BYTES_MAX, PAGE_MEMORY_BYTES, READ_BYTES};
+use fetchmill_model::name::for_display;
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::verdict::ERROR_BYTES_MAX;
+use fetchmill_store::durable::nameless_file;
+
+/// Memory: `PAGE_BYTES_MAX`; `PAGE_MEMORY_BYTES` of an index, whose other bytes are in a file without a name.
+#[derive(Debug, Default)]
+pub(super) struct PageBody {
+    /// The reply's head, as it was sent.
+    pub(super) head: Vec<u8>,
+    memory: Vec<u8>,
+    /// Folder of the file; none if all of the page stays in memory.
+    folder: Option<Arc<PathBuf>>,
+    file: Option<File>,
+    length: u64,
+    /// No more is received.
+    length_max: u64,
+    failed: Option<Error>,
+}
+
+/// A page that is there.
+pub(super) struct FetchedPage {
+    /// The reply's head, as it was sent.
+    pub(super) head: Vec<u8>,
+    /// Where it came from, after redirects.
+    pub(super) url: String,
+    pub(super) bytes: Vec<u8>,
+    /// Whether these are all; else it is larger than a page that is kept may be.
+    pub(super) is_whole: bool,
+}
+
+impl PageBody {
+    /// Of a page that is kept in memory.
+    pub(super) fn kept() -> Self {
+        PageBody::default()
+    }
+
+    /// Of an index, which may be large.
+    pub(super) fn index(folder: &Arc<PathBuf>) -> Self {
+        PageBody { folder: Some(Arc::clone(folder)), ..PageBody::default() }
+    }
+
+    /// Returns how a server has encoded it.
+    fn encoding(&self) -> std::result::Result<Option<ContentEncoding>, PageFailure> {
+        let values = field_values(&self.head, "content-encoding");
+        ContentEncoding::of_fields(values.into_iter()).or_else(|name| {
+            if !is_other_encoding(&name) {
+                // Such as utf-8: it means nothing, and the page is what it is.
+                return Ok(None);
+            }
+            let reason = format!("Content-Encoding says {}, which nobody asked for", for_display(&name));
+            Err(PageFailure::new(FailureKind::BadEncoding, 200, reason))
+        })
+    }
+
+    /// Decodes what has come, up to the largest page that is kept. `is_whole` is whether that is all of it.
+    pub(super) fn decode(
+        mut self,
+        url: String,
+        is_whole: bool,
+    ) -> std::result::Result<FetchedPage, PageFailure> {
+        let is_all = match self.encoding()? {
+            None => is_whole,
+            Some(encoding) => self.decode_from(encoding, is_whole)?,
+        };
+        let PageBody { head, memory: bytes, .. } = self;
+        Ok(FetchedPage { head, url, bytes, is_whole: is_all })
+    }
+
+    fn decode_from(
+        &mut self,
+        encoding: ContentEncoding,
+        is_whole: bool,
+    ) -> std::result::Result<bool, PageFailure> {
+        let encoded = std::mem::take(&mut self.memory);
+        let decoded = encoding.decode(encoded.as_slice(), PAGE_BYTES_MAX as u64, |piece| {
+            self.memory.extend_from_slice(piece);
+            true
+        });
+        match decoded {
+            Ok(()) => Ok(is_whole),
+            Err(DecodeError::TooLong) => Ok(false),
+            Err(_) if !is_whole => Ok(false),
+            Err(DecodeError::Malformed(problem)) => {
+                Err(PageFailure::new(FailureKind::BadEncoding, 200, problem))
+            }
+            Err(DecodeError::Storage(error)) => {
+                Err(PageFailure::new(FailureKind::BadEncoding, 200, error.to_string()))
+            }
+        }
+    }
+
+    /// Returns what reads it from its start, decoded.
+    pub(super) fn into_reader(mut self) -> std::result::Result<Box<dyn Read>, PageFailure> {
+        let encoding = self.encoding()?;
+        let memory = std::io::Cursor::new(std::mem::take(&mut self.memory));
+        let plain: Box<dyn Read> = match self.file.take() {
+            None => Box::new(memory),
+            Some(mut file) => {
+                file.rewind().map_err(unread)?;
+                Box::new(memory.chain(BufReader::with_capacity(READ_BYTES, file)))
+            }
+        };
+        let Some(encoding) = encoding else { return Ok(plain) };
+        let decoder = encoding.reader(BufReader::new(plain)).map_err(unread)?;
+        // A page that is longer ends within its JSON, or is refused as HTML is.
+        Ok(Box::new(BufReader::new(decoder.take(INDEX_BYTES_MAX + 1))))
+    }
+
+    /// Takes what went wrong on this machine.
+    pub(super) fn take_failure(&mut self) -> Option<Error> {
+        self.failed.take()
+    }
+
+    fn keep(&mut self, bytes: &[u8]) -> Result<()> {
+        let Some(folder) = self
+            .folder
+            .as_ref()
+            .filter(|_| self.file.is_some() || self.memory.len() + bytes.len() > PAGE_MEMORY_BYTES)
+        else {
+            self.memory.extend_from_slice(bytes);
+            return Ok(());
+        };
+        let fail = |error| Error::storage("write a page of the listing in", folder.as_path(), error);
+        let file = match &mut self.file {
+            Some(file) => file,
+            None => self.file.insert(nameless_file(folder).map_err(fail)?),
+        };
+        file.write_all(bytes).map_err(fail)
+    }
+}
+
+/// Returns whether this is an encoding that is not decoded, or several of them.
+fn is_other_encoding(name: &[u8]) -> bool {
+    let known = [&b"deflate"[..], b"compress", b"x-compress"];
+    name.contains(&b',') || known.iter().any(|known| name.eq_ignore_ascii_case(known))
+}
+
+fn unread(error: std::io::Error) -> PageFailure {
+    PageFailure::new(FailureKind::BadEncoding, 200, error.to_string())
+}
+
+impl ReplyBody for PageBody {
+    fn forget(&mut self) {
+        (self.length, self.file) = (0, None);
+        self.memory.clear();
+        self.head.clear();
+    }
+
+    fn start_again(&mut self) {
+        self.forget();
+    }
+
+    fn has_failed(&self) -> bool {
+        self.failed.is_some()
+    }
+}
+
+impl BodySink for PageBody {
+    fn head(&mut self, head: &Head, bytes: &[u8]) {
+        self.head.clear();
+        self.head.extend_from_slice(bytes);
+        self.length_max = match (head.status, &self.folder) {
+            (200..=299, None) => PAGE_BYTES_MAX as u64 + 1,
+            (200..=299, Some(_)) => INDEX_BYTES_MAX + 1,
+            // It is not read.
+            _ => ERROR_BYTES_MAX as u64,
+        };
+    }
+
+    fn piece(&mut self, bytes: &[u8]) {
+        self.length += bytes.len() as u64;
+        if self.failed.is_none()
+            && let Err(error) = self.keep(bytes)
+        {
+            self.failed = Some(error);
+        }
+    }
+
+    fn wants_more(&self) -> bool {
+        self.length < self.length_max && self.failed.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn index(pieces: &[&[u8]], length_max: u64) -> PageBody {
+        let folder = Arc::new(std::env::temp_dir());
+        let mut body = PageBody { length_max, ..PageBody::index(&folder) };
+        pieces.iter().for_each(|piece| body.piece(piece));
+        body
+    }
+
+    #[test]
+    fn a_large_index_is_read_back_from_its_file() {
+        let pieces = [vec![b'a'; PAGE_MEMORY_BYTES - 1], vec![b'b'; 3], vec![b'c'; 2]];
+        let body = index(&pieces.each_ref().map(Vec::as_slice), u64::MAX);
+        assert_eq!((body.memory.len(), body.file.is_some()), (PAGE_MEMORY_BYTES - 1, true));
+
+        let mut read = Vec::new();
+        body.into_reader().unwrap().read_to_end(&mut read).unwrap();
+
+        assert!(read == pieces.concat(), "{} bytes", read.len());
+    }
+
+    #[test]
+    fn no_more_is_received_than_a_page_may_have() {
+        assert!(index(&[b"abc"], 4).wants_more());
+        assert!(!index(&[b"abcd"], 4).wants_more());
+    }
+}

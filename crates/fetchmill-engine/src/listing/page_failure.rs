@@ -1,0 +1,54 @@
+//! Pages that did not come, and why.
+
+use fetchmill_model::limits;
+use fetchmill_model::outcome::{FailureClass, FailureKind};
+use fetchmill_model::planner::origin::Millis;
+use fetchmill_model::verdict::{AttemptState, Rules, Verdict};
+
+/// Statuses with which a server refuses a marker that it does not know, or not any more. Others say something of the client.
+const UNKNOWN_MARKER: [u16; 5] = [400, 403, 404, 410, 422];
+
+/// Why a page did not come.
+#[derive(Debug, thiserror::Error)]
+#[error("{reason}")]
+pub(super) struct PageFailure {
+    pub(super) kind: FailureKind,
+    /// Of the reply; 0 when there was none.
+    pub(super) status: u16,
+    pub(super) reason: String,
+    /// What the server asked for.
+    pub(super) retry_after: Option<Millis>,
+}
+
+/// The last failure of a page, and how often it was asked for.
+pub(super) struct FailedPage {
+    pub(super) failure: PageFailure,
+    pub(super) attempts: u32,
+}
+
+impl FailedPage {
+    /// Returns whether the server has answered that there is nothing of the kind: it is well, and will say the same again.
+    pub(super) fn is_refusal(&self) -> bool {
+        let PageFailure { kind, status, .. } = self.failure;
+        kind.class() == FailureClass::Final && (300..500).contains(&status)
+    }
+
+    /// Returns whether the marker that leads to the page may not be known any more.
+    pub(super) fn is_of_unknown_marker(&self) -> bool {
+        self.is_refusal() && UNKNOWN_MARKER.contains(&self.failure.status)
+    }
+}
+
+impl PageFailure {
+    pub(super) fn new(kind: FailureKind, status: u16, reason: impl Into<String>) -> Self {
+        PageFailure { kind, status, reason: reason.into(), retry_after: None }
+    }
+
+    /// Returns whether no other attempt follows when a page has failed this often.
+    pub(super) fn is_last(&self, attempts: u32, has_listed: bool) -> bool {
+        let attempts_max = if has_listed { u32::MAX } else { limits::FIRST_PAGE_ATTEMPTS_MAX };
+        let rules = Rules { attempts_max, ..Rules::default() };
+        let mut state = AttemptState { attempts: attempts.saturating_sub(1), ..AttemptState::default() };
+        !matches!(state.after_failure(self.kind, &rules, 0), Verdict::Retry(_))
+    }
+}

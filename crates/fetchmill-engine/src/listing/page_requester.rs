@@ -1,0 +1,407 @@
+//! How pages of a listing are asked for ([`crate::attempt`]): one at a time, each on a connection that is new or has rested.
+//! A reply that nobody asked for would be taken for the page.
+
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::page_body::PageBody;
+use super::page_failure::PageFailure;
+use super::server::ServerListerSetup;
+use crate::access::bearer::BearerTokens;
+use crate::access::renewal::Renewal;
+use crate::attempt::{
+    AttemptEnd, CertainReplies, Failure, Location, RedirectPolicy, Requester, Resumable, fulfil,
+};
+use crate::control::Control;
+use crate::control::stop::Stop;
+use fetchmill_model::certainty::MonotonicMicros;
+use fetchmill_model::error::Error;
+use fetchmill_model::http1::RequestParts;
+use fetchmill_model::limits;
+use fetchmill_model::origin::OriginKey;
+use fetchmill_model::outcome::{FailureKind, Outcome};
+use fetchmill_model::planner::origin::Millis;
+use fetchmill_model::verdict::{AttemptState, BrokenFacts, ReplyFacts, Rules, Verdict, field_in};
+use fetchmill_net::certain::{Judged, RestedConnection};
+use fetchmill_net::{
+    BrokenExchange, ConnectFailure, Connection, Deadlines, IoBuffers, OriginConnections, Pool, PoolSettings,
+    Proxy, ReceivedReply, RequestTarget, Timeouts,
+};
+
+/// See the module.
+pub(super) struct PageRequester {
+    control: Arc<Control>,
+    key: OriginKey,
+    /// The server.
+    server: Rc<OriginConnections>,
+    pool: Pool,
+    /// As of its last tick.
+    clock: Rc<Cell<Millis>>,
+    timeouts: Timeouts,
+    buffers: IoBuffers,
+    /// What a command prints for requests to the server, if there is one.
+    tokens: Option<Arc<BearerTokens>>,
+}
+
+/// A page that is asked for.
+pub(super) struct PageRequest {
+    /// Where it is.
+    pub(super) at: Location,
+    policy: RedirectPolicy,
+    state: AttemptState,
+    /// Of the token that it was asked with last; none without one.
+    generation: Option<u64>,
+    /// What came of it.
+    end: PageEnd,
+}
+
+/// What came of a request for a page.
+pub(super) enum PageEnd {
+    /// Nothing: the job is to end.
+    Nothing,
+    /// The page. Whether that is all of it.
+    Page(bool),
+    Failed(PageFailure),
+    /// Something that no other attempt changes.
+    Error(Error),
+}
+
+impl PageRequest {
+    /// Of a page that is at `url`.
+    pub(super) fn new(url: String, policy: RedirectPolicy) -> Self {
+        PageRequest {
+            at: Location::at(url),
+            policy,
+            state: AttemptState::default(),
+            generation: None,
+            end: PageEnd::Nothing,
+        }
+    }
+
+    /// Returns where it is, and what came of it.
+    pub(super) fn into_end(self) -> (String, PageEnd) {
+        (self.at.url, self.end)
+    }
+}
+
+impl PageRequester {
+    pub(super) fn new(setup: &ServerListerSetup) -> Self {
+        let (server, pool) = (setup.server.clone(), setup.pool.clone());
+        // Its bytes are moved one piece after the other, which HTTP/1.1 is enough for.
+        let tls = Arc::new(pool.tls.without_http2());
+        let idle_max = limits::RESTING_PAGES_MAX;
+        let timeouts =
+            Timeouts { total: limits::PAGE_TIMEOUT.max(pool.timeouts.total), attempt: None, ..pool.timeouts };
+        let settings = PoolSettings { max_body: u64::MAX, connections: 1 + idle_max, idle_max, tls, ..pool };
+        let clock = Rc::new(Cell::new(setup.control.clock.now()));
+        let pool = Pool::new(settings, Rc::clone(&clock));
+        let key = server.key.clone();
+        PageRequester {
+            control: Arc::clone(&setup.control),
+            server: pool.add(server.key, server.template, server.addresses),
+            tokens: setup.control.tokens.clone().filter(|tokens| tokens.is_for(&key)),
+            key,
+            pool,
+            clock,
+            timeouts,
+            buffers: IoBuffers::default(),
+        }
+    }
+
+    /// The server's origin.
+    pub(super) fn key(&self) -> &OriginKey {
+        &self.key
+    }
+
+    /// The proxy that requests to the server go through.
+    pub(super) fn proxy(&self) -> Option<&Proxy> {
+        self.pool.proxy_of(&self.key)
+    }
+
+    /// Asks for a page once; it may be an index, which has no limit in time as a whole. A connection that the server has closed
+    /// is forgiven.
+    pub(super) async fn ask(
+        &self,
+        connection: &mut RestedConnection,
+        mut request: PageRequest,
+        body: PageBody,
+        is_index: bool,
+    ) -> (PageRequest, PageBody) {
+        let total = if is_index { std::time::Duration::MAX } else { self.timeouts.total };
+        self.pool.tick(self.control.clock.now());
+        // Read ahead as fast as it can be, a listing needs more connections than once its pages come one by one.
+        self.pool.sweep(1, limits::SURPLUS_CONNECTION_IDLE);
+        let watch = Deadlines::new(Rc::clone(&self.clock), Timeouts { total, ..self.timeouts });
+        let mut body = Resumable::new(body);
+        tokio::select! {
+            () = fulfil(self, connection, &mut request, &mut body, &watch, None) => {}
+            never = self.tick(&watch) => match never {},
+        }
+        if let Some(error) = body.inner.take_failure() {
+            request.end = PageEnd::Error(error);
+        }
+        (request, body.inner)
+    }
+
+    /// Checks the deadlines, and whether the job is to end.
+    async fn tick(&self, watch: &Deadlines) -> Infallible {
+        let mut tick = tokio::time::interval(limits::TICK);
+        loop {
+            tick.tick().await;
+            self.pool.tick(self.control.clock.now());
+            if self.control.stop.get() == Stop::No {
+                watch.check();
+            } else {
+                watch.expire(FailureKind::TotalTimeout);
+            }
+        }
+    }
+
+    fn rules() -> Rules {
+        Rules { redirects_max: limits::REDIRECTS_MAX, ..Rules::default() }
+    }
+
+    /// Acts on a token that was refused.
+    fn renew(&self, request: &mut PageRequest) -> AttemptEnd {
+        let renewal = match (&self.tokens, request.generation) {
+            (Some(tokens), Some(generation)) => tokens.renew(generation),
+            _ => Renewal::Newer,
+        };
+        match renewal {
+            Renewal::Newer => AttemptEnd::Again,
+            Renewal::Pending => AttemptEnd::Renewing,
+            Renewal::Failed(why) => {
+                request.end = PageEnd::Error(Error::Temporary(why));
+                AttemptEnd::Over
+            }
+        }
+    }
+
+    fn follow(
+        request: &mut PageRequest,
+        connection: &Connection,
+        body: &Resumable<PageBody>,
+        status: u16,
+    ) -> AttemptEnd {
+        let head = &body.inner.head;
+        let location = field_in(head, b"location:");
+        match request.at.follow(connection.address(), location, request.policy) {
+            Ok(_) => AttemptEnd::Redirected,
+            Err((kind, why)) => {
+                request.end = PageEnd::Failed(PageFailure::new(kind, status, why));
+                AttemptEnd::Over
+            }
+        }
+    }
+}
+
+impl Requester for PageRequester {
+    type Request = PageRequest;
+    type Held = ();
+    type Body = PageBody;
+
+    const CERTAIN: CertainReplies = CertainReplies::All;
+
+    async fn find_origin(
+        &self,
+        request: &mut PageRequest,
+        _watch: &Deadlines,
+    ) -> Result<Rc<OriginConnections>, AttemptEnd> {
+        if self.key.path_of(&request.at.url).is_some() {
+            return Ok(Rc::clone(&self.server));
+        }
+        let key = OriginKey::of_url(&request.at.url).map(|(key, _)| key);
+        key.and_then(|key| self.pool.origin(&key).ok()).ok_or_else(|| {
+            let reason = "it is no http or https URL";
+            self.attempt_failed(request, Failure::new(FailureKind::Url, reason), None)
+        })
+    }
+
+    async fn await_turn(
+        &self,
+        _request: &mut PageRequest,
+        _origin: &OriginConnections,
+        _watch: &Deadlines,
+    ) -> Result<(), AttemptEnd> {
+        Ok(())
+    }
+
+    fn prepare(&self, request: &mut PageRequest, body: &mut Resumable<PageBody>, origin: &OriginConnections) {
+        let tokens = self.tokens.as_ref().filter(|tokens| tokens.is_for(&origin.key));
+        request.generation = tokens.map(|tokens| tokens.generation());
+        if !body.is_broken_off() {
+            body.discard();
+            body.start(true);
+        }
+    }
+
+    async fn bring(
+        &self,
+        task: &mut RestedConnection,
+        _request: &PageRequest,
+        origin: &Rc<OriginConnections>,
+        is_fresh: bool,
+        _watch: &Deadlines,
+    ) {
+        if !is_fresh {
+            task.renew(&self.pool, origin);
+        }
+    }
+
+    async fn open_connection(
+        &self,
+        connection: &mut Connection,
+        request: &mut PageRequest,
+        watch: &Deadlines,
+    ) -> Result<(), Failure> {
+        let opened = self.pool.open_when_able(connection, watch, request.at.reach).await;
+        opened.map_err(|failure| match failure {
+            ConnectFailure::Failed(kind) => Failure::unconnected(kind),
+            ConnectFailure::Exhausted(_) => Failure::exhausted(),
+        })
+    }
+
+    async fn exchange(
+        &self,
+        connection: &mut Connection,
+        request: &mut PageRequest,
+        origin: &OriginConnections,
+        body: &mut Resumable<PageBody>,
+        watch: &Deadlines,
+    ) -> Result<ReceivedReply, BrokenExchange> {
+        let path = origin.key.path_of(&request.at.url).unwrap_or("/");
+        let rest = body.rest_fields();
+        let fields = rest.as_ref().map_or(&[][..], |rest| rest.as_slice());
+        let call = RequestParts { method: "GET", path, fields, body: None };
+        let asked = if rest.is_some() { RequestTarget::Call(&call) } else { RequestTarget::Path(path) };
+        connection.exchange(asked, &self.buffers, body, watch, u64::MAX).await
+    }
+
+    fn micros(&self) -> MonotonicMicros {
+        self.control.clock.micros()
+    }
+
+    fn note_reply(
+        &self,
+        _connection: &Connection,
+        request: &mut PageRequest,
+        replied: &ReceivedReply,
+        _body: &Resumable<PageBody>,
+        _sent: MonotonicMicros,
+    ) {
+        if let (Some(tokens), Some(generation)) = (&self.tokens, request.generation) {
+            tokens.note_reply(replied.head.status, generation);
+        }
+    }
+
+    fn looks_behind(&self, _connection: &Connection, _is_certain: bool) -> bool {
+        false
+    }
+
+    fn settle_reply(
+        &self,
+        connection: &Connection,
+        request: &mut PageRequest,
+        body: &mut Resumable<PageBody>,
+        replied: &ReceivedReply,
+    ) -> AttemptEnd {
+        let (head, now) = (&replied.head, self.control.clock.now());
+        let facts = ReplyFacts {
+            status: head.status,
+            // A page without a length is whole when its parser says so: JSON that ends is, as is HTML.
+            is_verified: true,
+            is_no_rest: body.is_no_rest(),
+            shows_token: request.generation.is_some(),
+            ..ReplyFacts::default()
+        };
+        let (kind, reason) = match request.state.after_reply(&facts, &Self::rules(), now) {
+            Verdict::Store => {
+                request.end = PageEnd::Page(!replied.is_cut);
+                return AttemptEnd::Over;
+            }
+            Verdict::Again => return AttemptEnd::Again,
+            Verdict::Redirect => return Self::follow(request, connection, body, head.status),
+            Verdict::Correct(_) => return self.renew(request),
+            Verdict::Settle(Outcome::Failed(kind), reason) => (kind, reason),
+            Verdict::Retry(kind) => (kind, None),
+            Verdict::Settle(..) | Verdict::SecondLook(_) | Verdict::Stop(_) => (FailureKind::Status, None),
+        };
+        let asked = head.retry_after.map(|retry_after| retry_after.wait(now / 1000).saturating_mul(1000));
+        let reason = reason.map_or_else(|| format!("status {}", head.status), String::from);
+        let failure = PageFailure { retry_after: asked, ..PageFailure::new(kind, head.status, reason) };
+        request.end = PageEnd::Failed(failure);
+        AttemptEnd::Over
+    }
+
+    fn hold_reply(
+        &self,
+        task: &mut RestedConnection,
+        request: &mut PageRequest,
+        body: &mut Resumable<PageBody>,
+        replied: &ReceivedReply,
+    ) -> AttemptEnd {
+        self.settle_reply(&task.connection, request, body, replied)
+    }
+
+    fn judge_replies(&self, _task: &mut RestedConnection, _judged: Judged) {}
+
+    fn fail_unknown_reply(&self, request: &mut PageRequest) -> AttemptEnd {
+        let reason = "bytes came that nobody asked for";
+        self.attempt_failed(request, Failure::new(FailureKind::Framing, reason), None)
+    }
+
+    async fn await_end(&self, task: &mut RestedConnection, _watch: &Deadlines) {
+        task.close();
+    }
+
+    fn attempt_failed(
+        &self,
+        request: &mut PageRequest,
+        failure: Failure,
+        broken: Option<BrokenFacts>,
+    ) -> AttemptEnd {
+        let is_over = self.is_over(request);
+        if let Some(broken) = broken
+            && !is_over
+            && matches!(request.state.after_broken(broken, &Self::rules(), 0), Verdict::Again)
+        {
+            return AttemptEnd::Again;
+        }
+        let Failure { kind, reason } = failure;
+        request.end = PageEnd::Failed(PageFailure::new(kind, 0, reason));
+        AttemptEnd::Over
+    }
+
+    fn leave_connection(&self, task: &mut RestedConnection) {
+        task.close();
+    }
+
+    async fn await_credentials(&self, request: &mut PageRequest) -> bool {
+        while !self.is_over(request) {
+            match self.renew(request) {
+                AttemptEnd::Again => return true,
+                AttemptEnd::Renewing => tokio::time::sleep(limits::TICK).await,
+                _ => return false,
+            }
+        }
+        false
+    }
+
+    fn is_over(&self, _request: &PageRequest) -> bool {
+        self.control.stop.get() != Stop::No
+    }
+
+    fn may_repeat(&self, _request: &PageRequest) -> bool {
+        true
+    }
+
+    fn state_of<'r>(&self, request: &'r mut PageRequest) -> &'r mut AttemptState {
+        &mut request.state
+    }
+
+    fn rules_of(&self, _request: &PageRequest) -> Rules {
+        Self::rules()
+    }
+}
