@@ -367,9 +367,9 @@ FORBIDDING: Mapping[str, tuple[bytes, int, str]] = {
         r"/robots.txt failed \(server-error\): status 500, attempts: 5, .*--no-robots",
     ),
     "moved": (
-        reply(b"", "Location: /elsewhere", status="301 Moved"),
+        reply(b"", "Location: /robots.txt", status="301 Moved"),
         4,
-        r"/robots.txt failed \(\S+\): status 301, attempts: 1, .*--no-robots",
+        r"/robots.txt failed \(redirect-loop\): redirect to /robots.txt: .*, attempts: 1, .*--no-robots",
     ),
 }
 

@@ -25,7 +25,25 @@ impl Failure {
 
     /// There is no connection, since none can be made.
     pub(crate) fn unconnected(kind: FailureKind) -> Self {
-        Failure::new(kind, "there is no connection")
+        use FailureKind as Kind;
+        let reason = match kind {
+            Kind::Refused => "the connection was refused",
+            Kind::ConnectTimeout => "no connection came in time",
+            Kind::Unreachable => "its address cannot be reached",
+            Kind::DnsNotFound => "its name does not exist",
+            Kind::DnsEmpty => "its name has no address",
+            Kind::Dns | Kind::DnsTimeout | Kind::DnsServfail => "its name could not be looked up",
+            Kind::PrivateAddress => "its address is not public",
+            Kind::Proxy | Kind::ProxyRefused => "the proxy made no connection",
+            Kind::Tls | Kind::TlsTimeout => "the TLS handshake failed",
+            Kind::TlsExpired => "its certificate has expired, or is not valid yet",
+            Kind::TlsWrongName => "its certificate is for another name",
+            Kind::TlsSelfSigned => "its certificate is signed by itself",
+            Kind::TlsUnknownCa => "no trusted authority has signed its certificate",
+            Kind::TlsCertificate => "its certificate is not valid",
+            _ => "there is no connection",
+        };
+        Failure::new(kind, reason)
     }
 
     /// This machine has no descriptor or port left for a connection.

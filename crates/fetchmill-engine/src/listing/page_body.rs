@@ -73,7 +73,7 @@ impl PageBody {
         is_whole: bool,
     ) -> std::result::Result<FetchedPage, PageFailure> {
         let is_all = match self.encoding()? {
-            None => is_whole,
+            None => is_whole && self.length <= PAGE_BYTES_MAX as u64,
             Some(encoding) => self.decode_from(encoding, is_whole)?,
         };
         let PageBody { head, memory: bytes, .. } = self;

@@ -20,6 +20,7 @@ use fetchmill_model::certainty::MonotonicMicros;
 use fetchmill_model::error::Error;
 use fetchmill_model::http1::RequestParts;
 use fetchmill_model::limits;
+use fetchmill_model::name::for_display;
 use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::{FailureKind, Outcome};
 use fetchmill_model::planner::origin::Millis;
@@ -78,6 +79,17 @@ impl PageRequest {
             generation: None,
             end: PageEnd::Nothing,
         }
+    }
+
+    /// Describes a reply, for people.
+    fn describe(&self, status: u16) -> String {
+        if self.at.is_redirected() {
+            return format!(
+                "status {status} at {}, where a redirect leads",
+                for_display(self.at.url.as_bytes())
+            );
+        }
+        format!("status {status}")
     }
 
     /// Returns where it is, and what came of it.
@@ -329,7 +341,7 @@ impl Requester for PageRequester {
             Verdict::Settle(..) | Verdict::SecondLook(_) | Verdict::Stop(_) => (FailureKind::Status, None),
         };
         let asked = head.retry_after.map(|retry_after| retry_after.wait(now / 1000).saturating_mul(1000));
-        let reason = reason.map_or_else(|| format!("status {}", head.status), String::from);
+        let reason = reason.map_or_else(|| request.describe(head.status), String::from);
         let failure = PageFailure { retry_after: asked, ..PageFailure::new(kind, head.status, reason) };
         request.end = PageEnd::Failed(failure);
         AttemptEnd::Over

@@ -224,6 +224,6 @@ impl Worker {
     /// There is no address: that was an attempt.
     fn was_not_found(&self, mut target: CurrentTarget, kind: FailureKind, now: Millis) {
         self.waiters.hosts.borrow_mut().note(target.host, RequestOutcome::Failure(kind), now);
-        let _ = self.failed(&mut target, Failure::new(kind, "its name was not found"), None);
+        let _ = self.failed(&mut target, Failure::unconnected(kind), None);
     }
 }

@@ -1,0 +1,205 @@
+"""What any request can do, whoever makes it: a worker, a stream, a listing.
+
+The same bytes are an object of a list, a reply of a stream, and a page of JSON that leads to one object.
+"""
+
+import gzip
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import fetchmill
+from broken_bodies import MIB, BrokenObject
+from lists import write_list
+from raw_server import Behaviour, Exchange, RawServer, reply, then_close
+from stored import read_objects
+
+Run = Callable[..., Any]
+Raw = Callable[[Mapping[str, Behaviour]], RawServer]
+
+OBJECT = "/object"
+PATH = "/asked"
+
+
+class Came(NamedTuple):
+    """What came of a request.
+
+    Args:
+        body: its bytes; None: none.
+        told: the failure, with its kind and its reason.
+    """
+
+    body: bytes | None
+    told: str
+
+
+def page(padding: int = 0) -> bytes:
+    """The bytes that are asked for."""
+    return json.dumps({"items": [{"url": OBJECT}], "more": "x" * padding}).encode()
+
+
+def by_worker(run: Run, url: str, folder: Path, *options: object) -> Came:
+    """A job over a list with this URL."""
+    dest = folder / "out"
+    ended = run("get", write_list(folder, [{"url": url}]), dest, "--format", "jsonl", "--attempts", 2, "--allow-private", *options)
+    if ended.code == 0:
+        [(_, body)] = read_objects(dest, "jsonl")
+        return Came(body, "")
+    [failure] = fetchmill.failures(dest)
+    return Came(None, f"{failure.kind}: {failure.detail}")
+
+
+def by_stream(_run: Run, url: str, _folder: Path, *options: object) -> Came:
+    """A stream with this URL; its options are those of the command, as keywords."""
+    names = [str(each).removeprefix("--").replace("-", "_") for each in options[::2]]
+    keywords: dict[str, Any] = dict(zip(names, options[1::2], strict=False)) if len(options) > 1 else {}
+    keywords |= {name: True for name in names if name == "compressed"}
+    [got] = fetchmill.stream([url], attempts=2, **keywords)
+    return Came(bytes(got.body), "") if got.error is None else Came(None, str(got.error))
+
+
+def by_listing(run: Run, url: str, folder: Path, *options: object) -> Came:
+    """A job whose listing is at this URL. What came shows in the object that the page leads to."""
+    dest = folder / "out"
+    ways = ("--listing", "json", "--items-field", "items", "--url-field", "url", "--next-page", "none")
+    ended = run("get", url, dest, "--format", "jsonl", *ways, *options)
+    if ended.code == 0:
+        [(_, body)] = read_objects(dest, "jsonl")
+        return Came(body, "")
+    return Came(None, ended.err)
+
+
+MAKERS: dict[str, Callable[..., Came]] = {"worker": by_worker, "stream": by_stream, "listing": by_listing}
+pytestmark = pytest.mark.parametrize("who", MAKERS)
+
+
+def ask(who: str, run: Run, server: RawServer, folder: Path, *options: object, path: str = PATH) -> Came:
+    """What comes of a request for the path."""
+    return MAKERS[who](run, server.url + path, folder, *options)
+
+
+def whole(who: str, body: bytes) -> Came:
+    """What comes of a request for these bytes."""
+    return Came(b"found" if who == "listing" else body, "")
+
+
+def routes(behaviour: Behaviour, **others: Behaviour) -> dict[str, Behaviour]:
+    """Of a server that has the object of a page, too."""
+    return {PATH: behaviour, OBJECT: reply(b"found"), **{f"/{name}": each for name, each in others.items()}}
+
+
+def moved(to: str) -> bytes:
+    """A redirect."""
+    return reply(b"", f"Location: {to}", status="302 Found")
+
+
+def test_redirects_are_followed(who: str, run: Run, raw: Raw, tmp_path: Path) -> None:
+    """Within the origin, and to another one."""
+    other = raw({"/there": reply(page())})
+    server = raw(routes(moved("/next"), next=moved(f"{other.url}/there")))
+    if who == "listing":
+        # The page's own URLs are relative to where it is.
+        other.routes[OBJECT] = reply(b"found")
+
+    assert ask(who, run, server, tmp_path) == whole(who, page())
+    assert (server.count(PATH), server.count("/next"), other.count("/there")) == (1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("to", "kind", "reason"),
+    [
+        (PATH, "redirect-loop", "it was there before"),
+        ("ftp://127.0.0.1/", "redirect-refused", "it leads to no http or https server"),
+        ("http://user:word@127.0.0.1/", "redirect-refused", "it names a user"),
+    ],
+    ids=["loop", "scheme", "user"],
+)
+def test_a_redirect_that_is_not_followed_says_why(
+    who: str, run: Run, raw: Raw, tmp_path: Path, to: str, kind: str, reason: str
+) -> None:
+    """With where it leads; a password is not shown."""
+    came = ask(who, run, raw(routes(moved(to))), tmp_path)
+
+    assert came.body is None
+    assert kind in came.told
+    assert reason in came.told
+    assert "redirect to " in came.told
+    assert "word" not in came.told
+
+
+def test_redirects_have_a_limit(who: str, run: Run, raw: Raw, tmp_path: Path) -> None:
+    """`--redirects` says which."""
+    hops = {f"hop{number}": moved(f"/hop{number + 1}") for number in range(5)}
+    server = raw(routes(moved("/hop0"), **hops))
+
+    came = ask(who, run, server, tmp_path, "--redirects", 2)
+
+    assert came.body is None
+    assert "redirect-limit" in came.told
+    assert "redirect to /hop2: it is the one after 2 redirects" in came.told
+    assert server.count("/hop2") == 0
+
+
+def test_a_large_body_is_resumed(who: str, run: Run, raw: Raw, tmp_path: Path) -> None:
+    """Only the rest of it is asked for, again and again."""
+    large = BrokenObject(page(5 * MIB), [2 * MIB, MIB + 1], fields=["Content-Type: application/json"])
+
+    assert ask(who, run, raw(routes(large)), tmp_path) == whole(who, large.body)
+    assert large.firsts == [0, 2 * MIB, 3 * MIB + 1]
+
+
+def test_another_object_in_place_of_the_rest_is_taken_as_a_whole(
+    who: str, run: Run, raw: Raw, tmp_path: Path
+) -> None:
+    """Bytes of two objects never mix."""
+    large, other = BrokenObject(page(3 * MIB), [2 * MIB]), page(2 * MIB)
+    large.rests = reply(other, 'ETag: "v2"')
+
+    assert ask(who, run, raw(routes(large)), tmp_path) == whole(who, other)
+    assert large.firsts == [0, 2 * MIB]
+
+
+def encoded(exchange: Exchange) -> bytes:
+    """A page in gzip; refused without `Accept-Encoding`."""
+    if b"accept-encoding: gzip" not in exchange.head.lower():
+        return reply(status="406 Not Acceptable")
+    return reply(gzip.compress(page()), "Content-Encoding: gzip")
+
+
+def test_encoded_bodies_are_asked_for_and_decoded(who: str, run: Run, raw: Raw, tmp_path: Path) -> None:
+    """With `--compressed`."""
+    assert ask(who, run, raw(routes(encoded)), tmp_path, "--compressed") == whole(who, page())
+
+
+def test_a_damaged_encoding_is_a_failure(who: str, run: Run, raw: Raw, tmp_path: Path) -> None:
+    """What cannot be decoded is not given out."""
+    damaged = reply(gzip.compress(page())[:-4], "Content-Encoding: gzip")
+
+    came = ask(who, run, raw(routes(damaged)), tmp_path, "--compressed")
+
+    assert came.body is None
+    assert "bad-encoding: " in came.told or "(bad-encoding): " in came.told
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "kind", "reason"),
+    [
+        (then_close(b""), "reset", "the connection broke"),
+        (then_close(reply(b"abc", length=10)), "truncated", "the connection ended in the body"),
+        (then_close(b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"), "framing", "Content-Length"),
+        (then_close(b"SSH-2.0-x\r\n"), "not-http", "HTTP/1.x"),
+    ],
+    ids=["closed", "cut", "length", "not-http"],
+)
+def test_a_failure_has_a_reason(
+    who: str, run: Run, raw: Raw, tmp_path: Path, behaviour: Behaviour, kind: str, reason: str
+) -> None:
+    """For people, beside its kind."""
+    came = ask(who, run, raw(routes(behaviour)), tmp_path)
+
+    assert came.body is None
+    assert kind in came.told
+    assert reason in came.told
