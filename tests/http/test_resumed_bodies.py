@@ -90,15 +90,6 @@ def test_a_sync_goes_on_too(run: Run, raw: Raw, dest: Path) -> None:
     assert ((dest / "large").read_bytes(), large.firsts) == (BODY, [0, BROKEN_AT])
 
 
-def test_a_stream_asks_for_all_of_it(raw: Raw) -> None:
-    """It holds its bodies in memory."""
-    large = BrokenObject(BODY, [BROKEN_AT])
-    replies = list(fetchmill.stream([f"{raw({'/large': large}).url}/large"]))
-
-    assert [bytes(each.body) for each in replies] == [BODY]
-    assert large.firsts == [0, 0]
-
-
 def test_a_body_that_stands_still_goes_on(run: Run, raw: Raw, dest: Path) -> None:
     """What a deadline has given up is gone on with, too."""
     large = BrokenObject(BODY, [BROKEN_AT], end=Exchange.stall)

@@ -69,7 +69,7 @@ def test_an_unreachable_host_is_told(run: Run, canary: Canary) -> None:
 
     assert ended.code == 4
     assert error_of(ended) == (
-        f"the listing http://127.0.0.1:{port}/list failed (refused): there is no connection, attempts: 5; "
+        f"the listing http://127.0.0.1:{port}/list failed (refused): the connection was refused, attempts: 5; "
         "is the server running, and the port right?"
     )
 
@@ -93,7 +93,10 @@ NO_LISTINGS: dict[str, tuple[Behaviour, str]] = {
     "tls": (then_close(b"\x15\x03\x01\x00\x02\x02\x28"), r"failed \(not-http\)"),
     "404": (reply(status="404 Not Found"), r"failed \(status\): status 404, .*is the SOURCE right\? --list-path"),
     "403": (reply(status="403 Forbidden"), r"failed \(status\): status 403"),
-    "301": (reply(b"", "Location: /list", status="301 Moved Permanently"), r"failed \(redirect-loop\): redirect to /list"),
+    "301": (
+        reply(b"", "Location: /list", status="301 Moved Permanently"),
+        r"failed \(redirect-loop\): redirect to /list",
+    ),
     "206": (reply(b"{}", status="206 Partial Content"), r"failed \(framing\)"),
     "500": (reply(status="500 Internal Server Error"), r"failed \(server-error\): status 500, attempts: 5"),
     "closed": (then_close(b""), r"failed \(reset\): .*, attempts: 5"),

@@ -11,6 +11,7 @@ use flate2::bufread::MultiGzDecoder;
 use zstd::stream::read::Decoder as ZstdDecoder;
 
 use crate::limits::{DECODED_BYTES_FIRST, READ_BYTES, ZSTD_WINDOW_LOG_MAX};
+use crate::name::for_display;
 
 /// What requests say that they accept (`Accept-Encoding`).
 pub const ACCEPTED_ENCODINGS: &str = "gzip, br, zstd";
@@ -32,6 +33,11 @@ pub type NamedEncoding = Result<Option<ContentEncoding>, Vec<u8>>;
 /// Whether a value of the field says that the body is not encoded.
 pub fn is_identity(encoding: &[u8]) -> bool {
     encoding.trim_ascii().eq_ignore_ascii_case(b"identity")
+}
+
+/// Says that a reply names an encoding that was not asked for.
+pub fn not_asked_for(name: &[u8]) -> String {
+    format!("Content-Encoding says {}, and one of {ACCEPTED_ENCODINGS} was asked for", for_display(name))
 }
 
 /// Why a body is not decoded.

@@ -55,8 +55,6 @@ class Storing(TypedDict, total=False):
     sidecar: Sequence[str] | None
     """What stands beside each object in a shard of tar, as webdataset reads it: json for all kept columns, or
     EXTENSION=COLUMN, such as txt=caption, for the value of one; may be repeated."""
-    compressed: bool
-    """Ask for replies in gzip, br or zstd, and store them decoded (docs/reference/http-support.md)."""
     hash: HashAlgorithm | None
     """Give the rows of parquet and jsonl a column with this hash of each stored body."""
     all_rows: bool
@@ -347,6 +345,13 @@ class OfOrigins(TypedDict, total=False):
     the host at AWS and in the path elsewhere."""
 
 
+class OfEncodings(TypedDict, total=False):
+    """What `get` and streams have: how replies may be encoded."""
+
+    compressed: bool
+    """Ask for replies in gzip, br or zstd, and store them decoded (docs/reference/http-support.md)."""
+
+
 class OfBodies(TypedDict, total=False):
     """What `get` and streams have: how much of a body is taken, for how long, and what it is compared with."""
 
@@ -417,6 +422,7 @@ class Syncing(TypedDict, total=False):
 class GetKeywords(
     OfFormat,
     Storing,
+    OfEncodings,
     OfFiles,
     OfServer,
     OfJsonPages,
@@ -445,6 +451,7 @@ class GetKeywords(
 class PlanKeywords(
     OfFormat,
     Storing,
+    OfEncodings,
     OfFiles,
     OfServer,
     OfJsonPages,
@@ -530,5 +537,5 @@ class SyncKeywords(
     """The keyword arguments of `fetchmill.sync` that are options: those of SyncOptions."""
 
 
-class StreamKeywords(OfFetching, OfTrying, OfOrigins, OfBodies, OfRequests, total=False):
+class StreamKeywords(OfFetching, OfTrying, OfOrigins, OfBodies, OfEncodings, OfRequests, total=False):
     """The keyword arguments that are options, of streams and of Client: those of StreamOptions."""

@@ -80,12 +80,6 @@ _STORING = {
         "What stands beside each object in a shard of tar, as webdataset reads it: json for all kept columns, "
         "or EXTENSION=COLUMN, such as txt=caption, for the value of one; may be repeated.",
     ),
-    "compressed": Option(
-        "flag",
-        bool,
-        False,
-        "Ask for replies in gzip, br or zstd, and store them decoded (docs/reference/http-support.md).",
-    ),
     "hash": Option(
         "choice",
         HashAlgorithm | None,
@@ -550,6 +544,15 @@ _OF_ORIGINS = {
     ),
 }
 
+_OF_ENCODINGS = {
+    "compressed": Option(
+        "flag",
+        bool,
+        False,
+        "Ask for replies in gzip, br or zstd, and store them decoded (docs/reference/http-support.md).",
+    ),
+}
+
 _OF_BODIES = {
     "total_timeout": Option("seconds", float, 60.0, "Time for an attempt, plus a second for each 64 KiB of its body."),
     "max_size": Option("bytes", int, 67108864, "Largest body; a larger one is failed."),
@@ -641,6 +644,7 @@ _SYNCING = {
 GET: Final[Mapping[str, Option]] = {
     **_OF_FORMAT,
     **_STORING,
+    **_OF_ENCODINGS,
     **_OF_FILES,
     **_OF_SERVER,
     **_OF_JSON_PAGES,
@@ -666,6 +670,7 @@ GET: Final[Mapping[str, Option]] = {
 PLAN: Final[Mapping[str, Option]] = {
     **_OF_FORMAT,
     **_STORING,
+    **_OF_ENCODINGS,
     **_OF_FILES,
     **_OF_SERVER,
     **_OF_JSON_PAGES,
@@ -820,6 +825,7 @@ STREAM: Final[Mapping[str, Option]] = {
     **_OF_TRYING,
     **_OF_ORIGINS,
     **_OF_BODIES,
+    **_OF_ENCODINGS,
     **_OF_REQUESTS,
     "concurrency": Option(
         "concurrency",
@@ -842,6 +848,7 @@ STREAM: Final[Mapping[str, Option]] = {
         "Requests in flight that concurrency auto goes up to; if not given 64 for a public address, 256 for "
         "AWS's S3, else 16384.",
     ),
+    "compressed": Option("flag", bool, False, "Ask for replies in gzip, br or zstd, and decode them."),
     "headers": Option(
         "headers",
         Mapping[str, str] | None,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::hand_over::hand_over;
 use super::page_body::FetchedPage;
-use super::server::{PageFrom, PageReach, ServerLister, ServerListerSetup};
+use super::server::{PageFrom, ServerLister, ServerListerSetup};
 use fetchmill_model::error::Result;
 use fetchmill_model::http1::field_values;
 use fetchmill_model::source::json::{JsonPage, JsonPages, PageReply};
@@ -21,7 +21,7 @@ pub(super) fn list(setup: ServerListerSetup, pages: &JsonPages, mut from: Option
     while control.wait_for_room() && !lister.is_over() {
         let url = pages.url(from.as_deref())?;
         let path = &url[url::Position::BeforePath..url::Position::AfterQuery];
-        let asked = lister.fetch_page_from(path, PageReach::Anywhere, is_of_earlier_run)?;
+        let asked = lister.fetch_page_from(path, is_of_earlier_run)?;
         let FetchedPage { head, bytes, url: came_from, .. } = match asked {
             PageFrom::Here(page) => page,
             PageFrom::Start => {

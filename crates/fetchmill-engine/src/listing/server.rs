@@ -58,9 +58,9 @@ pub(crate) struct ServerListerSetup {
 /// Where redirects of a page may lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PageReach {
-    /// Its names are those of objects at its origin.
+    /// It says what is at its origin.
     SameOrigin,
-    /// It says itself where things are, or is about the server.
+    /// It names URLs, or has rules alone.
     Anywhere,
 }
 
@@ -145,7 +145,7 @@ impl ServerLister {
             let path = names.page_path(&self.origin, marker.as_deref())?;
             let body = match self.first_page.take() {
                 Some(body) => body,
-                None => match self.fetch_page_from(&path, PageReach::SameOrigin, is_of_earlier_run)? {
+                None => match self.fetch_page_from(&path, is_of_earlier_run)? {
                     PageFrom::Here(page) => page.bytes,
                     PageFrom::Start => {
                         (marker, is_of_earlier_run) = (None, false);
@@ -209,13 +209,8 @@ impl ServerLister {
     }
 
     /// Fetches a page as a whole. Where the marker of an earlier run has expired, the listing begins again.
-    pub(super) fn fetch_page_from(
-        &mut self,
-        path: &str,
-        reach: PageReach,
-        is_of_earlier_run: bool,
-    ) -> Result<PageFrom> {
-        let failed = match self.fetch(path, reach)? {
+    pub(super) fn fetch_page_from(&mut self, path: &str, is_of_earlier_run: bool) -> Result<PageFrom> {
+        let failed = match self.fetch(path, PageReach::SameOrigin)? {
             None => return Ok(PageFrom::Nowhere),
             Some(Ok(page @ FetchedPage { is_whole: true, .. })) => {
                 self.begin_again()?;

@@ -79,7 +79,7 @@ impl JobPlan {
                 .chain(request.all_rows.then(|| (ROWS_PART, ALL_ROWS.to_owned())))
                 .chain(request.cdxj.then(|| (INDEX_PART, CDXJ.to_owned())))
                 .chain(request.warc_all.then(|| (REPLIES_PART, ALL_REPLIES.to_owned())))
-                .chain(request.compressed.then(|| (COMPRESSED, true.to_string())))
+                .chain(request.http.compressed.then(|| (COMPRESSED, true.to_string())))
                 .chain(request.hash.map(|HashAlgorithm::Sha256| (HASH, HashColumn::NAME.to_owned())))
                 .chain(
                     request

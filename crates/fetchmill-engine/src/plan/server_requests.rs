@@ -37,7 +37,7 @@ impl JobPlan {
     /// The same of requests for objects.
     pub(crate) fn object_fields(&self) -> Result<OriginFields> {
         let fields = self.fields()?;
-        Ok(if self.request.compressed { fields.accepting(ACCEPTED_ENCODINGS) } else { fields })
+        Ok(if self.request.http.compressed { fields.accepting(ACCEPTED_ENCODINGS) } else { fields })
     }
 
     /// Who gets the tokens of `--bearer-command`: the origin that gets secrets.
@@ -46,9 +46,17 @@ impl JobPlan {
         self.request.http.credentials_for.clone().or_else(|| self.only_origin())
     }
 
+    /// The same of requests for a server's pages. A store's are not decoded.
+    pub(crate) fn page_fields(&self) -> Result<OriginFields> {
+        match self.request.source {
+            SourceOptions::S3 { .. } => self.fields(),
+            _ => self.object_fields(),
+        }
+    }
+
     /// The only origin of a job whose server lists its objects, and how its pages are asked for there.
     pub(crate) fn server(&self) -> Result<Option<(OriginKey, RequestTemplate)>> {
-        self.server_with(&self.fields()?)
+        self.server_with(&self.page_fields()?)
     }
 
     /// The same, as a target is asked for there.

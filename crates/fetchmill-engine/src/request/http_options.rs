@@ -57,6 +57,8 @@ options! {
         max_size: u64 = limits::BODY_BYTES_MAX, Bounds::at_least(1.0, "bytes");
         /// Bodies without a length are taken as they come.
         allow_eof_bodies: bool = false;
+        /// Encoded replies are asked for, and decoded.
+        compressed: bool = false;
         /// What is added to requests, and to whose.
         headers: Vec<(String, String)> = Vec::new();
         /// The origin that gets the headers which may be secrets; none: that of a server that lists its objects.

@@ -75,8 +75,6 @@ options! {
         preflight: bool = true;
         /// What stands beside each object in a shard of tar ([`Sidecars::parse`]).
         sidecar: Vec<String> = Vec::new();
-        /// Whether replies may be encoded, and are stored decoded.
-        compressed: bool = false;
         /// Which hash of each body rows have.
         hash: Option<HashAlgorithm> = None;
         /// Whether targets without an object have a row, too.
@@ -206,7 +204,7 @@ impl JobRequest {
             || self.format == Format::Files && files_need_facts
         {
             StoredParts::Facts
-        } else if self.compressed {
+        } else if self.http.compressed {
             StoredParts::Bodies
         } else {
             StoredParts::Outcomes

@@ -174,7 +174,7 @@ impl JobRequest {
 
     /// What encoded replies are not for.
     fn check_compressed(&self) -> Result<()> {
-        if !self.compressed {
+        if !self.http.compressed {
             return Ok(());
         }
         let refuse = |problem: &str| Err(Error::Usage(format!("--compressed {problem}")));

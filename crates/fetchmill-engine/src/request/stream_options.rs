@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use super::http_options::HttpOptions;
 use crate::access::s3::{Access, S3Options};
-use fetchmill_model::error::Result;
+use fetchmill_model::content_encoding::ACCEPTED_ENCODINGS;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::http1::ACCEPT_ENCODING;
 use fetchmill_model::limits;
 use fetchmill_model::options::{Bounds, OptionValue, Options};
 use fetchmill_model::origin::OriginFields;
@@ -39,7 +41,17 @@ impl StreamOptions {
     }
 
     fn fields(&self) -> Result<OriginFields> {
-        self.http.fields(None)
+        let fields = self.http.fields(None)?;
+        if !self.http.compressed {
+            return Ok(fields);
+        }
+        if self.http.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(ACCEPT_ENCODING)) {
+            return Err(Error::Usage(
+                "compressed says itself which encodings are accepted: leave out the header Accept-Encoding"
+                    .into(),
+            ));
+        }
+        Ok(fields.accepting(ACCEPTED_ENCODINGS))
     }
 
     pub(crate) fn pool_settings(&self, store: &Arc<Access>) -> Result<PoolSettings> {

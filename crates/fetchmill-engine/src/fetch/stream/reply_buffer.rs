@@ -1,8 +1,11 @@
 //! A reply while it is received: its head, and its body in memory.
 
-use crate::attempt::{ReplyBody, Resumable};
+use crate::attempt::{Failure, ReplyBody, Resumable};
+use fetchmill_model::content_encoding::{ContentEncoding, DecodeError, not_asked_for};
 use fetchmill_model::http1::{BodySink, FieldSpans, Framing, Head};
 use fetchmill_model::limits::{HEAD_KEPT_BYTES, MIB};
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::verdict::fields_in;
 
 /// Memory that a task keeps for its next body.
 const KEPT_BYTES: usize = 16 * 1024;
@@ -39,6 +42,25 @@ impl ReplyBuffer {
     /// Bytes of memory that it has.
     pub(super) fn memory(&self) -> usize {
         self.head.capacity() + self.body.capacity()
+    }
+
+    /// Decodes the body, which is complete, as its head says. At most `bytes_max` come of it.
+    pub(super) fn decode(&mut self, bytes_max: u64) -> Result<(), Failure> {
+        let encoding = ContentEncoding::of_fields(fields_in(&self.head, b"content-encoding:"))
+            .map_err(|name| Failure::new(FailureKind::BadEncoding, not_asked_for(&name)))?;
+        let Some(encoding) = encoding else { return Ok(()) };
+        let encoded = std::mem::take(&mut self.body);
+        let decoded = encoding.decode(encoded.as_slice(), bytes_max, |piece| {
+            self.body.extend_from_slice(piece);
+            true
+        });
+        decoded.map_err(|error| match error {
+            DecodeError::TooLong => {
+                Failure::new(FailureKind::BodyTooLarge, "decoded, it is larger than max_size")
+            }
+            DecodeError::Malformed(problem) => Failure::new(FailureKind::BadEncoding, problem),
+            DecodeError::Storage(error) => Failure::new(FailureKind::BadEncoding, error.to_string()),
+        })
     }
 
     /// Where the reply says that the object is.

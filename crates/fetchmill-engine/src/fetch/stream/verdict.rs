@@ -10,6 +10,7 @@ use super::queue::TaskRequest;
 use super::reply_buffer::{ReplyBuffer, StreamBody};
 use crate::access::renewal::Renewal;
 use crate::attempt::{AttemptEnd, Failure, RedirectPolicy, Refusal};
+use fetchmill_model::http1::{Framing, Head};
 use fetchmill_model::limits;
 use fetchmill_model::outcome::{FailureKind, Outcome};
 use fetchmill_model::planner::origin::Millis;
@@ -87,8 +88,20 @@ impl FetchThread {
             }
             Verdict::Store | Verdict::Settle(..) | Verdict::SecondLook(_) | Verdict::Stop(_) => {}
         }
+        if let Err(failure) = self.decode(incoming, head) {
+            return self.failed(request, failure);
+        }
         self.give(request, incoming, head.status);
         AttemptEnd::Over
+    }
+
+    /// Decodes a body that was asked for encoded, up to the largest one.
+    fn decode(&self, incoming: &mut ReplyBuffer, head: &Head) -> Result<(), Failure> {
+        if self.options.http.compressed && head.framing != Framing::None {
+            incoming.decode(self.options.http.max_size)
+        } else {
+            Ok(())
+        }
     }
 
     /// Whether the body is not what the store has said of it.

@@ -13,7 +13,7 @@ use crate::control::clock::unix_micros;
 use crate::fetch::target::{CurrentTarget, ObservedReply};
 use fetchmill_model::byte_range::ByteRange;
 use fetchmill_model::content_encoding::{
-    ACCEPTED_ENCODINGS, ContentEncoding, DecodeError, NamedEncoding, is_identity,
+    ContentEncoding, DecodeError, NamedEncoding, is_identity, not_asked_for,
 };
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::expected_hash::ExpectedHash;
@@ -22,7 +22,6 @@ use fetchmill_model::kept_reply::KeptReply;
 use fetchmill_model::limits::{
     BODY_FREE_BYTES, BODY_MEMORY_BYTES_MAX, HEAD_KEPT_BYTES, KEPT_BODY_BYTES_MAX, READ_BYTES,
 };
-use fetchmill_model::name::for_display;
 use fetchmill_model::object::Facts;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::s3::BodyChecksum;
@@ -236,7 +235,11 @@ impl BodyReceiver {
         if differs(self.checksum.take()) {
             return Err((FailureKind::Checksum, None));
         }
-        if let Some(encoding) = self.decoding.take().map_err(|name| not_asked_for(&name))? {
+        if let Some(encoding) = self
+            .decoding
+            .take()
+            .map_err(|name| (FailureKind::BadEncoding, Some(not_asked_for(&name).into())))?
+        {
             self.decode(encoding, bytes_max)?;
             if listed.is_some_and(|listed| listed != self.length) && !self.has_failed() {
                 return Err((FailureKind::Changed, None));
@@ -560,12 +563,6 @@ impl BodySink for BodyReceiver {
             self.keep(bytes);
         }
     }
-}
-
-fn not_asked_for(name: &[u8]) -> BodyProblem {
-    let detail =
-        format!("Content-Encoding says {}, and one of {ACCEPTED_ENCODINGS} was asked for", for_display(name));
-    (FailureKind::BadEncoding, Some(detail.into()))
 }
 
 impl Drop for BodyReceiver {

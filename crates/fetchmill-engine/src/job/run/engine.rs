@@ -150,7 +150,7 @@ impl Engine<'_> {
             hosts: plan.host_rules(count),
             rules: request.attempt_rules(),
             requests: request.requests()?,
-            decodes: request.compressed,
+            decodes: request.http.compressed,
             keeps_entries: request.transform.is_some() || block_input.properties.names_are_paths,
             interrupted: Arc::clone(&common.interrupted),
             enough: request.rows.as_ref().map(|_| request.http.max_size),

@@ -95,7 +95,7 @@ pub(super) fn server_lister(
         control: Arc::clone(control),
         origin: url.clone(),
         server,
-        pool,
+        pool: PoolSettings { fields: plan.page_fields()?, ..pool },
         filters: filters(plan)?,
         give_up_after: plan.request.give_up_after.as_millis() as u64,
         has_listed: journal.has_listed()?,
