@@ -24,12 +24,13 @@ pub(crate) fn plan_job(
     request: JobRequest,
     given: Option<Box<dyn Items>>,
 ) -> Result<(JobPlan, Option<OpenedList>)> {
-    request.check()?;
     let rules = rules_so_far(&request)?;
     let s3 = store_settings(&request)?;
     check_authorities(&request, &s3)?;
     let list = open_list(&request, rules, given)?;
     let asked = columns::asked(&request, list.as_ref().map(OpenedList::columns))?;
+    // After the list was opened: what that refuses has its name in it.
+    request.check()?;
     columns::check(&request, &asked)?;
     fields(&request, &s3)?;
     let machine = MachineShare::fit(&request)?;
