@@ -4,31 +4,15 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::requester::{BodyOf, CertainReplies, ConnectionOf, Failure, Requester};
-use super::resumable::ReplyBody;
+use super::end::{AttemptEnd, Failure};
+use super::requester::{BodyOf, CertainReplies, ConnectionOf, Requester};
+use super::resumable::ResumableBody;
 use fetchmill_model::certainty::MonotonicMicros;
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::verdict::{BreakOff, BrokenFacts};
 use fetchmill_net::certain::{AfterReply, HeldReplies, Judged};
 use fetchmill_net::{BrokenExchange, Deadlines, OriginConnections, ReceivedReply};
-
-/// What follows from an attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AttemptEnd {
-    /// The request has its answer, or waits.
-    Over,
-    /// Another attempt at once, on a fresh connection. It does not count.
-    Again,
-    /// A large body broke off: its rest is asked for, on a fresh connection.
-    BrokenOff,
-    /// As [`AttemptEnd::Again`], once there are newer credentials.
-    Renewing,
-    /// The request is somewhere else.
-    Redirected,
-    /// What was asked for together is asked for one by one.
-    Split,
-}
 
 /// Makes attempts until the request has its answer or waits. `came` is the end of its first attempt, if that was made.
 pub(crate) async fn fulfil<R: Requester>(

@@ -4,12 +4,14 @@
 //! [`fulfil`] connects, exchanges, has replies wait until they are certain ([`fetchmill_net::certain`]), follows
 //! redirects and resumes bodies that broke off. A requester has its own requests, bodies and verdicts.
 
+mod end;
 mod fulfil;
 mod redirect;
 mod requester;
 mod resumable;
 
-pub(crate) use fulfil::{AttemptEnd, fulfil};
-pub(crate) use redirect::{Location, RedirectPolicy, Refusal};
-pub(crate) use requester::{CertainReplies, Failure, Requester};
-pub(crate) use resumable::{ReplyBody, Resumable};
+pub(crate) use end::{AttemptEnd, Failure};
+pub(crate) use fulfil::fulfil;
+pub(crate) use redirect::{Location, RedirectPolicy, RedirectRefusal};
+pub(crate) use requester::{CertainReplies, Requester};
+pub(crate) use resumable::{Resumable, ResumableBody};

@@ -31,7 +31,7 @@ pub(crate) struct Location {
 }
 
 /// Why a redirect is not followed, with a reason for people.
-pub(crate) type Refusal = (FailureKind, String);
+pub(crate) type RedirectRefusal = (FailureKind, String);
 
 impl Location {
     /// Of a request that is made at `url`.
@@ -58,7 +58,7 @@ impl Location {
         address: Option<SocketAddr>,
         location: Option<&[u8]>,
         policy: RedirectPolicy,
-    ) -> Result<bool, Refusal> {
+    ) -> Result<bool, RedirectRefusal> {
         let refused = |why: &str| (FailureKind::RedirectRefused, why.to_owned());
         let (from, _) = OriginKey::of_url(&self.url).ok_or_else(|| refused("it comes from no URL"))?;
         let location = location.ok_or_else(|| refused("a redirect without Location"))?;

@@ -1,66 +1,14 @@
 //! What each of those who make requests does in its own way.
 
-use std::borrow::Cow;
 use std::rc::Rc;
 
-use super::fulfil::AttemptEnd;
-use super::resumable::{ReplyBody, Resumable};
+use super::end::{AttemptEnd, Failure};
+use super::resumable::{Resumable, ResumableBody};
 use fetchmill_model::certainty::MonotonicMicros;
 use fetchmill_model::outcome::FailureKind;
-use fetchmill_model::verdict::{AttemptState, BrokenFacts, Rules, Verdict};
+use fetchmill_model::verdict::{AttemptState, BrokenFacts, Rules};
 use fetchmill_net::certain::{CertainConnection, HeldReplies, Judged};
 use fetchmill_net::{BrokenExchange, Connection, Deadlines, OriginConnections, ReceivedReply};
-
-/// Why an attempt failed, with a reason for people.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Failure {
-    pub(crate) kind: FailureKind,
-    pub(crate) reason: Cow<'static, str>,
-}
-
-impl Failure {
-    pub(crate) fn new(kind: FailureKind, reason: impl Into<Cow<'static, str>>) -> Self {
-        Failure { kind, reason: reason.into() }
-    }
-
-    /// There is no connection, since none can be made.
-    pub(crate) fn unconnected(kind: FailureKind) -> Self {
-        use FailureKind as Kind;
-        let reason = match kind {
-            Kind::Refused => "the connection was refused",
-            Kind::ConnectTimeout => "no connection came in time",
-            Kind::Unreachable => "its address cannot be reached",
-            Kind::DnsNotFound => "its name does not exist",
-            Kind::DnsEmpty => "its name has no address",
-            Kind::Dns | Kind::DnsTimeout | Kind::DnsServfail => "its name could not be looked up",
-            Kind::PrivateAddress => "its address is not public",
-            Kind::Proxy | Kind::ProxyRefused => "the proxy made no connection",
-            Kind::Tls | Kind::TlsTimeout => "the TLS handshake failed",
-            Kind::TlsExpired => "its certificate has expired, or is not valid yet",
-            Kind::TlsWrongName => "its certificate is for another name",
-            Kind::TlsSelfSigned => "its certificate is signed by itself",
-            Kind::TlsUnknownCa => "no trusted authority has signed its certificate",
-            Kind::TlsCertificate => "its certificate is not valid",
-            _ => "there is no connection",
-        };
-        Failure::new(kind, reason)
-    }
-
-    /// This machine has no descriptor or port left for a connection.
-    pub(crate) fn exhausted() -> Self {
-        Failure::new(FailureKind::Unreachable, "this machine has no descriptor or port left")
-    }
-
-    /// Adds the reason to a verdict that settles the request and has no other.
-    pub(crate) fn explain(self, verdict: Verdict) -> Verdict {
-        match verdict {
-            Verdict::Settle(outcome, None) if !self.reason.is_empty() => {
-                Verdict::Settle(outcome, Some(self.reason.into()))
-            }
-            other => other,
-        }
-    }
-}
 
 /// The connection of a requester's task, with what it holds.
 pub(crate) type ConnectionOf<R> = CertainConnection<<R as Requester>::Held>;
@@ -85,7 +33,7 @@ pub(crate) trait Requester {
     /// Replies that wait until they are certain.
     type Held: HeldReplies;
     /// Where replies go.
-    type Body: ReplyBody;
+    type Body: ResumableBody;
 
     /// Replies that are certain when they come.
     const CERTAIN: CertainReplies;

@@ -10,7 +10,7 @@ use fetchmill_model::verdict::{ResumedReply, Resumption};
 use fetchmill_net::{IF_RANGE, RANGE};
 
 /// Where the replies to a request go.
-pub(crate) trait ReplyBody: BodySink {
+pub(crate) trait ResumableBody: BodySink {
     /// Forgets the bytes that have come.
     fn forget(&mut self);
 
@@ -116,7 +116,7 @@ impl<B> Resumable<B> {
     }
 }
 
-impl<B: ReplyBody> Resumable<B> {
+impl<B: ResumableBody> Resumable<B> {
     /// Forgets what has come.
     pub(crate) fn discard(&mut self) {
         self.inner.forget();
@@ -142,7 +142,7 @@ impl<B: ReplyBody> Resumable<B> {
     }
 }
 
-impl<B: ReplyBody> BodySink for Resumable<B> {
+impl<B: ResumableBody> BodySink for Resumable<B> {
     fn head(&mut self, head: &Head, bytes: &[u8]) {
         if self.is_broken_off() && !self.begins_anew(head, bytes) {
             return;
@@ -174,7 +174,7 @@ mod tests {
     use fetchmill_model::http1::{ReplyProgress, ReplyReader};
     use fetchmill_model::limits::RESUMED_BYTES_MIN;
 
-    impl ReplyBody for Vec<u8> {
+    impl ResumableBody for Vec<u8> {
         fn forget(&mut self) {
             self.clear();
         }

@@ -128,13 +128,11 @@ impl FolderWalk {
         let first_page = lister.first_page.take().filter(|_| folder.path.is_empty());
         let naming = format.naming();
         let each = |page| hand_over_folder(&control, &filters, naming, robots.allowed(page));
-        let reader: Box<dyn Read> = match first_page {
-            Some(bytes) => Box::new(Cursor::new(bytes)),
-            None => {
-                let body = lister.fetch_index(path, format.reach()).map_err(FolderReadError::Job)?;
-                body.and_then(PageBody::into_reader)
-                    .map_err(|failure| FolderReadError::Io(io_error(failure)))?
-            }
+        let reader: Box<dyn Read> = if let Some(bytes) = first_page {
+            Box::new(Cursor::new(bytes))
+        } else {
+            let body = lister.fetch_index(path, format.reach()).map_err(FolderReadError::Job)?;
+            body.and_then(PageBody::into_reader).map_err(|failure| FolderReadError::Io(io_error(failure)))?
         };
         let read = read_as(*format, reader, &origin, folder, each);
         read.map_err(|error| match error {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::page_failure::PageFailure;
-use crate::attempt::ReplyBody;
+use crate::attempt::ResumableBody;
 use fetchmill_model::content_encoding::{ContentEncoding, DecodeError};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::http1::{BodySink, Head, field_values};
@@ -110,12 +110,12 @@ impl PageBody {
         let plain: Box<dyn Read> = match self.file.take() {
             None => Box::new(memory),
             Some(mut file) => {
-                file.rewind().map_err(unread)?;
+                file.rewind().map_err(|error| unread(&error))?;
                 Box::new(memory.chain(BufReader::with_capacity(READ_BYTES, file)))
             }
         };
         let Some(encoding) = encoding else { return Ok(plain) };
-        let decoder = encoding.reader(BufReader::new(plain)).map_err(unread)?;
+        let decoder = encoding.reader(BufReader::new(plain)).map_err(|error| unread(&error))?;
         // A page that is longer ends within its JSON, or is refused as HTML is.
         Ok(Box::new(BufReader::new(decoder.take(INDEX_BYTES_MAX + 1))))
     }
@@ -149,11 +149,11 @@ fn is_other_encoding(name: &[u8]) -> bool {
     name.contains(&b',') || known.iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
-fn unread(error: std::io::Error) -> PageFailure {
+fn unread(error: &std::io::Error) -> PageFailure {
     PageFailure::new(FailureKind::BadEncoding, 200, error.to_string())
 }
 
-impl ReplyBody for PageBody {
+impl ResumableBody for PageBody {
     fn forget(&mut self) {
         (self.length, self.file) = (0, None);
         self.memory.clear();
@@ -202,7 +202,9 @@ mod tests {
     fn index(pieces: &[&[u8]], length_max: u64) -> PageBody {
         let folder = Arc::new(std::env::temp_dir());
         let mut body = PageBody { length_max, ..PageBody::index(&folder) };
-        pieces.iter().for_each(|piece| body.piece(piece));
+        for piece in pieces {
+            body.piece(piece);
+        }
         body
     }
 

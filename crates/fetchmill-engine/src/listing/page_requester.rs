@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use super::page_body::PageBody;
 use super::page_failure::PageFailure;
-use super::server::ServerListerSetup;
 use crate::access::bearer::BearerTokens;
 use crate::access::renewal::Renewal;
 use crate::attempt::{
@@ -16,6 +15,7 @@ use crate::attempt::{
 };
 use crate::control::Control;
 use crate::control::stop::Stop;
+use crate::plan::job_origins::ListingServer;
 use fetchmill_model::certainty::MonotonicMicros;
 use fetchmill_model::error::Error;
 use fetchmill_model::http1::RequestParts;
@@ -55,11 +55,11 @@ pub(super) struct PageRequest {
     /// Of the token that it was asked with last; none without one.
     generation: Option<u64>,
     /// What came of it.
-    end: PageEnd,
+    end: PageAnswer,
 }
 
 /// What came of a request for a page.
-pub(super) enum PageEnd {
+pub(super) enum PageAnswer {
     /// Nothing: the job is to end.
     Nothing,
     /// The page. Whether that is all of it.
@@ -77,7 +77,7 @@ impl PageRequest {
             policy,
             state: AttemptState::default(),
             generation: None,
-            end: PageEnd::Nothing,
+            end: PageAnswer::Nothing,
         }
     }
 
@@ -93,27 +93,26 @@ impl PageRequest {
     }
 
     /// Returns where it is, and what came of it.
-    pub(super) fn into_end(self) -> (String, PageEnd) {
+    pub(super) fn into_end(self) -> (String, PageAnswer) {
         (self.at.url, self.end)
     }
 }
 
 impl PageRequester {
-    pub(super) fn new(setup: &ServerListerSetup) -> Self {
-        let (server, pool) = (setup.server.clone(), setup.pool.clone());
+    pub(super) fn new(control: &Arc<Control>, server: ListingServer, pool: PoolSettings) -> Self {
         // Its bytes are moved one piece after the other, which HTTP/1.1 is enough for.
         let tls = Arc::new(pool.tls.without_http2());
         let idle_max = limits::RESTING_PAGES_MAX;
         let timeouts =
             Timeouts { total: limits::PAGE_TIMEOUT.max(pool.timeouts.total), attempt: None, ..pool.timeouts };
         let settings = PoolSettings { max_body: u64::MAX, connections: 1 + idle_max, idle_max, tls, ..pool };
-        let clock = Rc::new(Cell::new(setup.control.clock.now()));
+        let clock = Rc::new(Cell::new(control.clock.now()));
         let pool = Pool::new(settings, Rc::clone(&clock));
         let key = server.key.clone();
         PageRequester {
-            control: Arc::clone(&setup.control),
+            control: Arc::clone(control),
             server: pool.add(server.key, server.template, server.addresses),
-            tokens: setup.control.tokens.clone().filter(|tokens| tokens.is_for(&key)),
+            tokens: control.tokens.clone().filter(|tokens| tokens.is_for(&key)),
             key,
             pool,
             clock,
@@ -152,7 +151,7 @@ impl PageRequester {
             never = self.tick(&watch) => match never {},
         }
         if let Some(error) = body.inner.take_failure() {
-            request.end = PageEnd::Error(error);
+            request.end = PageAnswer::Error(error);
         }
         (request, body.inner)
     }
@@ -185,7 +184,7 @@ impl PageRequester {
             Renewal::Newer => AttemptEnd::Again,
             Renewal::Pending => AttemptEnd::Renewing,
             Renewal::Failed(why) => {
-                request.end = PageEnd::Error(Error::Temporary(why));
+                request.end = PageAnswer::Error(Error::Temporary(why));
                 AttemptEnd::Over
             }
         }
@@ -202,7 +201,7 @@ impl PageRequester {
         match request.at.follow(connection.address(), location, request.policy) {
             Ok(_) => AttemptEnd::Redirected,
             Err((kind, why)) => {
-                request.end = PageEnd::Failed(PageFailure::new(kind, status, why));
+                request.end = PageAnswer::Failed(PageFailure::new(kind, status, why));
                 AttemptEnd::Over
             }
         }
@@ -330,7 +329,7 @@ impl Requester for PageRequester {
         };
         let (kind, reason) = match request.state.after_reply(&facts, &Self::rules(), now) {
             Verdict::Store => {
-                request.end = PageEnd::Page(!replied.is_cut);
+                request.end = PageAnswer::Page(!replied.is_cut);
                 return AttemptEnd::Over;
             }
             Verdict::Again => return AttemptEnd::Again,
@@ -343,7 +342,7 @@ impl Requester for PageRequester {
         let asked = head.retry_after.map(|retry_after| retry_after.wait(now / 1000).saturating_mul(1000));
         let reason = reason.map_or_else(|| request.describe(head.status), String::from);
         let failure = PageFailure { retry_after: asked, ..PageFailure::new(kind, head.status, reason) };
-        request.end = PageEnd::Failed(failure);
+        request.end = PageAnswer::Failed(failure);
         AttemptEnd::Over
     }
 
@@ -382,7 +381,7 @@ impl Requester for PageRequester {
             return AttemptEnd::Again;
         }
         let Failure { kind, reason } = failure;
-        request.end = PageEnd::Failed(PageFailure::new(kind, 0, reason));
+        request.end = PageAnswer::Failed(PageFailure::new(kind, 0, reason));
         AttemptEnd::Over
     }
 

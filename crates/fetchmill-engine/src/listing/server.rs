@@ -9,7 +9,7 @@ use tokio::runtime::LocalRuntime;
 use super::hand_over::hand_over;
 use super::page_body::{FetchedPage, PageBody};
 use super::page_failure::{FailedPage, PageFailure};
-use super::page_requester::{PageEnd, PageRequest, PageRequester};
+use super::page_requester::{PageAnswer, PageRequest, PageRequester};
 use super::relisting::Relisting;
 use crate::access::tls_errors::distrust;
 use crate::attempt::RedirectPolicy;
@@ -113,7 +113,7 @@ pub(super) enum PageFrom {
 
 impl ServerLister {
     pub(super) fn new(setup: ServerListerSetup) -> Result<Self> {
-        let requester = PageRequester::new(&setup);
+        let requester = PageRequester::new(&setup.control, setup.server, setup.pool);
         Ok(ServerLister {
             jitter: Jitter::new(setup.control.clock.now()),
             runtime: network_runtime()?,
@@ -313,10 +313,12 @@ impl ServerLister {
         let (request, body) = self.runtime.block_on(asked);
         let (url, end) = request.into_end();
         match end {
-            PageEnd::Page(is_whole) => Ok(Ok((url, body, is_whole))),
-            PageEnd::Failed(failure) => Ok(Err(failure)),
-            PageEnd::Error(error) => Err(error),
-            PageEnd::Nothing => Ok(Err(PageFailure::new(FailureKind::TotalTimeout, 0, "the job is ending"))),
+            PageAnswer::Page(is_whole) => Ok(Ok((url, body, is_whole))),
+            PageAnswer::Failed(failure) => Ok(Err(failure)),
+            PageAnswer::Error(error) => Err(error),
+            PageAnswer::Nothing => {
+                Ok(Err(PageFailure::new(FailureKind::TotalTimeout, 0, "the job is ending")))
+            }
         }
     }
 

@@ -5,9 +5,9 @@ use std::rc::Rc;
 
 use super::client::{BucketAnswer, BucketReply, BucketRequest, Client};
 use crate::access::renewal::Renewal;
-use crate::attempt::{AttemptEnd, CertainReplies, Failure, ReplyBody, Requester, Resumable};
+use crate::attempt::{AttemptEnd, CertainReplies, Failure, Requester, Resumable, ResumableBody, fulfil};
 use fetchmill_model::certainty::MonotonicMicros;
-use fetchmill_model::error::Error;
+use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::s3::BucketAddress;
@@ -15,28 +15,62 @@ use fetchmill_model::verdict::{AttemptState, BrokenFacts, Correction, Rules, Ver
 use fetchmill_net::certain::{Judged, RestedConnection};
 use fetchmill_net::{BrokenExchange, Connection, Deadlines, OriginConnections, ReceivedReply};
 
+impl Client {
+    /// Sends a request, again with what a store corrects in it, and returns what follows: it is never `Again`, `Correct`
+    /// or `Redirect`. Errors are those that end a job.
+    pub(crate) async fn ask(
+        &self,
+        connection: &mut RestedConnection,
+        ask: &BucketRequest<'_>,
+        state: &mut AttemptState,
+        rules: &Rules,
+    ) -> Result<(Verdict, BucketAnswer)> {
+        let watch = Deadlines::new(Rc::clone(&self.clock), self.timeouts);
+        let mut attempt = BucketAttempt::new(*state);
+        let mut reply = Resumable::default();
+        let requester = BucketRequester { client: self, ask, rules };
+        tokio::select! {
+            () = fulfil(&requester, connection, &mut attempt, &mut reply, &watch, None) => {}
+            never = self.tick(&watch) => match never {},
+        }
+        let mut answer = attempt.answer;
+        if answer.is_ok() {
+            answer = Ok(reply.inner);
+        }
+        *state = attempt.state;
+        match attempt.end {
+            BucketEnd::Verdict(verdict) => Ok((verdict, answer)),
+            BucketEnd::Error(error) => Err(error),
+            // The job ends before there are newer credentials.
+            BucketEnd::Nothing => {
+                Ok((state.after_failure(FailureKind::TotalTimeout, rules, (self.now)()), answer))
+            }
+        }
+    }
+}
+
 /// One request of a client.
-pub(super) struct BucketRequester<'a> {
-    pub(super) client: &'a Client,
-    pub(super) ask: &'a BucketRequest<'a>,
-    pub(super) rules: &'a Rules,
+struct BucketRequester<'a> {
+    client: &'a Client,
+    ask: &'a BucketRequest<'a>,
+    rules: &'a Rules,
 }
 
 /// How far it is.
-pub(super) struct BucketAttempt {
-    pub(super) state: AttemptState,
+struct BucketAttempt {
+    state: AttemptState,
     /// Where the bucket is, as far as it was known when it was sent last.
     place: Option<BucketAddress>,
     /// Of the credentials that it was signed with then.
     generation: u64,
     /// Why there is no reply to the last one, if there is none.
-    pub(super) answer: BucketAnswer,
+    answer: BucketAnswer,
     /// What followed.
-    pub(super) end: BucketEnd,
+    end: BucketEnd,
 }
 
 /// What came of a request.
-pub(super) enum BucketEnd {
+enum BucketEnd {
     /// Nothing: the job ends.
     Nothing,
     Verdict(Verdict),
@@ -45,7 +79,7 @@ pub(super) enum BucketEnd {
 }
 
 impl BucketAttempt {
-    pub(super) fn new(state: AttemptState) -> Self {
+    fn new(state: AttemptState) -> Self {
         BucketAttempt {
             state,
             place: None,
@@ -88,7 +122,7 @@ impl BucketRequester<'_> {
     }
 }
 
-impl ReplyBody for BucketReply {
+impl ResumableBody for BucketReply {
     fn forget(&mut self) {
         *self = BucketReply::default();
     }
@@ -109,7 +143,7 @@ impl Requester for BucketRequester<'_> {
         &self,
         attempt: &mut BucketAttempt,
         _watch: &Deadlines,
-    ) -> Result<Rc<OriginConnections>, AttemptEnd> {
+    ) -> std::result::Result<Rc<OriginConnections>, AttemptEnd> {
         let Client { access, pool, clock, now, .. } = self.client;
         clock.set(now());
         attempt.generation = access.generation();
@@ -129,7 +163,7 @@ impl Requester for BucketRequester<'_> {
         _attempt: &mut BucketAttempt,
         _origin: &OriginConnections,
         _watch: &Deadlines,
-    ) -> Result<(), AttemptEnd> {
+    ) -> std::result::Result<(), AttemptEnd> {
         Ok(())
     }
 
@@ -165,7 +199,7 @@ impl Requester for BucketRequester<'_> {
         connection: &mut Connection,
         _attempt: &mut BucketAttempt,
         watch: &Deadlines,
-    ) -> Result<(), Failure> {
+    ) -> std::result::Result<(), Failure> {
         self.client.open(connection, watch).await
     }
 
@@ -176,7 +210,7 @@ impl Requester for BucketRequester<'_> {
         _origin: &OriginConnections,
         reply: &mut Resumable<BucketReply>,
         watch: &Deadlines,
-    ) -> Result<ReceivedReply, BrokenExchange> {
+    ) -> std::result::Result<ReceivedReply, BrokenExchange> {
         let Some(place) = &attempt.place else { return Err(BrokenExchange::unconnected()) };
         self.client.exchange(connection, place, self.ask, reply, watch).await
     }

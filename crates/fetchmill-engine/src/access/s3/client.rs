@@ -7,14 +7,13 @@ use std::sync::Arc;
 
 use super::Access;
 use super::access::SignedOrigins;
-use super::bucket_requester::{BucketAttempt, BucketEnd, BucketRequester};
-use crate::attempt::{Failure, Resumable, fulfil};
+use crate::attempt::Failure;
 use fetchmill_model::error::Result;
 use fetchmill_model::http1::{BodySink, Head, RequestParts};
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::s3::{BucketAddress, BucketName};
-use fetchmill_model::verdict::{AttemptState, ERROR_BYTES_MAX, Rules, StoreReply, Verdict};
+use fetchmill_model::verdict::{ERROR_BYTES_MAX, StoreReply};
 use fetchmill_net::certain::RestedConnection;
 use fetchmill_net::{
     AddressPolicy, BrokenExchange, ConnectFailure, Connection, Deadlines, IoBuffers, Millis, Pool,
@@ -114,7 +113,7 @@ pub(crate) struct Client {
     pub(super) pool: Pool,
     buffers: IoBuffers,
     pub(super) clock: Rc<Cell<Millis>>,
-    timeouts: Timeouts,
+    pub(super) timeouts: Timeouts,
     pub(super) now: Box<dyn Fn() -> Millis>,
     is_over: Box<dyn Fn() -> bool>,
 }
@@ -167,38 +166,6 @@ impl Client {
     /// What a bucket's region, the clock and the credentials are known to be.
     pub(crate) fn access(&self) -> &Arc<Access> {
         &self.access
-    }
-
-    /// Sends a request, again with what a store corrects in it, and returns what follows: it is never `Again`, `Correct`
-    /// or `Redirect`. Errors are those that end a job.
-    pub(crate) async fn ask(
-        &self,
-        connection: &mut RestedConnection,
-        ask: &BucketRequest<'_>,
-        state: &mut AttemptState,
-        rules: &Rules,
-    ) -> Result<(Verdict, BucketAnswer)> {
-        let watch = Deadlines::new(Rc::clone(&self.clock), self.timeouts);
-        let mut attempt = BucketAttempt::new(*state);
-        let mut reply = Resumable::default();
-        let requester = BucketRequester { client: self, ask, rules };
-        tokio::select! {
-            () = fulfil(&requester, connection, &mut attempt, &mut reply, &watch, None) => {}
-            never = self.tick(&watch) => match never {},
-        }
-        let mut answer = attempt.answer;
-        if answer.is_ok() {
-            answer = Ok(reply.inner);
-        }
-        *state = attempt.state;
-        match attempt.end {
-            BucketEnd::Verdict(verdict) => Ok((verdict, answer)),
-            BucketEnd::Error(error) => Err(error),
-            // The job ends before there are newer credentials.
-            BucketEnd::Nothing => {
-                Ok((state.after_failure(FailureKind::TotalTimeout, rules, (self.now)()), answer))
-            }
-        }
     }
 
     /// Sends a request once, whatever comes of it.
@@ -256,7 +223,7 @@ impl Client {
     }
 
     /// Looks at the deadlines and at the end of the job.
-    async fn tick(&self, watch: &Deadlines) -> std::convert::Infallible {
+    pub(super) async fn tick(&self, watch: &Deadlines) -> std::convert::Infallible {
         let mut tick = tokio::time::interval(limits::TICK);
         loop {
             tick.tick().await;

@@ -6,11 +6,21 @@ use std::sync::Arc;
 
 use super::batch::RequestBatch;
 use super::reply_collector::ReplyCollector;
-use super::uncertain::AttemptTimes;
 use crate::attempt::Location;
 use crate::request::custom_request::{CustomRequest, RedirectEffects};
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::verdict::AttemptState;
+
+/// When an attempt was where, in microseconds of the thread's clock.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct AttemptTimes {
+    pub(super) started: u64,
+    pub(super) connect: u64,
+    /// When the first bytes of the reply came; none when all of it came at once.
+    pub(super) first_byte: Option<u64>,
+    /// When the reply was complete.
+    pub(super) ended: Option<u64>,
+}
 
 /// The request of a task. Its memory is used for one after the other.
 #[derive(Default)]

@@ -1,6 +1,6 @@
 //! A reply while it is received: its head, and its body in memory.
 
-use crate::attempt::{Failure, ReplyBody, Resumable};
+use crate::attempt::{Failure, Resumable, ResumableBody};
 use fetchmill_model::content_encoding::{ContentEncoding, DecodeError, not_asked_for};
 use fetchmill_model::http1::{BodySink, FieldSpans, Framing, Head};
 use fetchmill_model::limits::{HEAD_KEPT_BYTES, MIB};
@@ -69,7 +69,7 @@ impl ReplyBuffer {
     }
 }
 
-impl ReplyBody for ReplyBuffer {
+impl ResumableBody for ReplyBuffer {
     fn forget(&mut self) {
         self.clear();
     }

@@ -4,10 +4,10 @@ use std::rc::Rc;
 
 use super::super::rate_wait::keep_pace;
 use super::fetcher::{FetchThread, TaskState};
-use super::queue::TaskRequest;
+use super::queue::{AttemptTimes, TaskRequest};
 use super::reply_buffer::{ReplyBuffer, StreamBody};
 use super::rests::not_known;
-use super::uncertain::{AttemptTimes, HeldReply, StreamConnection, UncertainReplies};
+use super::uncertain::{HeldReply, StreamConnection, UncertainReplies};
 use crate::attempt::{AttemptEnd, CertainReplies, Failure, Requester, fulfil};
 use fetchmill_model::certainty::MonotonicMicros;
 use fetchmill_model::limits;

@@ -9,17 +9,6 @@ use super::reply_collector::ReplyCollector;
 use fetchmill_net::ReceivedReply;
 use fetchmill_net::certain::{CertainConnection, HeldReplies};
 
-/// When an attempt was where, in microseconds of the thread's clock.
-#[derive(Debug, Default, Clone, Copy)]
-pub(super) struct AttemptTimes {
-    pub(super) started: u64,
-    pub(super) connect: u64,
-    /// When the first bytes of the reply came; none when all of it came at once.
-    pub(super) first_byte: Option<u64>,
-    /// When the reply was complete.
-    pub(super) ended: Option<u64>,
-}
-
 /// A task's connection with the replies that are not certain yet.
 pub(super) type StreamConnection = CertainConnection<UncertainReplies>;
 

@@ -9,7 +9,7 @@ use super::fetcher::FetchThread;
 use super::queue::TaskRequest;
 use super::reply_buffer::{ReplyBuffer, StreamBody};
 use crate::access::renewal::Renewal;
-use crate::attempt::{AttemptEnd, Failure, RedirectPolicy, Refusal};
+use crate::attempt::{AttemptEnd, Failure, RedirectPolicy, RedirectRefusal};
 use fetchmill_model::http1::{Framing, Head};
 use fetchmill_model::limits;
 use fetchmill_model::outcome::{FailureKind, Outcome};
@@ -196,7 +196,7 @@ impl FetchThread {
         incoming: &ReplyBuffer,
         status: u16,
         address: Option<SocketAddr>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RedirectRefusal> {
         // A plain URL is in its normal form.
         request.is_located = true;
         let policy = RedirectPolicy { hops_max: self.options.redirects(), may_leave_origin: true };

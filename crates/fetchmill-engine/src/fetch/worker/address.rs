@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::rc::Rc;
 
 use super::state::Worker;
-use crate::attempt::{RedirectPolicy, Refusal};
+use crate::attempt::{RedirectPolicy, RedirectRefusal};
 use crate::fetch::rate_wait::keep_pace;
 use crate::fetch::target::CurrentTarget;
 use fetchmill_model::entry::Naming;
@@ -65,7 +65,7 @@ impl Worker {
         connection: &Connection,
         status: u16,
         location: Option<&[u8]>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RedirectRefusal> {
         if target.at.url.is_empty()
             && let Some(server) = &self.server
         {

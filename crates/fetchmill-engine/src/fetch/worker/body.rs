@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::attempt::{ReplyBody, Resumable};
+use crate::attempt::{Resumable, ResumableBody};
 use crate::control::body_memory::BodyMemory;
 use crate::control::body_meter::BodyMeter;
 use crate::control::clock::unix_micros;
@@ -485,7 +485,7 @@ impl BodyReceiver {
     }
 }
 
-impl ReplyBody for BodyReceiver {
+impl ResumableBody for BodyReceiver {
     /// Its staging file is removed.
     fn forget(&mut self) {
         if self.spill.take().is_some()

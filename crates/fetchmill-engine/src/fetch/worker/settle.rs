@@ -2,7 +2,7 @@
 
 use super::body::{BodyReceiver, WorkerBody};
 use super::state::Worker;
-use crate::attempt::{AttemptEnd, Failure, ReplyBody};
+use crate::attempt::{AttemptEnd, Failure, ResumableBody};
 use crate::fetch::target::CurrentTarget;
 use fetchmill_model::entry::ListEntry;
 use fetchmill_model::limits;

@@ -1,0 +1,74 @@
+//! How an attempt ends.
+
+use std::borrow::Cow;
+
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::verdict::Verdict;
+
+/// What follows from an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AttemptEnd {
+    /// The request has its answer, or waits.
+    Over,
+    /// Another attempt at once, on a fresh connection. It does not count.
+    Again,
+    /// A large body broke off: its rest is asked for, on a fresh connection.
+    BrokenOff,
+    /// As [`AttemptEnd::Again`], once there are newer credentials.
+    Renewing,
+    /// The request is somewhere else.
+    Redirected,
+    /// What was asked for together is asked for one by one.
+    Split,
+}
+
+/// Why an attempt failed, with a reason for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) kind: FailureKind,
+    pub(crate) reason: Cow<'static, str>,
+}
+
+impl Failure {
+    pub(crate) fn new(kind: FailureKind, reason: impl Into<Cow<'static, str>>) -> Self {
+        Failure { kind, reason: reason.into() }
+    }
+
+    /// There is no connection, since none can be made.
+    pub(crate) fn unconnected(kind: FailureKind) -> Self {
+        use FailureKind as Kind;
+        let reason = match kind {
+            Kind::Refused => "the connection was refused",
+            Kind::ConnectTimeout => "no connection came in time",
+            Kind::Unreachable => "its address cannot be reached",
+            Kind::DnsNotFound => "its name does not exist",
+            Kind::DnsEmpty => "its name has no address",
+            Kind::Dns | Kind::DnsTimeout | Kind::DnsServfail => "its name could not be looked up",
+            Kind::PrivateAddress => "its address is not public",
+            Kind::Proxy | Kind::ProxyRefused => "the proxy made no connection",
+            Kind::Tls | Kind::TlsTimeout => "the TLS handshake failed",
+            Kind::TlsExpired => "its certificate has expired, or is not valid yet",
+            Kind::TlsWrongName => "its certificate is for another name",
+            Kind::TlsSelfSigned => "its certificate is signed by itself",
+            Kind::TlsUnknownCa => "no trusted authority has signed its certificate",
+            Kind::TlsCertificate => "its certificate is not valid",
+            _ => "there is no connection",
+        };
+        Failure::new(kind, reason)
+    }
+
+    /// This machine has no descriptor or port left for a connection.
+    pub(crate) fn exhausted() -> Self {
+        Failure::new(FailureKind::Unreachable, "this machine has no descriptor or port left")
+    }
+
+    /// Adds the reason to a verdict that settles the request and has no other.
+    pub(crate) fn explain(self, verdict: Verdict) -> Verdict {
+        match verdict {
+            Verdict::Settle(outcome, None) if !self.reason.is_empty() => {
+                Verdict::Settle(outcome, Some(self.reason.into()))
+            }
+            other => other,
+        }
+    }
+}
