@@ -25,6 +25,7 @@ from xml.sax.saxutils import escape
 import pytest
 
 import fetchmill
+from broken_bodies import MIB, BrokenObject
 from check_results import read_rows
 from engines import ENGINES, engine_options, limit_options
 from fetchmill.testing import Server
@@ -387,6 +388,17 @@ def test_robots_txt_may_be_missing_but_not_broken(run: Run, raw: Raw, dest: Path
     assert ("/top/in/" in source.requests) == (code == 0)
 
 
+def test_robots_txt_is_obeyed_where_a_redirect_leads(run: Run, raw: Raw, dest: Path) -> None:
+    """On another host, too (RFC 9309, 2.3.1.2)."""
+    other = raw({"/rules": reply(ROBOTS)})
+    source = robots_site(raw, reply(b"", f"Location: {other.url}/rules", status="302 Found"))
+
+    ended = run("get", f"{source.url}/top", dest)
+
+    assert ended.code == 0, ended.err
+    assert "6 listed = 3 fetched + 0 absent + 0 failed + 3 skipped\n" in ended.err
+
+
 def test_sizes_of_nginx_are_in_manifests(
     run: Run, nginx: Callable[..., Nginx], served: Path, tmp_path: Path, dest: Path
 ) -> None:
@@ -532,6 +544,21 @@ def test_sitemaps_are_lists_of_their_own_origin(run: Run, raw: Raw, dest: Path, 
     assert all(source.count(target) == 1 for target in targets)
     assert source.count("/robots.txt") == source.count("/list") == 0
     assert run("verify", dest, "--sample", "5").code == 0
+
+
+@pytest.mark.parametrize("breaks", [[], [2 * MIB, MIB + 1]], ids=["whole", "resumed"])
+def test_a_large_sitemap_is_read_where_a_redirect_leads(run: Run, raw: Raw, dest: Path, breaks: list[int]) -> None:
+    """From a file: it is larger than what stays in memory. One that breaks off is resumed."""
+    source = raw({"/sitemap.xml": reply(b"", "Location: /maps/all.xml", status="301 Moved"), "/a": reply(b"found")})
+    large = BrokenObject(sitemap(*[f"{source.url}/a"] * 40_000), breaks)
+    source.routes["/maps/all.xml"] = large
+
+    ended = run("get", f"{source.url}/sitemap.xml", dest, "--format", "jsonl")
+
+    assert ended.code == 0, ended.err
+    assert len(large.body) > 3 * MIB
+    assert "1 listed = 1 fetched" in ended.err
+    assert large.firsts == ([0, 2 * MIB, 3 * MIB + 1] if breaks else [0])
 
 
 @pytest.mark.sampled(3)

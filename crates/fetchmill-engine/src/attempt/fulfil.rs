@@ -196,7 +196,7 @@ async fn take_reply<R: Requester>(
     if replied.is_cut {
         return take_part(requester, task, request, body, replied, is_certain);
     }
-    let looks = requester.looks_behind(&task.connection, is_certain);
+    let looks = requester.checks_socket(&task.connection, is_certain);
     let after = task.after_reply(replied.surplus, replied.head.keep_alive, looks);
     if after == AfterReply::Surplus && !is_certain {
         body.discard();

@@ -109,7 +109,7 @@ pub(crate) trait Requester {
     );
 
     /// Returns whether the socket is checked for more after a reply that is certain, or is not.
-    fn looks_behind(&self, connection: &Connection, is_certain: bool) -> bool;
+    fn checks_socket(&self, connection: &Connection, is_certain: bool) -> bool;
 
     /// Acts on a reply that is certain.
     fn settle_reply(

@@ -7,7 +7,7 @@ use super::hand_over::hand_over;
 use super::page_body::PageBody;
 use super::page_failure::PageFailure;
 use super::robots::RobotsFilter;
-use super::server::{PageReach, ServerLister, ServerListerSetup, allowed};
+use super::server::{ServerLister, ServerListerSetup, allowed};
 use crate::control::Control;
 use crate::control::journal_link::{JournalRequest, ListingRequest};
 use crate::control::stop::Stop;
@@ -37,11 +37,6 @@ impl FolderFormat {
     /// What stands in pages.
     fn naming(self) -> Naming {
         if self == FolderFormat::Sitemap { Naming::Url } else { Naming::Sized }
-    }
-
-    /// Where redirects of a page may lead.
-    fn reach(self) -> PageReach {
-        if self == FolderFormat::Sitemap { PageReach::Anywhere } else { PageReach::SameOrigin }
     }
 
     fn path(self, origin: &OriginUrl, folder: &PendingFolder) -> String {
@@ -131,7 +126,7 @@ impl FolderWalk {
         let reader: Box<dyn Read> = if let Some(bytes) = first_page {
             Box::new(Cursor::new(bytes))
         } else {
-            let body = lister.fetch_index(path, format.reach()).map_err(FolderReadError::Job)?;
+            let body = lister.fetch_index(path).map_err(FolderReadError::Job)?;
             body.and_then(PageBody::into_reader).map_err(|failure| FolderReadError::Io(io_error(failure)))?
         };
         let read = read_as(*format, reader, &origin, folder, each);

@@ -307,7 +307,7 @@ impl Requester for PageRequester {
         }
     }
 
-    fn looks_behind(&self, _connection: &Connection, _is_certain: bool) -> bool {
+    fn checks_socket(&self, _connection: &Connection, _is_certain: bool) -> bool {
         false
     }
 

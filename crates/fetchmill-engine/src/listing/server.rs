@@ -60,7 +60,7 @@ pub(crate) struct ServerListerSetup {
 pub(super) enum PageReach {
     /// It says what is at its origin.
     SameOrigin,
-    /// It names URLs, or has rules alone.
+    /// It has the server's rules alone.
     Anywhere,
 }
 
@@ -289,13 +289,9 @@ impl ServerLister {
     }
 
     /// Fetches an index once; an error of the job when no other attempt changes anything.
-    pub(super) fn fetch_index(
-        &mut self,
-        path: &str,
-        reach: PageReach,
-    ) -> Result<std::result::Result<PageBody, PageFailure>> {
+    pub(super) fn fetch_index(&mut self, path: &str) -> Result<std::result::Result<PageBody, PageFailure>> {
         let body = PageBody::index(&self.folder);
-        Ok(self.ask(path, reach, body, true)?.map(|(_, body, _)| body))
+        Ok(self.ask(path, PageReach::SameOrigin, body, true)?.map(|(_, body, _)| body))
     }
 
     /// Asks for a page once: where it was, its body, and whether that is all of it.

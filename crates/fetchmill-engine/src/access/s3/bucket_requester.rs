@@ -229,7 +229,7 @@ impl Requester for BucketRequester<'_> {
     ) {
     }
 
-    fn looks_behind(&self, _connection: &Connection, _is_certain: bool) -> bool {
+    fn checks_socket(&self, _connection: &Connection, _is_certain: bool) -> bool {
         false
     }
 

@@ -221,7 +221,7 @@ impl Requester for FetchThread {
         self.concurrency.note_reply(origin, status, load, from);
     }
 
-    fn looks_behind(&self, _connection: &Connection, _is_certain: bool) -> bool {
+    fn checks_socket(&self, _connection: &Connection, _is_certain: bool) -> bool {
         true
     }
 

@@ -166,7 +166,7 @@ impl Requester for Worker {
 
     /// A look at the socket costs a system call: after a reply that waits for a rest anyway it is made only where something
     /// came before.
-    fn looks_behind(&self, connection: &Connection, is_certain: bool) -> bool {
+    fn checks_socket(&self, connection: &Connection, is_certain: bool) -> bool {
         is_certain || connection.origin().is_some_and(|origin| origin.replies.borrow().has_surplus())
     }
 
