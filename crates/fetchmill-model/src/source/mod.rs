@@ -20,6 +20,7 @@ mod position;
 pub mod robots;
 pub mod sitemap;
 mod skips;
+mod utf16_reader;
 
 pub use api::ApiNames;
 pub use origin_url::{OriginUrl, resolve_marker, resolve_next};

@@ -1,5 +1,6 @@
 //! Sitemaps (<https://www.sitemaps.org/protocol.html>): a `urlset` with the URLs of objects, or a `sitemapindex` with
-//! those of other sitemaps. Plain, or compressed with gzip, as the first bytes say.
+//! those of other sitemaps. Or text with a URL in each line. Plain, or compressed with gzip, in UTF-8 or UTF-16, as the
+//! first bytes say.
 //!
 //! It is read as a stream. Of the protocol all is believed but who may be named: what is at another origin than the
 //! sitemap is left out, as the protocol wants it. An index that an index leads to is refused, so that there is an end.
@@ -16,6 +17,7 @@ use quick_xml::events::{BytesRef, Event};
 use super::bounded_reader::{BoundedReader, read_error};
 use super::folder::{EntryKind, FolderPages, FolderReadError};
 use super::list::normalise;
+use super::utf16_reader::{Utf16Reader, byte_order};
 use super::{BadPage, ListedPage, OriginUrl, PendingFolder, SkipReason, listed_time};
 use crate::error::Error;
 use crate::limits::{INDEX_ENTRIES_MAX, URL_BYTES_MAX, XML_DEPTH_MAX};
@@ -24,6 +26,9 @@ use crate::source_metadata::ListedTime;
 
 /// How a file begins that gzip has made.
 const GZIP: &[u8] = &[0x1f, 0x8b];
+
+/// How text in UTF-8 may begin.
+const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Longer than any time that is one, with space around it.
 const TIME_BYTES_MAX: usize = 256;
@@ -55,10 +60,74 @@ pub fn read_sitemap(
     let mut reader = BufReader::new(reader);
     let is_gzip = reader.fill_buf().map_err(read_error)?.starts_with(GZIP);
     if is_gzip {
-        parse(MultiGzDecoder::new(reader), origin, sitemap, each)
+        read_text(BufReader::new(MultiGzDecoder::new(reader)), origin, sitemap, each)
     } else {
-        parse(reader, origin, sitemap, each)
+        read_text(reader, origin, sitemap, each)
     }
+}
+
+fn read_text(
+    mut reader: impl BufRead,
+    origin: &OriginUrl,
+    sitemap: &PendingFolder,
+    each: impl FnMut(ListedPage) -> Result<(), Error>,
+) -> Result<(), FolderReadError> {
+    let start = reader.fill_buf().map_err(text_error)?;
+    if let Some(is_big_endian) = byte_order(start) {
+        let mut reader = BufReader::new(Utf16Reader::new(reader, is_big_endian));
+        let is_xml = is_xml(reader.fill_buf().map_err(text_error)?);
+        return read_form(reader, is_xml, origin, sitemap, each);
+    }
+    let is_xml = is_xml(start);
+    read_form(reader, is_xml, origin, sitemap, each)
+}
+
+fn read_form(
+    reader: impl Read,
+    is_xml: bool,
+    origin: &OriginUrl,
+    sitemap: &PendingFolder,
+    each: impl FnMut(ListedPage) -> Result<(), Error>,
+) -> Result<(), FolderReadError> {
+    if is_xml { parse(reader, origin, sitemap, each) } else { read_lines(reader, origin, sitemap, each) }
+}
+
+/// Whether text that begins so is XML. An empty one would be.
+fn is_xml(start: &[u8]) -> bool {
+    let start = start.strip_prefix(UTF8_MARK).unwrap_or(start).trim_ascii_start();
+    start.is_empty() || start.starts_with(b"<")
+}
+
+/// Reads a sitemap of text: a URL a line.
+fn read_lines(
+    reader: impl Read,
+    origin: &OriginUrl,
+    sitemap: &PendingFolder,
+    each: impl FnMut(ListedPage) -> Result<(), Error>,
+) -> Result<(), FolderReadError> {
+    let silent = Rc::new(Cell::new(0));
+    let mut lines = BufReader::new(BoundedReader::new(reader, Rc::clone(&silent)));
+    let mut pages = FolderPages::new(sitemap, each);
+    let mut parser = SitemapParser { kind: Some(SitemapKind::Urls), ..SitemapParser::new(origin, sitemap) };
+    let mut line = Vec::new();
+    while lines.read_until(b'\n', &mut line).map_err(text_error)? > 0 {
+        silent.set(0);
+        let text = line.strip_prefix(UTF8_MARK).unwrap_or(&line).trim_ascii();
+        let text = std::str::from_utf8(text).map_err(|_| FolderReadError::Page(not_utf8()))?;
+        if let Some((entry, kind)) = parser.take_line(text)? {
+            pages.push(&entry, kind)?;
+        }
+        line.clear();
+    }
+    pages.finish()
+}
+
+fn not_utf8() -> BadPage {
+    BadPage("it is no sitemap: neither XML nor text in UTF-8 or UTF-16".to_owned())
+}
+
+fn text_error(error: IoError) -> FolderReadError {
+    xml_error(quick_xml::Error::Io(std::sync::Arc::new(error)))
 }
 
 fn parse(
@@ -70,11 +139,7 @@ fn parse(
     let silent = Rc::new(Cell::new(0));
     let mut xml = Reader::from_reader(BufReader::new(BoundedReader::new(reader, Rc::clone(&silent))));
     let mut pages = FolderPages::new(sitemap, each);
-    let mut parser = SitemapParser {
-        start: format!("{}://{}/", origin.scheme(), origin.authority()),
-        is_source: sitemap.path.is_empty(),
-        ..SitemapParser::default()
-    };
+    let mut parser = SitemapParser::new(origin, sitemap);
     let mut buffer = Vec::new();
     loop {
         let event = xml.read_event_into(&mut buffer).map_err(xml_error)?;
@@ -159,6 +224,27 @@ struct SitemapParser {
 type Entry = (Vec<u8>, EntryKind);
 
 impl SitemapParser {
+    fn new(origin: &OriginUrl, sitemap: &PendingFolder) -> Self {
+        SitemapParser {
+            start: format!("{}://{}/", origin.scheme(), origin.authority()),
+            is_source: sitemap.path.is_empty(),
+            ..SitemapParser::default()
+        }
+    }
+
+    /// Takes a line of text. The first one must be a URL: an error page is not a sitemap.
+    fn take_line(&mut self, text: &str) -> Result<Option<Entry>, FolderReadError> {
+        if text.is_empty() {
+            return Ok(None);
+        }
+        if self.seen.is_empty() && normalise(text).is_err() {
+            let shown = for_display(text.as_bytes());
+            return Err(bad(&format!("it is no sitemap: neither XML nor a list of URLs, but {shown}")));
+        }
+        self.loc = Some(text.to_owned());
+        self.end_entry()
+    }
+
     /// Takes what comes next; what that adds to the sitemap.
     fn take(&mut self, event: Event<'_>) -> Result<Option<Entry>, FolderReadError> {
         match event {
@@ -375,6 +461,32 @@ mod tests {
         assert_eq!(page.names.iter().collect::<Vec<_>>(), [b"http://a.test:81/x"]);
         for cut in [packed.len() - 20, packed.len() - 1] {
             assert!(refusal(&packed[..cut], "").contains("no whole gzip"), "{cut}");
+        }
+    }
+
+    #[test]
+    fn a_sitemap_may_be_text() {
+        let body =
+            "\u{feff}http://a.test:81/1\r\n\n  http://a.test:81/2 \nhttp://a.test:81/1\nhttp://b.test/\nno\n";
+
+        let page = read_as(body.as_bytes(), "").unwrap().remove(0);
+
+        let names: Vec<_> = page.names.iter().collect();
+        assert_eq!(names, [&b"http://a.test:81/1"[..], b"http://a.test:81/2"]);
+        assert_eq!(page.skipped.total(), 2);
+        assert!(refusal(b"Not found\nhttp://a.test:81/1\n", "").contains("but Not found"));
+        assert!(refusal(b"http://a.test:81/1\n\xff\n", "").contains("UTF-8"));
+        assert!(refusal(&[b'x'; 1 << 20], "").contains("more than 65536 bytes"));
+    }
+
+    #[test]
+    fn a_sitemap_may_be_utf16() {
+        let body = "<urlset><url><loc>http://a.test:81/caf\u{e9}</loc></url></urlset>";
+        for text in [body, "http://a.test:81/caf\u{e9}\n"] {
+            let units = std::iter::once(0xfeff).chain(text.encode_utf16());
+            let bytes: Vec<u8> = units.flat_map(u16::to_le_bytes).collect();
+            let page = read_as(&bytes, "").unwrap().remove(0);
+            assert_eq!(page.names.iter().collect::<Vec<_>>(), [b"http://a.test:81/caf%C3%A9"], "{text}");
         }
     }
 
