@@ -252,11 +252,15 @@ impl Visitor<'_> for MarkerSeed {
     type Value = Option<String>;
 
     fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("a marker: a string, a whole number or null")
+        formatter.write_str("a marker: a string, a whole number, false or null")
     }
 
     fn visit_unit<E>(self) -> std::result::Result<Self::Value, E> {
         Ok(None)
+    }
+
+    fn visit_bool<E: serde::de::Error>(self, marker: bool) -> std::result::Result<Self::Value, E> {
+        if marker { Err(E::invalid_type(serde::de::Unexpected::Bool(marker), &self)) } else { Ok(None) }
     }
 
     fn visit_str<E>(self, marker: &str) -> std::result::Result<Self::Value, E> {

@@ -137,6 +137,17 @@ pub fn resolve_next(origin: &OriginUrl, page: &Url, text: &str) -> Result<Url> {
     Ok(url)
 }
 
+/// Gives a URL of the same host the scheme of the source. An API behind a proxy that ends TLS knows itself by http.
+fn keep_tls(origin: &OriginUrl, url: &mut Url) {
+    let own = &origin.url;
+    let is_same_port = url.port_or_known_default() == own.port_or_known_default() || url.port().is_none();
+    if own.scheme() == "https" && url.scheme() == "http" && url.host() == own.host() && is_same_port {
+        // Both schemes are special ones, and a host is there: neither call fails.
+        let _ = url.set_scheme("https");
+        let _ = url.set_port(own.port());
+    }
+}
+
 fn on_origin(
     origin: &OriginUrl,
     text: &str,
@@ -152,7 +163,8 @@ fn on_origin(
     if text.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
         return Err(refused("it holds a space or a control character"));
     }
-    let url = parse(text).map_err(|_| refused("it is no URL"))?;
+    let mut url = parse(text).map_err(|_| refused("it is no URL"))?;
+    keep_tls(origin, &mut url);
     if url.origin() != origin.url.origin() || !url.username().is_empty() || url.password().is_some() {
         return Err(refused("another origin"));
     }

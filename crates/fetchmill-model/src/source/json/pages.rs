@@ -194,7 +194,11 @@ impl JsonPages {
     ) -> std::result::Result<Option<String>, BadPage> {
         let lead = match self.next {
             NextPage::None => None,
-            NextPage::Marker | NextPage::Url => field.map_or(Ok(None), |field| self.marker(field))?,
+            NextPage::Marker | NextPage::Url => {
+                let lead = field.map_or(Ok(None), |field| self.marker(field))?;
+                // Some servers give the last cursor again when there is nothing more.
+                lead.filter(|lead| read.count > 0 || reply.from != Some(lead.as_str()))
+            }
             NextPage::Link => next_link(reply.links.iter().copied())
                 .map_err(|why| BadPage(format!("the Link field of its head cannot be read: {why}")))?,
             NextPage::Page | NextPage::Offset if read.count == 0 => None,

@@ -257,6 +257,42 @@ fn a_page_does_not_lead_to_another_origin() {
 }
 
 #[test]
+fn a_next_page_keeps_the_tls_of_the_source() {
+    for (source, next, url) in [
+        ("https://a.test/x", "http://a.test/y?p=2", Some("https://a.test/y?p=2")),
+        ("https://a.test:8443/x", "http://a.test:8443/y", Some("https://a.test:8443/y")),
+        ("https://a.test:8443/x", "http://a.test/y", Some("https://a.test:8443/y")),
+        ("https://a.test/x", "http://a.test:81/y", None),
+        ("https://a.test/x", "http://b.test/y", None),
+        ("http://a.test/x", "https://a.test/y", None),
+    ] {
+        let body = format!(r#"{{"data": {{"next": "{next}", "photos": []}}}}"#);
+        let page = read_from(&pages(source, &options(NextPage::Url)).unwrap(), None, &body, &[]);
+        let found = page.ok().and_then(|page| next_of(&page.unwrap()).map(str::to_owned));
+        assert_eq!(found.as_deref(), url, "{source} {next}");
+    }
+}
+
+#[test]
+fn the_last_page_may_say_so_in_many_ways() {
+    let by_marker = pages(SOURCE, &options(NextPage::Marker)).unwrap();
+    for (next, items, leads_on) in [
+        ("null", "", false),
+        ("false", "", false),
+        (r#""""#, "", false),
+        (r#""same""#, "", false),
+        (r#""same""#, r#""a""#, true),
+        (r#""other""#, "", true),
+    ] {
+        let body = format!(r#"{{"data": {{"next": {next}, "photos": [{items}]}}}}"#);
+        let page = read_from(&by_marker, Some("same"), &body, &[]).unwrap().unwrap();
+        assert_eq!(next_of(&page).is_some(), leads_on, "{body}");
+    }
+    let bad = r#"{"data": {"next": true, "photos": []}}"#;
+    assert!(read_from(&by_marker, None, bad, &[]).unwrap().is_err());
+}
+
+#[test]
 fn what_leads_nowhere_is_noticed() {
     let body = r#"{"data": {"photos": ["a"]}}"#;
     for (way, has_no_lead) in [
