@@ -45,7 +45,7 @@ impl Worker {
 
     /// Wakes connections for so many targets, as far as these may be in flight.
     pub(super) fn wake_for(&self, targets: usize) {
-        self.idle_connections.wake(targets.min(self.share.get().saturating_sub(self.in_flight.get())));
+        self.idle_connections.wake(targets.min(self.in_flight.room()));
     }
 
     /// What this worker finishes in a second, and something for each connection.

@@ -15,10 +15,6 @@ use fetchmill_net::Deadlines;
 
 /// Milliseconds since the last tick that make one late.
 const LATE: Millis = 100;
-/// So long behind a number in flight that became lower the connections that it had are closed soon.
-const LOWERED: Millis = 5_000;
-/// How often what replies took is told.
-const TELEMETRY_EVERY: Millis = 500;
 
 /// However a connection's task ends, by a panic too, the worker's end does not wait for it.
 struct Running {
@@ -75,7 +71,7 @@ impl Worker {
     /// As many as may have a target now; those that there are stay.
     fn start_tasks(self: &Rc<Self>, tasks: &Tasks) {
         let mut watches = tasks.watches.borrow_mut();
-        while watches.len() < self.share.get().min(self.setup.pool.connections) {
+        while watches.len() < self.in_flight.share().min(self.setup.pool.connections) {
             let watch = Rc::new(Deadlines::new(Rc::clone(&self.clock), self.setup.pool.timeouts));
             watches.push(Rc::clone(&watch));
             tasks.running.set(tasks.running.get() + 1);
@@ -91,15 +87,15 @@ impl Worker {
     /// What the planner is told at a tick.
     fn tell_load(&self) {
         if self.control().finds_concurrency() {
-            self.report.borrow_mut().load = Some(self.load.take(self.in_flight.get()));
+            self.report.borrow_mut().load = Some(self.load.take(self.in_flight.count()));
         }
     }
 
     /// What whoever samples the job is told: at a tick what the worker's capacity is used for, twice a second the rest.
     fn tell_telemetry(&self, now: Millis) {
         let telemetry = &self.control().telemetry.workers[self.setup.index];
-        let share = self.share.get();
-        let in_flight = self.in_flight.get().min(share);
+        let share = self.in_flight.share();
+        let in_flight = self.in_flight.count().min(share);
         let (exchanging, paced) = self.load.places();
         telemetry.capacity.add(&[
             (CapacityUse::Exchanging, exchanging),
@@ -107,10 +103,7 @@ impl Worker {
             (CapacityUse::Preparing, in_flight.saturating_sub(exchanging + paced)),
             (self.use_of_idle(now), share - in_flight),
         ]);
-        if now.saturating_sub(self.telemetry_told.get()) >= TELEMETRY_EVERY {
-            self.telemetry_told.set(now);
-            self.load.tell_latency(telemetry);
-        }
+        self.load.report_latency_if_due(telemetry, now);
     }
 
     /// Why there are not as many requests in flight as there may be.
@@ -134,19 +127,20 @@ impl Worker {
     /// soon behind a number in flight that became lower, since the next round is to show what the server gives without it.
     /// With many hosts, which of them is needed next is not known.
     fn sweep_connections(&self, now: Millis) {
-        let needed = if self.control().origins.are_many() { usize::MAX } else { self.share.get() };
-        let is_lowered = self.lowered_at.get().is_some_and(|at| now.saturating_sub(at) < LOWERED);
-        let surplus =
-            if is_lowered { limits::LOWERED_CONNECTION_IDLE } else { limits::SURPLUS_CONNECTION_IDLE };
+        let needed = if self.control().origins.are_many() { usize::MAX } else { self.in_flight.share() };
+        let surplus = if self.in_flight.was_lowered(now) {
+            limits::LOWERED_CONNECTION_IDLE
+        } else {
+            limits::SURPLUS_CONNECTION_IDLE
+        };
         self.pool.sweep(needed, surplus);
     }
 
     /// The planner may want more in flight than before, or less: then those that finish take no other target.
     fn take_share(self: &Rc<Self>, tasks: &Tasks) {
         let share = self.control().plan.share(self.setup.index);
-        let before = self.share.replace(share);
+        let before = self.in_flight.set_share(share, self.control().clock.now());
         if share < before {
-            self.lowered_at.set(Some(self.control().clock.now()));
             self.pool.note_fewer(before, share, self.control().clock.micros());
         }
         if share > before && !self.is_done.get() {
@@ -179,7 +173,7 @@ impl Worker {
         self.sweep_connections(now);
         self.look_for_memory();
         self.tell_doubtful();
-        self.control().counters[self.setup.index].set_in_flight(self.in_flight.get() as u64);
+        self.control().counters[self.setup.index].set_in_flight(self.in_flight.count() as u64);
         if self.dry_until.get().is_some_and(|until| until <= now) {
             self.look_again();
         }
@@ -221,7 +215,7 @@ impl Worker {
         // Attempts that settled nothing are in no block.
         self.control().counters[self.setup.index].add(&mut self.delta.borrow_mut());
         self.control().counters[self.setup.index].set_in_flight(0);
-        self.load.tell_latency(&self.control().telemetry.workers[self.setup.index]);
+        self.load.report_latency(&self.control().telemetry.workers[self.setup.index]);
     }
 
     fn has_report(&self) -> bool {

@@ -37,7 +37,7 @@ impl Worker {
                 self.wait_idle(&mut task, watch).await;
                 continue;
             }
-            self.in_flight.set(self.in_flight.get() + 1);
+            self.in_flight.enter();
             self.join(batch.first());
             self.gather(&mut task, &mut batch);
             self.fetch_together(&mut task, &mut batch, &mut body, watch).await;
@@ -46,7 +46,7 @@ impl Worker {
             }
             let is_probe = self.control().plan.is_probe(batch.first().sequence);
             self.report.borrow_mut().observed.probes += u32::from(is_probe);
-            self.in_flight.set(self.in_flight.get() - 1);
+            self.in_flight.leave();
             if let Some(error) = body.inner.take_failure() {
                 self.control().stop.fail(error);
             }
@@ -54,7 +54,7 @@ impl Worker {
                 self.send_block(false).await;
             }
             self.step_connection(&mut task, watch).await;
-            let is_waited_for = self.dry_until.get().is_some() && self.in_flight.get() == 0;
+            let is_waited_for = self.dry_until.get().is_some() && self.in_flight.is_empty();
             if is_waited_for || is_probe || self.report.borrow().retries.len() >= RETRIES_REPORTED_AT {
                 self.turn(0);
             }
@@ -79,7 +79,7 @@ impl Worker {
 
     /// Takes the next target; `false` when there is none now.
     fn take(&self, target: &mut CurrentTarget) -> bool {
-        if self.in_flight.get() >= self.share.get() {
+        if self.in_flight.is_full() {
             return false;
         }
         let is_taken = self.take_next(target);
@@ -117,7 +117,7 @@ impl Worker {
     /// Without a target the connection rests, or is kept for a while.
     async fn wait_idle(&self, task: &mut WorkerConnection, watch: &Rc<Deadlines>) {
         // A task above the share has no use for a connection: others may.
-        if task.is_holding() || self.in_flight.get() >= self.share.get() {
+        if task.is_holding() || self.in_flight.is_full() {
             self.resting.part(task, &self.pool);
         }
         if task.connection.is_open() {

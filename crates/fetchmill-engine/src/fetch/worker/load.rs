@@ -8,9 +8,12 @@ use crate::control::telemetry::{LatencyHistogram, OriginHistograms, WorkerTeleme
 use crate::fetch::load_counter::LoadCounter;
 use fetchmill_model::certainty::MonotonicMicros;
 use fetchmill_model::origin::OriginKey;
+use fetchmill_model::planner::origin::Millis;
 
 /// Few requests are in flight when they are at most this part of what may be.
 const FEW: usize = 8;
+/// Milliseconds between two reports of what replies took.
+const LATENCY_EVERY: Millis = 500;
 
 /// Counted once a reply, so without a lock.
 #[derive(Debug, Default)]
@@ -20,8 +23,12 @@ pub(super) struct WorkerLoad {
     unloaded: Cell<(u64, MonotonicMicros)>,
     /// Bytes of the longest head that came of late, where heads are stored.
     head_bytes: Cell<u32>,
+    /// Bytes of the largest reply in a pipelined batch.
+    largest_reply: Cell<usize>,
     histogram: RefCell<LatencyHistogram>,
     origins: RefCell<OriginHistograms>,
+    /// When what replies took was reported last.
+    reported_at: Cell<Millis>,
 }
 
 impl Deref for WorkerLoad {
@@ -64,8 +71,26 @@ impl WorkerLoad {
         self.counter.places().0 < (share / FEW).max(1)
     }
 
-    /// What replies took, for who samples the job.
-    pub(super) fn tell_latency(&self, telemetry: &WorkerTelemetry) {
+    /// Notes the largest reply of a pipelined batch.
+    pub(super) fn note_batch(&self, largest: usize) {
+        self.largest_reply.set(self.largest_reply.get().max(largest));
+    }
+
+    /// Returns the bytes of the largest reply in a pipelined batch; 0 before the first one.
+    pub(super) fn largest_reply(&self) -> usize {
+        self.largest_reply.get()
+    }
+
+    /// Reports what replies took if that is due.
+    pub(super) fn report_latency_if_due(&self, telemetry: &WorkerTelemetry, now: Millis) {
+        if now.saturating_sub(self.reported_at.get()) >= LATENCY_EVERY {
+            self.reported_at.set(now);
+            self.report_latency(telemetry);
+        }
+    }
+
+    /// Reports what replies took, for the job's samples.
+    pub(super) fn report_latency(&self, telemetry: &WorkerTelemetry) {
         telemetry.add_latency(&mut self.histogram.borrow_mut());
         telemetry.add_origins(&mut self.origins.borrow_mut());
         let (replies, micros) = self.unloaded.take();

@@ -15,6 +15,7 @@ mod drive;
 mod fetch;
 mod held_outcomes;
 mod host_turns;
+mod in_flight;
 mod joined;
 mod load;
 mod outcomes;

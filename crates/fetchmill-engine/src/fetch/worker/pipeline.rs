@@ -115,7 +115,7 @@ impl Worker {
             return 1;
         }
         let certain = task.batch_max() as usize;
-        let room = self.held_bytes_max().min(limits::BATCH_BYTES_MAX) / self.largest_reply.get().max(1);
+        let room = self.held_bytes_max().min(limits::BATCH_BYTES_MAX) / self.load.largest_reply().max(1);
         allowed.min(certain).min(room).max(1)
     }
 
@@ -142,7 +142,7 @@ impl Worker {
             return;
         }
         let Some(origin) = task.connection.origin().cloned() else { return batch.split() };
-        let (sent, is_unloaded) = (self.control().clock.micros(), self.load.is_low(self.share.get()));
+        let (sent, is_unloaded) = (self.control().clock.micros(), self.load.is_low(self.in_flight.share()));
         let received = self.exchange_batch(task, &origin, batch, watch).await;
         let is_kept = batch.replies.iter().last().is_some_and(|last| last.head.keep_alive);
         match received.map(|seen| task.after_reply(seen, is_kept, true)) {
@@ -188,7 +188,7 @@ impl Worker {
 
     /// All replies of a batch have come: they are held until it is certain whose they are.
     fn settle_batch(&self, task: &mut WorkerConnection, batch: &mut TargetBatch, body: &mut WorkerBody) {
-        self.largest_reply.set(self.largest_reply.get().max(batch.replies.largest()));
+        self.load.note_batch(batch.replies.largest());
         let WorkerConnection { connection, held } = task;
         self.hold(held, |note| {
             for (number, (target, reply)) in batch.targets.iter_mut().zip(batch.replies.iter()).enumerate() {

@@ -19,7 +19,7 @@ const COUNTED_BYTES: usize = 4096;
 impl Worker {
     /// Bytes that a connection may hold.
     pub(super) fn held_bytes_max(&self) -> usize {
-        let share = limits::HELD_BYTES_MAX / self.control().plan.workers() / self.share.get().max(1);
+        let share = limits::HELD_BYTES_MAX / self.control().plan.workers() / self.in_flight.share().max(1);
         share.clamp(limits::HELD_BYTES_MIN, limits::HELD_BYTES_EACH_MAX)
     }
 

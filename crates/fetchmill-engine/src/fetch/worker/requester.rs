@@ -134,7 +134,7 @@ impl Requester for Worker {
         body: &mut WorkerBody,
         watch: &Deadlines,
     ) -> Result<ReceivedReply, BrokenExchange> {
-        target.asked_unloaded = self.load.is_low(self.share.get());
+        target.asked_unloaded = self.load.is_low(self.in_flight.share());
         let replied = self.exchange_target(connection, target, origin, body, watch).await;
         if let Some(seen) = body.inner.seen() {
             target.seen.take_reply(seen);

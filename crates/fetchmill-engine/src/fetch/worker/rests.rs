@@ -67,7 +67,7 @@ impl Worker {
         if self.is_done.get() {
             return usize::MAX;
         }
-        limits::resting_connections(self.share.get()).min(self.setup.resting_max)
+        limits::resting_connections(self.in_flight.share()).min(self.setup.resting_max)
     }
 
     /// Before a task opens a connection: if more rest than may, the task goes on with one of them that leads to its origin, or

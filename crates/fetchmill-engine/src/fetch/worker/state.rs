@@ -9,6 +9,7 @@ use tokio::sync::mpsc::{Receiver, Sender};
 
 use super::beginning_batch::BeginningBatch;
 use super::held_outcomes::HeldOutcomes;
+use super::in_flight::InFlight;
 use super::load::WorkerLoad;
 use super::part_etags::PartEtags;
 use super::waiters::Waiters;
@@ -85,18 +86,10 @@ pub(super) struct Worker {
     pub(super) is_congested: Cell<bool>,
     /// A connection took no target because bodies have used up their memory.
     pub(super) waits_for_memory: Cell<bool>,
-    pub(super) in_flight: Cell<usize>,
-    /// Targets in flight at most.
-    pub(super) share: Cell<usize>,
-    /// When the share became lower.
-    pub(super) lowered_at: Cell<Option<Millis>>,
+    pub(super) in_flight: InFlight,
     pub(super) load: WorkerLoad,
-    /// Bytes of the largest reply in a batch.
-    pub(super) largest_reply: Cell<usize>,
     /// Of the objects whose parts were fetched last.
     pub(super) part_etags: RefCell<PartEtags>,
-    /// When what replies took was told last.
-    pub(super) telemetry_told: Cell<Millis>,
     pub(super) waiters: Waiters,
     pub(super) idle_connections: IdleConnections,
     /// With the connections of the tasks at most one for each, and `resting_max`.
@@ -142,13 +135,9 @@ impl Worker {
             is_done: Cell::new(false),
             is_congested: Cell::new(false),
             waits_for_memory: Cell::new(false),
-            in_flight: Cell::new(0),
-            share: Cell::new(setup.control.plan.share(setup.index)),
-            lowered_at: Cell::default(),
+            in_flight: InFlight::new(setup.control.plan.share(setup.index)),
             load: WorkerLoad::default(),
-            largest_reply: Cell::new(0),
             part_etags: RefCell::default(),
-            telemetry_told: Cell::new(0),
             waiters: Waiters::new(setup.hosts, setup.control.plan.workers()),
             idle_connections: IdleConnections::default(),
             resting: RestingConnections::default(),
