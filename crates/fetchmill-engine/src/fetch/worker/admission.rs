@@ -66,7 +66,7 @@ impl Worker {
         target.host = host;
         // Where it was before has another address.
         target.found = None;
-        let now = self.clock.get();
+        let now = self.clock.now();
         if let Some(queue) = self.waiters.queues.borrow_mut().get_mut(&host) {
             self.hold_or_defer(queue, target, now);
             return false;
@@ -172,7 +172,7 @@ impl Worker {
 
     /// Names that were looked up: their targets go on.
     pub(super) fn take_answers(&self) {
-        let now = self.clock.get();
+        let now = self.clock.now();
         let micros = self.control().clock.micros();
         for (token, looked) in self.pool.names().take_answered() {
             let host = HostId::from_number(token);

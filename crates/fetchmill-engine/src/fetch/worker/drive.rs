@@ -13,9 +13,6 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::origin::{Millis, Observations};
 use fetchmill_net::Deadlines;
 
-/// Milliseconds since the last tick that make one late.
-const LATE: Millis = 100;
-
 /// However a connection's task ends, by a panic too, the worker's end does not wait for it.
 struct Running {
     running: Rc<Cell<usize>>,
@@ -72,7 +69,7 @@ impl Worker {
     fn start_tasks(self: &Rc<Self>, tasks: &Tasks) {
         let mut watches = tasks.watches.borrow_mut();
         while watches.len() < self.in_flight.share().min(self.setup.pool.connections) {
-            let watch = Rc::new(Deadlines::new(Rc::clone(&self.clock), self.setup.pool.timeouts));
+            let watch = Rc::new(Deadlines::new(self.clock.share(), self.setup.pool.timeouts));
             watches.push(Rc::clone(&watch));
             tasks.running.set(tasks.running.get() + 1);
             let worker = Rc::clone(self);
@@ -159,13 +156,11 @@ impl Worker {
 
     async fn tick(self: &Rc<Self>, tasks: &Tasks) {
         let now = self.control().clock.now();
-        let elapsed = now.saturating_sub(self.clock.replace(now)).max(1);
+        let elapsed = self.clock.tick(now);
         self.tick_hosts(elapsed, now);
         let rate = self.finished.replace(0) as f64 * 1000.0 / elapsed as f64;
         self.rate.set(self.rate.get() * 0.8 + rate * 0.2);
-        // After a late tick replies may be here that were in time: they are read first.
-        if elapsed < LATE || self.was_late.replace(true) {
-            self.was_late.set(false);
+        if self.clock.checks_deadlines(elapsed) {
             for watch in tasks.watches.borrow().iter() {
                 watch.check();
             }

@@ -93,7 +93,7 @@ impl Worker {
         if self.is_done.get() || self.is_congested.get() || self.control().stop.get() != Stop::No {
             return false;
         }
-        if self.control().plan.is_held(|| self.queue.borrow().only(), self.clock.get()) {
+        if self.control().plan.is_held(|| self.queue.borrow().only(), self.clock.now()) {
             if let Some(batch) = self.queue.borrow_mut().give_back() {
                 self.control().plan.lock().give_back(batch);
             }

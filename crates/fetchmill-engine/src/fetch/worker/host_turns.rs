@@ -21,7 +21,7 @@ impl Worker {
     /// A target has left its host: the next one may go.
     pub(super) fn leave(&self, target: &mut CurrentTarget, seen: RequestOutcome) {
         if std::mem::take(&mut target.is_admitted) {
-            let now = self.clock.get();
+            let now = self.clock.now();
             let took = now.saturating_sub(target.admitted_at);
             self.waiters.hosts.borrow_mut().left_after(target.host, seen, took, now);
             self.release(target.host);
@@ -31,14 +31,14 @@ impl Worker {
 
     /// Lets those go that wait for a place beside prompt hosts.
     pub(super) fn release_crowded(&self) {
-        while let Some(host) = self.waiters.take_crowded(self.clock.get()) {
+        while let Some(host) = self.waiters.take_crowded(self.clock.now()) {
             self.release(host);
         }
     }
 
     /// Lets those go that wait for a host, as far as they may.
     pub(super) fn release(&self, host: HostId) {
-        let now = self.clock.get();
+        let now = self.clock.now();
         loop {
             match self.step(host, now) {
                 AdmissionStep::Goes(target) => {
@@ -113,7 +113,7 @@ impl Worker {
             self.waiters.hosts.borrow_mut().doubt(
                 target.host,
                 target.state.throttled_since,
-                self.clock.get(),
+                self.clock.now(),
             );
         }
     }

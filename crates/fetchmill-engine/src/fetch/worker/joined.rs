@@ -116,7 +116,7 @@ impl Worker {
     /// Those that were asked for with a target, and nothing has become of, go back to the planner.
     pub(super) fn plan_joined_again(&self, target: &mut CurrentTarget) {
         if target.is_joined() {
-            let now = self.clock.get();
+            let now = self.clock.now();
             self.report.borrow_mut().retries.extend(target.plan_joined_again(now));
         }
     }

@@ -12,6 +12,7 @@ mod beginning_batch;
 mod body;
 mod credentials;
 mod drive;
+mod exhaustion;
 mod fetch;
 mod held_outcomes;
 mod host_turns;
@@ -30,6 +31,7 @@ mod start_quota;
 mod state;
 mod verdict;
 mod waiters;
+mod worker_clock;
 
 pub(crate) use drive::run;
 pub(crate) use state::WorkerSetup;

@@ -46,7 +46,7 @@ impl Worker {
 
     /// Puts a target aside for its second look.
     pub(super) fn look_again_later(&self, target: &mut CurrentTarget, kind: FailureKind) {
-        let later = self.clock.get() + limits::SECOND_LOOK_AFTER.as_millis() as Millis;
+        let later = self.clock.now() + limits::SECOND_LOOK_AFTER.as_millis() as Millis;
         target.state.throttled_since = later;
         let again = target.again(kind, None);
         self.report.borrow_mut().retries.push(Retry { not_before: Some(later), ..again });

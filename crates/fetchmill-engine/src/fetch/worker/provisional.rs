@@ -105,7 +105,7 @@ impl Worker {
             }
         }
         self.part_etags.borrow_mut().forget();
-        let now = self.clock.get();
+        let now = self.clock.now();
         self.fail_uncertain_of(&held.targets);
         let again =
             held.targets.waiting(kind, now).filter(|target| !self.setup.requests.is_once(&target.name));

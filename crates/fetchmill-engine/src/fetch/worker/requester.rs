@@ -269,7 +269,7 @@ impl Worker {
         loop {
             match self.pool.open_at(connection, watch, target.at.reach, target.found.as_ref()).await {
                 Ok(()) => {
-                    self.exhausted_since.set(None);
+                    self.exhaustion.end();
                     if !self.control().origins.are_many() {
                         let took = self.pool.take_connect_time();
                         self.control().telemetry.note_connection(connection.address(), took);
@@ -289,11 +289,9 @@ impl Worker {
 
     /// Out of descriptors or ports: the targets are not to blame. With no connection at all the job ends.
     async fn rest_exhausted(&self, number: i32) {
-        let now = self.clock.get();
-        let since = self.exhausted_since.get().unwrap_or(now);
+        let now = self.clock.now();
         self.waiters.opening.overload(now);
-        self.exhausted_since.set(Some(since));
-        if self.pool.open_connections() == 0 && now.saturating_sub(since) > 10_000 {
+        if self.exhaustion.note(self.pool.open_connections(), now) {
             let error = std::io::Error::from_raw_os_error(number);
             self.control().stop.fail(Error::storage("connect from", "this machine", error));
         }

@@ -49,7 +49,7 @@ impl Worker {
         facts.shows_token = target.shows_token;
         facts.is_certain = connection.is_shared() || connection.replies() <= 1;
         let is_certain = facts.is_certain;
-        let verdict = state.after_reply(&facts, &self.rules(target), self.clock.get());
+        let verdict = state.after_reply(&facts, &self.rules(target), self.clock.now());
         target.state = state;
         match verdict {
             Verdict::Settle(Outcome::Skipped, _)
@@ -132,7 +132,7 @@ impl Worker {
             }
             Err((kind, detail)) => {
                 body.discard();
-                let verdict = target.state.after_failure(kind, &rules, self.clock.get());
+                let verdict = target.state.after_failure(kind, &rules, self.clock.now());
                 self.carry_out(target, verdict.with_detail(detail), Some(replied))
             }
         }

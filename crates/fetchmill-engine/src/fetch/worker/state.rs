@@ -8,11 +8,13 @@ use std::sync::Arc;
 use tokio::sync::mpsc::{Receiver, Sender};
 
 use super::beginning_batch::BeginningBatch;
+use super::exhaustion::Exhaustion;
 use super::held_outcomes::HeldOutcomes;
 use super::in_flight::InFlight;
 use super::load::WorkerLoad;
 use super::part_etags::PartEtags;
 use super::waiters::Waiters;
+use super::worker_clock::WorkerClock;
 use crate::access::s3::BucketResolver;
 use crate::control::Control;
 use crate::control::body_memory::BodyMemory;
@@ -73,12 +75,10 @@ pub(super) struct Worker {
     pub(super) server: Option<Rc<OriginConnections>>,
     pub(super) last_origin: RefCell<Option<Rc<OriginConnections>>>,
     pub(super) places: BucketResolver,
-    pub(super) clock: Rc<Cell<Millis>>,
+    pub(super) clock: WorkerClock,
     pub(super) queue: RefCell<TargetQueue>,
     /// A batch that waits for the journal to know that its requests are made.
     pub(super) beginning: RefCell<Option<BeginningBatch>>,
-    /// The last tick came late and looked at no deadline.
-    pub(super) was_late: Cell<bool>,
     /// The planner had nothing: not asked again until woken, or until this time.
     pub(super) dry_until: Cell<Option<Millis>>,
     pub(super) is_done: Cell<bool>,
@@ -109,16 +109,15 @@ pub(super) struct Worker {
     /// Targets finished since the last tick, and how many a second that makes.
     pub(super) finished: Cell<u64>,
     pub(super) rate: Cell<f64>,
-    /// When this machine ran out of descriptors or ports with no connection open.
-    pub(super) exhausted_since: Cell<Option<Millis>>,
+    pub(super) exhaustion: Exhaustion,
 }
 
 impl Worker {
     pub(super) fn new(mut setup: WorkerSetup) -> Self {
         let (_, unused) = tokio::sync::mpsc::channel(1);
         let empty = RefCell::new(std::mem::replace(&mut setup.empty, unused));
-        let clock = Rc::new(Cell::new(setup.control.clock.now()));
-        let pool = Pool::new(setup.pool.clone(), Rc::clone(&clock));
+        let clock = WorkerClock::new(setup.control.clock.now());
+        let pool = Pool::new(setup.pool.clone(), clock.share());
         let server = setup.server.take();
         let server =
             server.map(|ListingServer { key, template, addresses }| pool.add(key, template, addresses));
@@ -130,7 +129,6 @@ impl Worker {
             clock,
             queue: RefCell::new(TargetQueue::default()),
             beginning: RefCell::default(),
-            was_late: Cell::new(false),
             dry_until: Cell::new(None),
             is_done: Cell::new(false),
             is_congested: Cell::new(false),
@@ -152,7 +150,7 @@ impl Worker {
             delta: RefCell::new(Delta::default()),
             finished: Cell::new(0),
             rate: Cell::new(0.0),
-            exhausted_since: Cell::new(None),
+            exhaustion: Exhaustion::default(),
             setup,
         }
     }

@@ -56,7 +56,7 @@ impl Worker {
             // Dropped while the job ends: the target stays pending.
             return AttemptEnd::Over;
         }
-        let verdict = target.state.after_broken(broken, &self.rules(target), self.clock.get());
+        let verdict = target.state.after_broken(broken, &self.rules(target), self.clock.now());
         self.carry_out(target, failure.explain(verdict), None)
     }
 
@@ -68,7 +68,7 @@ impl Worker {
 
     /// There are no credentials yet: it waits for them, as it would for a host.
     pub(super) fn defer_for_credentials(&self, target: &mut CurrentTarget) {
-        let now = self.clock.get();
+        let now = self.clock.now();
         self.defer(target, now, now);
         self.leave(target, RequestOutcome::Nothing);
     }
@@ -83,7 +83,7 @@ impl Worker {
         if self.is_done.get() && replied.is_none() && target.may_start_again() {
             return AttemptEnd::Over;
         }
-        let verdict = target.state.after_failure(failure.kind, &self.rules(target), self.clock.get());
+        let verdict = target.state.after_failure(failure.kind, &self.rules(target), self.clock.now());
         self.carry_out(target, failure.explain(verdict), replied)
     }
 
@@ -96,7 +96,7 @@ impl Worker {
     ) -> AttemptEnd {
         let retry_after = replied
             .and_then(|replied| replied.head.retry_after)
-            .map(|retry_after| retry_after.wait(self.clock.get() / 1000).saturating_mul(1000));
+            .map(|retry_after| retry_after.wait(self.clock.now() / 1000).saturating_mul(1000));
         let seen = match verdict {
             Verdict::Again => return AttemptEnd::Again,
             Verdict::Correct(correction) => return self.correct(target, correction),

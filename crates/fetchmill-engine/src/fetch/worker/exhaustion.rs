@@ -1,0 +1,55 @@
+//! How long this machine has had no descriptor or port left for a connection.
+
+use std::cell::Cell;
+
+use fetchmill_model::planner::origin::Millis;
+
+/// Milliseconds after which a machine without any open connection is taken for broken.
+const ENDS_AFTER: Millis = 10_000;
+
+/// The time since when no connection could be opened for want of descriptors or ports.
+#[derive(Debug, Default)]
+pub(super) struct Exhaustion {
+    /// `None` = the last connection was opened.
+    since: Cell<Option<Millis>>,
+}
+
+impl Exhaustion {
+    /// Notes that a connection was opened.
+    pub(super) fn end(&self) {
+        self.since.set(None);
+    }
+
+    /// Notes that none could be opened, and returns whether the job ends for that: if none of `open` is left, after 10 s.
+    pub(super) fn note(&self, open: usize, now: Millis) -> bool {
+        let since = self.since.get().unwrap_or(now);
+        self.since.set(Some(since));
+        open == 0 && now.saturating_sub(since) > ENDS_AFTER
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_seconds_without_any_connection_end_the_job() {
+        let exhaustion = Exhaustion::default();
+
+        assert!(!exhaustion.note(0, 1_000));
+        assert!(!exhaustion.note(0, 11_000));
+        assert!(!exhaustion.note(1, 11_001), "others are open");
+        assert!(exhaustion.note(0, 11_001));
+    }
+
+    #[test]
+    fn an_opened_connection_ends_it() {
+        let exhaustion = Exhaustion::default();
+        exhaustion.note(0, 1_000);
+
+        exhaustion.end();
+
+        assert!(!exhaustion.note(0, 20_000));
+        assert!(exhaustion.note(0, 30_001));
+    }
+}

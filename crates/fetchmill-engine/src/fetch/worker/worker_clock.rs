@@ -1,0 +1,74 @@
+//! The clock of a worker: it stands still between two ticks.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use fetchmill_model::planner::origin::Millis;
+
+/// Milliseconds since the last tick that make one late.
+const LATE: Millis = 100;
+
+/// The time of the last tick, shared with the connections' deadlines.
+#[derive(Debug)]
+pub(super) struct WorkerClock {
+    ticked_at: Rc<Cell<Millis>>,
+    /// The last tick came late and checked no deadline.
+    was_late: Cell<bool>,
+}
+
+impl WorkerClock {
+    pub(super) fn new(now: Millis) -> Self {
+        WorkerClock { ticked_at: Rc::new(Cell::new(now)), was_late: Cell::new(false) }
+    }
+
+    /// Returns the time of the last tick: up to one tick ago.
+    pub(super) fn now(&self) -> Millis {
+        self.ticked_at.get()
+    }
+
+    /// Returns the same for others that follow the ticks.
+    pub(super) fn share(&self) -> Rc<Cell<Millis>> {
+        Rc::clone(&self.ticked_at)
+    }
+
+    /// Moves the clock and returns the milliseconds since the last tick, at least 1.
+    pub(super) fn tick(&self, now: Millis) -> Millis {
+        now.saturating_sub(self.ticked_at.replace(now)).max(1)
+    }
+
+    /// Whether deadlines are checked at a tick that came `elapsed` after the last one. After a late tick replies may be
+    /// here that were in time: they are read first, and the next tick checks.
+    pub(super) fn checks_deadlines(&self, elapsed: Millis) -> bool {
+        let checks = elapsed < LATE || self.was_late.get();
+        self.was_late.set(!checks);
+        checks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_moves_with_ticks_only() {
+        let clock = WorkerClock::new(1_000);
+        let shared = clock.share();
+
+        assert_eq!(clock.tick(1_050), 50);
+        assert_eq!(clock.tick(1_050), 1, "a tick takes some time");
+
+        assert_eq!((clock.now(), shared.get()), (1_050, 1_050));
+    }
+
+    #[test]
+    fn a_late_tick_checks_no_deadline_and_the_next_one_does() {
+        let clock = WorkerClock::new(0);
+
+        assert!(clock.checks_deadlines(50));
+        assert!(!clock.checks_deadlines(LATE));
+        assert!(clock.checks_deadlines(LATE), "never two late ones after each other");
+        assert!(!clock.checks_deadlines(LATE));
+        assert!(clock.checks_deadlines(50));
+        assert!(!clock.checks_deadlines(LATE));
+    }
+}
