@@ -115,14 +115,14 @@ impl Worker {
     /// The same until what has come of bodies is within its rate.
     async fn keep_bytes(&self, watch: &Deadlines) -> bool {
         let Some(meter) = &self.control().body_meter else { return true };
-        while let Some(wait) = meter.wait().filter(|_| !self.is_done.get()) {
+        while let Some(wait) = meter.wait().filter(|_| !self.supply.is_done()) {
             watch.rest();
             tokio::select! {
                 () = tokio::time::sleep(wait.min(limits::TICK)) => {}
                 _ = watch.expired() => return false,
             }
         }
-        !self.is_done.get()
+        !self.supply.is_done()
     }
 
     /// The same while the only origin throttles. Connections wait in a line, and only the first of them takes a place:
@@ -138,7 +138,7 @@ impl Worker {
             _ = watch.expired() => return false,
         };
         let micros = || self.control().clock.micros();
-        !self.is_done.get() && keep_pace(std::iter::once(pace), micros, watch).await
+        !self.supply.is_done() && keep_pace(std::iter::once(pace), micros, watch).await
     }
 }
 

@@ -36,7 +36,7 @@ impl Worker {
                 return true;
             }
             let has_next = self.waiters.blocked.borrow().is_empty() && !self.control().journal.is_full();
-            if !has_next || self.is_idle() || !self.queue.borrow_mut().take(target) {
+            if !has_next || self.is_idle() || !self.supply.take(target) {
                 return false;
             }
             self.waiters.opening.spend(TO_TAKE);
@@ -164,7 +164,7 @@ impl Worker {
         self.release_crowded();
         if let Some(places) = self.waiters.opening.tick(elapsed, now) {
             self.idle_connections.wake(places);
-        } else if !self.queue.borrow().is_empty() {
+        } else if !self.supply.is_empty() {
             // What kept it from being taken may have passed without a word.
             self.idle_connections.wake_one();
         }
@@ -218,7 +218,7 @@ impl Worker {
             self.idle_connections.wake_one();
         }
         // Nothing holds up the rest of the batch any more.
-        self.idle_connections.wake(self.queue.borrow().len());
+        self.idle_connections.wake(self.supply.len());
     }
 
     /// There is no address: that was an attempt.

@@ -11,20 +11,14 @@ use fetchmill_store::sink::Block;
 impl Worker {
     /// Reports to the planner and, with a `max`, takes a batch; see [`Control::turn`].
     pub(super) fn turn(&self, max: usize) -> bool {
-        let max = if self.beginning.borrow().is_some() { 0 } else { max };
+        let max = if self.supply.is_beginning() { 0 } else { max };
         let report = self.report.take();
         match self.control().turn(self.setup.index, report, max) {
             NextWork::Batch(batch) => return self.begin_batch(batch),
-            // Without a wish for a batch it is only heard when there was none before, and never puts off when the next look
-            // is: the planner does not say then until when the origin rests.
-            NextWork::WaitUntil(until) if max == 0 => {
-                self.dry_until.set(self.dry_until.get().map(|known| known.min(until)));
-            }
-            NextWork::Wait if max == 0 => {}
-            NextWork::WaitUntil(until) => self.dry_until.set(Some(until)),
-            NextWork::Wait => self.dry_until.set(Some(Millis::MAX)),
+            NextWork::WaitUntil(until) => self.supply.wait(until, max > 0),
+            NextWork::Wait => self.supply.wait(Millis::MAX, max > 0),
             NextWork::Done => {
-                self.is_done.set(true);
+                self.supply.end();
                 self.idle_connections.wake_all();
             }
         }
@@ -33,13 +27,13 @@ impl Worker {
 
     /// Whether nothing is there to do, and the planner has nothing either.
     pub(super) fn is_idle(&self) -> bool {
-        if !self.queue.borrow().is_empty() || self.waiters.has_ready() {
+        if !self.supply.is_empty() || self.waiters.has_ready() {
             return false;
         }
-        if self.dry_until.get().is_some() || !self.turn(self.batch_size()) {
+        if self.supply.is_dry() || !self.turn(self.batch_size()) {
             return true;
         }
-        self.wake_for(self.queue.borrow().len());
+        self.wake_for(self.supply.len());
         false
     }
 

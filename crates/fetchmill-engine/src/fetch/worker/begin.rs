@@ -1,14 +1,10 @@
 //! Requests that must not be made twice: the journal knows of them before they are made, so that a run that is killed is
 //! not followed by one that makes them again. Once a batch, and only for batches that have any.
 
-use std::sync::mpsc::TryRecvError;
-
-use super::beginning_batch::BeginningBatch;
 use super::state::Worker;
 use crate::control::journal_link::CommitRequest;
 use crate::fetch::target::CurrentTarget;
 use fetchmill_model::outcome::{FailureKind, Outcome, Runs};
-use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::target::{Batch, Sequence, TargetList};
 use fetchmill_model::verdict::Rules;
 
@@ -22,31 +18,12 @@ impl Worker {
     pub(super) fn begin_batch(&self, batch: Batch) -> bool {
         let mut once = self.once_in(&batch);
         if once.is_empty() {
-            self.queue.borrow_mut().set(batch);
+            self.supply.begin(batch);
             return true;
         }
         let noted = self.control().journal.begin_commit(CommitRequest::Begin(Runs::from_unsorted(&mut once)));
-        *self.beginning.borrow_mut() = Some(BeginningBatch { batch, noted });
-        self.dry_until.set(Some(Millis::MAX));
+        self.supply.begin_when(noted, batch);
         false
-    }
-
-    /// The batch that waited for the journal can be begun: how many targets it has. With a journal that has ended the job
-    /// ends, too.
-    pub(super) fn look_for_begun(&self) -> usize {
-        let mut beginning = self.beginning.borrow_mut();
-        let is_noted = match beginning.as_ref().map(|beginning| beginning.noted.try_recv()) {
-            Some(Ok(_)) => true,
-            Some(Err(TryRecvError::Disconnected)) => {
-                drop(beginning.take());
-                false
-            }
-            Some(Err(TryRecvError::Empty)) | None => false,
-        };
-        let Some(begun) = beginning.take_if(|_| is_noted) else { return 0 };
-        let count = begun.batch.len();
-        self.queue.borrow_mut().set(begun.batch);
-        count
     }
 
     fn once_in(&self, batch: &Batch) -> Vec<Sequence> {

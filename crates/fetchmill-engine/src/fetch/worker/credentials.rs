@@ -43,7 +43,7 @@ impl Worker {
         loop {
             match self.renew(target) {
                 Renewal::Newer => return true,
-                Renewal::Pending if self.is_done.get() => return false,
+                Renewal::Pending if self.supply.is_done() => return false,
                 Renewal::Pending => {
                     tokio::time::sleep(Duration::from_millis(limits::RENEWAL_WAIT)).await;
                 }

@@ -113,7 +113,7 @@ impl Worker {
             CapacityUse::Hosts
         } else if self.control().plan.is_closed(now) {
             CapacityUse::Held
-        } else if self.queue.borrow().is_empty() && !self.waiters.has_ready() {
+        } else if self.supply.is_empty() && !self.waiters.has_ready() {
             CapacityUse::NoTargets
         } else {
             CapacityUse::Preparing
@@ -140,7 +140,7 @@ impl Worker {
         if share < before {
             self.pool.note_fewer(before, share, self.control().clock.micros());
         }
-        if share > before && !self.is_done.get() {
+        if share > before && !self.supply.is_done() {
             self.start_tasks(tasks);
             self.wake_for(share - before);
         }
@@ -148,8 +148,8 @@ impl Worker {
 
     /// Something has changed: the planner may have targets.
     fn look_again(&self) {
-        self.dry_until.set(None);
-        self.wake_for(self.look_for_begun());
+        self.supply.refill();
+        self.wake_for(self.supply.begin_noted());
         self.look_for_memory();
         self.idle_connections.wake_one();
     }
@@ -169,7 +169,7 @@ impl Worker {
         self.look_for_memory();
         self.tell_doubtful();
         self.control().counters[self.setup.index].set_in_flight(self.in_flight.count() as u64);
-        if self.dry_until.get().is_some_and(|until| until <= now) {
+        if self.supply.is_due(now) {
             self.look_again();
         }
         self.tell_telemetry(now);
@@ -191,7 +191,7 @@ impl Worker {
         }
         let now = self.control().clock.now();
         let until = *drain_until.get_or_insert(now + limits::DRAIN.as_millis() as Millis);
-        self.is_done.set(true);
+        self.supply.end();
         self.idle_connections.wake_all();
         if stop == Stop::Abort || now >= until {
             for watch in tasks.watches.borrow().iter() {

@@ -29,9 +29,9 @@ impl Worker {
             self.setup.stage.clone(),
             self.setup.enough,
         ));
-        while !self.is_done.get() {
+        while !self.supply.is_done() {
             if !self.take(batch.first()) {
-                if self.is_done.get() {
+                if self.supply.is_done() {
                     break;
                 }
                 self.wait_idle(&mut task, watch).await;
@@ -54,7 +54,7 @@ impl Worker {
                 self.send_block(false).await;
             }
             self.step_connection(&mut task, watch).await;
-            let is_waited_for = self.dry_until.get().is_some() && self.in_flight.is_empty();
+            let is_waited_for = self.supply.is_dry() && self.in_flight.is_empty();
             if is_waited_for || is_probe || self.report.borrow().retries.len() >= RETRIES_REPORTED_AT {
                 self.turn(0);
             }
@@ -90,14 +90,14 @@ impl Worker {
     }
 
     fn take_next(&self, target: &mut CurrentTarget) -> bool {
-        if self.is_done.get() || self.is_congested.get() || self.control().stop.get() != Stop::No {
+        if self.supply.is_done() || self.is_congested.get() || self.control().stop.get() != Stop::No {
             return false;
         }
-        if self.control().plan.is_held(|| self.queue.borrow().only(), self.clock.now()) {
-            if let Some(batch) = self.queue.borrow_mut().give_back() {
+        if self.control().plan.is_held(|| self.supply.only(), self.clock.now()) {
+            if let Some(batch) = self.supply.give_back() {
                 self.control().plan.lock().give_back(batch);
             }
-            if self.dry_until.get().is_some() || !self.turn(1) {
+            if self.supply.is_dry() || !self.turn(1) {
                 return false;
             }
         }
@@ -111,7 +111,7 @@ impl Worker {
         if self.is_idle() {
             return false;
         }
-        self.queue.borrow_mut().take(target)
+        self.supply.take(target)
     }
 
     /// Without a target the connection rests, or is kept for a while.

@@ -24,19 +24,20 @@ impl Worker {
         let bytes_max = self.held_bytes_max();
         let length_max = (bytes_max.min(limits::BODY_MEMORY_BYTES_MAX) as u64).min(self.setup.rules.body_max);
         let (mut range, mut bytes) = (own, own.length());
-        let mut queue = self.queue.borrow_mut();
-        while first.joined.len() + 1 < limits::JOINED_TARGETS_MAX && first.joined.memory() < bytes_max {
-            let Some((sequence, entry)) = queue.next_first() else { break };
+        self.supply.take_firsts(|sequence, entry| {
+            if first.joined.len() + 1 >= limits::JOINED_TARGETS_MAX || first.joined.memory() >= bytes_max {
+                return false;
+            }
             let part = first.part_of_same_object(entry).filter(|_| !self.control().plan.is_probe(sequence));
-            let Some(part) = part else { break };
+            let Some(part) = part else { return false };
             // Parts that overlap are stored apart: their bytes are many more than come.
             bytes = bytes.saturating_add(part.length());
             let joined = range.join(part, gap_max).filter(|joined| joined.length().max(bytes) <= length_max);
-            let Some(joined) = joined else { break };
+            let Some(joined) = joined else { return false };
             first.joined.push(sequence, entry);
-            queue.skip();
             range = joined;
-        }
+            true
+        });
         if first.joined.len() > 0 {
             first.ask_for_joined(range);
         }

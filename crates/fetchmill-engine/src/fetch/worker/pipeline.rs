@@ -81,7 +81,7 @@ impl Worker {
         while batch.count < most {
             let number = batch.count;
             let target = batch.place(number);
-            if !self.queue.borrow_mut().take(target) {
+            if !self.supply.take(target) {
                 break;
             }
             if !self.is_plain(target) {
@@ -220,7 +220,7 @@ impl Worker {
                 false
             }
             BrokenBatch::Broken(BrokenExchange { is_unanswered, .. }) => {
-                if !self.is_done.get() {
+                if !self.supply.is_done() {
                     pipeline.note_broken();
                 }
                 is_unanswered

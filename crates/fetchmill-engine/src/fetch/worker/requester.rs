@@ -46,7 +46,7 @@ impl Requester for Worker {
             };
             let loading = self.control().store.loading().filter(|_| kind == FailureKind::Credentials);
             match loading {
-                Some(since) if since < limits::DEFERRED_FOR && !self.is_done.get() => {
+                Some(since) if since < limits::DEFERRED_FOR && !self.supply.is_done() => {
                     watch.rest();
                     tokio::time::sleep(limits::TICK).await;
                     target.at.url.clear();
@@ -238,7 +238,7 @@ impl Requester for Worker {
     }
 
     fn is_over(&self, _target: &CurrentTarget) -> bool {
-        self.is_done.get()
+        self.supply.is_done()
     }
 
     fn may_repeat(&self, target: &CurrentTarget) -> bool {
@@ -279,7 +279,7 @@ impl Worker {
                 Err(ConnectFailure::Failed(kind)) => return Err(Failure::unconnected(kind)),
                 Err(ConnectFailure::Exhausted(number)) => {
                     self.rest_exhausted(number).await;
-                    if self.is_done.get() {
+                    if self.supply.is_done() {
                         return Err(Failure::exhausted());
                     }
                 }

@@ -64,7 +64,7 @@ impl Worker {
 
     /// Connections that may rest beside those that make requests: a part of these. When the job ends, any number.
     fn resting_max(&self) -> usize {
-        if self.is_done.get() {
+        if self.supply.is_done() {
             return usize::MAX;
         }
         limits::resting_connections(self.in_flight.share()).min(self.setup.resting_max)

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc::{Receiver, Sender};
 
-use super::beginning_batch::BeginningBatch;
 use super::exhaustion::Exhaustion;
 use super::held_outcomes::HeldOutcomes;
 use super::in_flight::InFlight;
 use super::load::WorkerLoad;
 use super::part_etags::PartEtags;
+use super::target_supply::TargetSupply;
 use super::waiters::Waiters;
 use super::worker_clock::WorkerClock;
 use crate::access::s3::BucketResolver;
@@ -20,14 +20,13 @@ use crate::control::Control;
 use crate::control::body_memory::BodyMemory;
 use crate::control::counters::Delta;
 use crate::fetch::idle_connections::IdleConnections;
-use crate::fetch::target::{CurrentTarget, TargetQueue};
+use crate::fetch::target::CurrentTarget;
 use crate::plan::job_origins::ListingServer;
 use crate::request::custom_request::JobRequests;
 use fetchmill_model::entry::Naming;
 use fetchmill_model::outcome::Runs;
 use fetchmill_model::planner::WorkerReport;
 use fetchmill_model::planner::hosts::HostRules;
-use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::stored_name::StoredNames;
 use fetchmill_model::verdict::Rules;
 use fetchmill_net::certain::RestingConnections;
@@ -76,12 +75,7 @@ pub(super) struct Worker {
     pub(super) last_origin: RefCell<Option<Rc<OriginConnections>>>,
     pub(super) places: BucketResolver,
     pub(super) clock: WorkerClock,
-    pub(super) queue: RefCell<TargetQueue>,
-    /// A batch that waits for the journal to know that its requests are made.
-    pub(super) beginning: RefCell<Option<BeginningBatch>>,
-    /// The planner had nothing: not asked again until woken, or until this time.
-    pub(super) dry_until: Cell<Option<Millis>>,
-    pub(super) is_done: Cell<bool>,
+    pub(super) supply: TargetSupply,
     /// A block waits for the sink: no new targets.
     pub(super) is_congested: Cell<bool>,
     /// A connection took no target because bodies have used up their memory.
@@ -127,10 +121,7 @@ impl Worker {
             last_origin: RefCell::new(None),
             places: BucketResolver::new(Arc::clone(&setup.control.store)),
             clock,
-            queue: RefCell::new(TargetQueue::default()),
-            beginning: RefCell::default(),
-            dry_until: Cell::new(None),
-            is_done: Cell::new(false),
+            supply: TargetSupply::default(),
             is_congested: Cell::new(false),
             waits_for_memory: Cell::new(false),
             in_flight: InFlight::new(setup.control.plan.share(setup.index)),

@@ -52,7 +52,7 @@ impl Worker {
         failure: Failure,
         broken: BrokenFacts,
     ) -> AttemptEnd {
-        if self.is_done.get() && target.may_start_again() {
+        if self.supply.is_done() && target.may_start_again() {
             // Dropped while the job ends: the target stays pending.
             return AttemptEnd::Over;
         }
@@ -80,7 +80,7 @@ impl Worker {
         failure: Failure,
         replied: Option<&ReceivedReply>,
     ) -> AttemptEnd {
-        if self.is_done.get() && replied.is_none() && target.may_start_again() {
+        if self.supply.is_done() && replied.is_none() && target.may_start_again() {
             return AttemptEnd::Over;
         }
         let verdict = target.state.after_failure(failure.kind, &self.rules(target), self.clock.now());
