@@ -12,7 +12,7 @@ impl Worker {
     /// Reports to the planner and, with a `max`, takes a batch; see [`Control::turn`].
     pub(super) fn turn(&self, max: usize) -> bool {
         let max = if self.supply.is_beginning() { 0 } else { max };
-        let report = self.report.take();
+        let report = self.report.take(self.outcomes.take_settled());
         match self.control().turn(self.setup.index, report, max) {
             NextWork::Batch(batch) => return self.begin_batch(batch),
             NextWork::WaitUntil(until) => self.supply.wait(until, max > 0),
@@ -46,19 +46,19 @@ impl Worker {
     fn batch_size(&self) -> usize {
         let for_each = self.control().coalescing.gap_max().map_or(1, |_| limits::JOINED_TARGETS_MAX);
         let least = (self.setup.pool.connections.min(64) * for_each).min(limits::BATCH_TARGETS_MAX);
-        (self.rate.get() as usize).clamp(least, limits::BATCH_TARGETS_MAX)
+        (self.outcomes.rate() as usize).clamp(least, limits::BATCH_TARGETS_MAX)
     }
 
     /// Sends the block to the sink; waits while the sink is behind. Whether it had to wait.
     pub(super) async fn send_block(&self, is_last: bool) -> bool {
         if self.is_congested.get() {
-            if self.block.borrow().is_full() {
+            if self.outcomes.is_full() {
                 let block = self.take_block();
                 self.backlog.borrow_mut().push_back(block);
             }
             return false;
         }
-        if self.block.borrow().is_empty() {
+        if self.outcomes.is_empty() {
             return false;
         }
         match self.setup.blocks.try_send(self.take_block()) {
@@ -96,9 +96,8 @@ impl Worker {
     /// What goes to the sink now; from here on its bytes count.
     fn take_block(&self) -> Block {
         let fresh = self.empty.borrow_mut().try_recv().unwrap_or_default();
-        let block = self.block.replace(fresh);
+        let block = self.outcomes.take_block(fresh, &self.control().counters[self.setup.index]);
         self.setup.body_memory.reserve(block.memory());
-        self.control().counters[self.setup.index].add(&mut self.delta.borrow_mut());
         block
     }
 }

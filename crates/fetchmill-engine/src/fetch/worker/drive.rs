@@ -10,7 +10,7 @@ use crate::event_queues::network_runtime;
 use fetchmill_model::error::Result;
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
-use fetchmill_model::planner::origin::{Millis, Observations};
+use fetchmill_model::planner::origin::Millis;
 use fetchmill_net::Deadlines;
 
 /// However a connection's task ends, by a panic too, the worker's end does not wait for it.
@@ -84,7 +84,7 @@ impl Worker {
     /// What the planner is told at a tick.
     fn tell_load(&self) {
         if self.control().finds_concurrency() {
-            self.report.borrow_mut().load = Some(self.load.take(self.in_flight.count()));
+            self.report.set_load(self.load.take(self.in_flight.count()));
         }
     }
 
@@ -158,8 +158,7 @@ impl Worker {
         let now = self.control().clock.now();
         let elapsed = self.clock.tick(now);
         self.tick_hosts(elapsed, now);
-        let rate = self.finished.replace(0) as f64 * 1000.0 / elapsed as f64;
-        self.rate.set(self.rate.get() * 0.8 + rate * 0.2);
+        self.outcomes.tick(elapsed);
         if self.clock.checks_deadlines(elapsed) {
             for watch in tasks.watches.borrow().iter() {
                 watch.check();
@@ -208,16 +207,12 @@ impl Worker {
         }
         self.turn(0);
         // Attempts that settled nothing are in no block.
-        self.control().counters[self.setup.index].add(&mut self.delta.borrow_mut());
+        self.outcomes.publish_counts(&self.control().counters[self.setup.index]);
         self.control().counters[self.setup.index].set_in_flight(0);
         self.load.report_latency(&self.control().telemetry.workers[self.setup.index]);
     }
 
     fn has_report(&self) -> bool {
-        let report = self.report.borrow();
-        report.settled > 0
-            || report.load.is_some()
-            || !report.retries.is_empty()
-            || report.observed != Observations::default()
+        self.outcomes.settled() > 0 || !self.report.is_empty()
     }
 }

@@ -45,17 +45,19 @@ impl Worker {
                 self.fetch_target(&mut task, target, &mut body, watch, came).await;
             }
             let is_probe = self.control().plan.is_probe(batch.first().sequence);
-            self.report.borrow_mut().observed.probes += u32::from(is_probe);
+            if is_probe {
+                self.report.note_probe();
+            }
             self.in_flight.leave();
             if let Some(error) = body.inner.take_failure() {
                 self.control().stop.fail(error);
             }
-            if self.block.borrow().is_full() {
+            if self.outcomes.is_full() {
                 self.send_block(false).await;
             }
             self.step_connection(&mut task, watch).await;
             let is_waited_for = self.supply.is_dry() && self.in_flight.is_empty();
-            if is_waited_for || is_probe || self.report.borrow().retries.len() >= RETRIES_REPORTED_AT {
+            if is_waited_for || is_probe || self.report.retries() >= RETRIES_REPORTED_AT {
                 self.turn(0);
             }
         }

@@ -1,26 +1,169 @@
 //! The connection of a task with the outcomes that it holds.
 
-use crate::control::counters::Delta;
-use fetchmill_model::target::TargetList;
+use std::cell::RefCell;
+
+use super::counted_outcomes::CountedOutcomes;
+use super::outcome_buffer::OutcomeBuffer;
+use crate::control::body_memory::BodyMemory;
+use crate::fetch::target::CurrentTarget;
+use fetchmill_model::target::{Sequence, TargetList};
+use fetchmill_model::verdict::AttemptState;
 use fetchmill_net::certain::{CertainConnection, HeldReplies};
-use fetchmill_store::sink::Block;
 
 /// A task's connection with what it has brought and is not certain yet.
 pub(super) type WorkerConnection = CertainConnection<HeldOutcomes>;
 
+/// What is held is counted in steps of this size, so that a small object costs nothing here.
+const COUNTED_BYTES: usize = 4096;
+
 /// Outcomes that wait until it is certain whose replies they are. Memory: a share of `HELD_BYTES_MAX`, and one body more.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct HeldOutcomes {
-    pub(super) block: Block,
-    pub(super) delta: Delta,
-    pub(super) settled: usize,
-    pub(super) targets: TargetList,
-    /// What it has of the worker's memory for bodies.
-    pub(super) bytes: usize,
+    outcomes: CountedOutcomes,
+    targets: TargetList,
+    /// Bytes that are reserved of the worker's memory for bodies.
+    reserved: usize,
+}
+
+impl HeldOutcomes {
+    /// Has `settle` write what becomes of targets, of each of which it takes note, to what is held, in place of what goes to
+    /// the sink `next`. Nothing in it waits, so nothing else can be written there.
+    pub(super) fn collect<T>(
+        &mut self,
+        next: &OutcomeBuffer,
+        memory: &BodyMemory,
+        settle: impl FnOnce(&mut dyn FnMut(&CurrentTarget)) -> T,
+    ) -> T {
+        let mut settled = self.outcomes.settled();
+        next.exchange(&mut self.outcomes);
+        let done = settle(&mut |target| {
+            let before = std::mem::replace(&mut settled, next.settled());
+            if settled > before {
+                let AttemptState { attempts, throttled_since, .. } = target.state;
+                self.targets.push(target.sequence, &target.entry, attempts, throttled_since);
+            }
+        });
+        next.exchange(&mut self.outcomes);
+        self.reserve(memory);
+        done
+    }
+
+    /// Moves what is held to what goes to the sink `next`. If the replies `may_be_shifted`, the targets become the `last`
+    /// certain ones of their connection.
+    pub(super) fn commit(
+        &mut self,
+        next: &OutcomeBuffer,
+        memory: &BodyMemory,
+        last: Option<&RefCell<TargetList>>,
+        may_be_shifted: bool,
+    ) {
+        self.release(memory);
+        next.append(&mut self.outcomes);
+        match last {
+            Some(last) if may_be_shifted => std::mem::swap(&mut *last.borrow_mut(), &mut self.targets),
+            Some(last) => last.borrow_mut().clear(),
+            None => {}
+        }
+        self.targets.clear();
+    }
+
+    /// Forgets what is held.
+    pub(super) fn clear(&mut self, memory: &BodyMemory) {
+        self.release(memory);
+        self.outcomes.clear();
+        self.targets.clear();
+    }
+
+    /// Returns the bytes in memory.
+    pub(super) fn memory(&self) -> usize {
+        self.outcomes.memory() + self.targets.memory()
+    }
+
+    /// Returns the targets whose outcomes are held.
+    pub(super) fn targets(&self) -> &TargetList {
+        &self.targets
+    }
+
+    /// Returns those whose bodies are in staging files.
+    pub(super) fn spilled(&self) -> impl Iterator<Item = Sequence> {
+        self.outcomes.spilled()
+    }
+
+    fn reserve(&mut self, memory: &BodyMemory) {
+        let bytes = self.memory();
+        if bytes - self.reserved >= COUNTED_BYTES {
+            memory.reserve(bytes - self.reserved);
+            self.reserved = bytes;
+        }
+    }
+
+    fn release(&mut self, memory: &BodyMemory) {
+        memory.release(std::mem::take(&mut self.reserved));
+    }
 }
 
 impl HeldReplies for HeldOutcomes {
     fn is_empty(&self) -> bool {
         self.targets.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fetchmill_model::object::Facts;
+    use fetchmill_store::sink::FetchedBody;
+
+    /// Holds the outcome of one target, and of another one that is not over.
+    fn hold(held: &mut HeldOutcomes, next: &OutcomeBuffer, memory: &BodyMemory, body: FetchedBody<'_>) {
+        let mut target = CurrentTarget::default();
+        target.start_first(7, b"name");
+        held.collect(next, memory, |note| {
+            next.push_fetched(7, 1, b"name", body, &Facts::default());
+            note(&target);
+            note(&CurrentTarget::default());
+        });
+    }
+
+    #[test]
+    fn a_target_is_held_with_its_outcome() {
+        let (next, memory) = (OutcomeBuffer::default(), BodyMemory::of_workers(1));
+        let mut held = HeldOutcomes::default();
+        assert!(held.is_empty());
+
+        hold(&mut held, &next, &memory, FetchedBody::Spilled(10));
+        hold(&mut held, &next, &memory, FetchedBody::Bytes(b"body"));
+
+        assert_eq!((held.targets().len(), held.spilled().collect::<Vec<_>>()), (2, vec![7]));
+        assert!(next.is_empty() && next.settled() == 0);
+    }
+
+    #[test]
+    fn a_connection_remembers_committed_targets_if_they_may_be_shifted() {
+        let (next, memory) = (OutcomeBuffer::default(), BodyMemory::of_workers(1));
+        let (mut held, last) = (HeldOutcomes::default(), RefCell::new(TargetList::default()));
+
+        for (may_be_shifted, remembered) in [(true, 1), (false, 0)] {
+            hold(&mut held, &next, &memory, FetchedBody::Bytes(b"body"));
+            held.commit(&next, &memory, Some(&last), may_be_shifted);
+
+            assert!(held.is_empty() && held.memory() == 0);
+            assert_eq!((next.take_settled(), last.borrow().len()), (1, remembered));
+        }
+    }
+
+    #[test]
+    fn memory_is_reserved_in_steps_until_it_is_cleared() {
+        let (next, memory) = (OutcomeBuffer::default(), BodyMemory::of_workers(1));
+        let mut held = HeldOutcomes::default();
+        hold(&mut held, &next, &memory, FetchedBody::Bytes(b"body"));
+        assert_eq!(held.reserved, 0);
+
+        hold(&mut held, &next, &memory, FetchedBody::Bytes(&[0; COUNTED_BYTES]));
+        assert_eq!(held.reserved, held.memory());
+
+        held.clear(&memory);
+        assert_eq!((held.reserved, held.memory(), held.is_empty()), (0, 0, true));
+        assert_eq!(next.settled(), 0);
     }
 }

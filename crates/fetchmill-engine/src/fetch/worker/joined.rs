@@ -72,7 +72,7 @@ impl Worker {
     ) -> AttemptEnd {
         let Some(whole) = first.range() else { return AttemptEnd::Split };
         self.control().coalescing.note_joined();
-        self.delta.borrow_mut().received += body.received();
+        self.outcomes.note_received(body.received());
         // What a head says is kept with each of them.
         if body.head_bytes() * (first.joined.len() + 1) > limits::BODY_MEMORY_BYTES_MAX {
             return AttemptEnd::Split;
@@ -118,7 +118,7 @@ impl Worker {
     pub(super) fn plan_joined_again(&self, target: &mut CurrentTarget) {
         if target.is_joined() {
             let now = self.clock.now();
-            self.report.borrow_mut().retries.extend(target.plan_joined_again(now));
+            self.report.plan_all_again(target.plan_joined_again(now));
         }
     }
 }

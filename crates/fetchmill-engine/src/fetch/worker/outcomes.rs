@@ -11,13 +11,6 @@ use fetchmill_model::planner::origin::Millis;
 const LEFT: &str = "the request was made, and the host that its redirect leads to could not be asked at once";
 
 impl Worker {
-    pub(super) fn settled(&self) {
-        let mut report = self.report.borrow_mut();
-        report.settled += 1;
-        report.observed.successes += 1;
-        self.finished.set(self.finished.get() + 1);
-    }
-
     /// `made` is 1 when an attempt was made that is not counted in the target.
     pub(super) fn settle_other(
         &self,
@@ -27,21 +20,19 @@ impl Worker {
         made: u32,
         detail: Option<&str>,
     ) {
-        self.delta.borrow_mut().count(outcome, 0);
         let attempts = target.state.attempts + made;
         if self.has_rows() {
-            self.push_row(target, outcome, attempts, detail);
+            self.push_row(target, outcome, 0, attempts, detail);
         } else {
             let mut described = target.described(self.setup.naming, outcome);
             let own = self.setup.rules.detail_of(outcome);
             described.detail = described.detail.or(own.as_deref().or(detail).map(str::as_bytes));
-            self.block.borrow_mut().push_other(target.sequence, outcome, status, attempts, &described);
+            self.outcomes.push_other(target.sequence, outcome, status, attempts, &described);
         }
-        let mut report = self.report.borrow_mut();
-        report.settled += 1;
         // A complete reply of whatever status is a sign of life; a name without a request is none.
-        report.observed.successes += u32::from(status != 0 && !is_trouble(outcome));
-        self.finished.set(self.finished.get() + 1);
+        if status != 0 && !is_trouble(outcome) {
+            self.report.note_success();
+        }
     }
 
     /// Puts a target aside for its second look.
@@ -49,7 +40,7 @@ impl Worker {
         let later = self.clock.now() + limits::SECOND_LOOK_AFTER.as_millis() as Millis;
         target.state.throttled_since = later;
         let again = target.again(kind, None);
-        self.report.borrow_mut().retries.push(Retry { not_before: Some(later), ..again });
+        self.report.plan_again(Retry { not_before: Some(later), ..again });
     }
 
     /// An attempt failed, behind so many that counted.
@@ -57,15 +48,7 @@ impl Worker {
         if self.has_rows() || self.control().origins.are_many() {
             return;
         }
-        self.report.borrow_mut().observed.note_failure(kind, attempts, retry_after);
-    }
-
-    /// One for each report: it can be asked for again, to see whether the origin is well.
-    pub(super) fn note_fetched(&self, target: &CurrentTarget) {
-        let mut report = self.report.borrow_mut();
-        if report.fetched.is_none() {
-            report.fetched = Some(target.entry.as_slice().into());
-        }
+        self.report.note_failure(kind, attempts, retry_after);
     }
 
     /// A target whose request must not be made twice, and was made, cannot wait for another attempt: it has failed.
@@ -83,7 +66,7 @@ impl Worker {
             return self.fail_left(target);
         }
         let not_before = not_before.max(now + limits::DEFERRED_FOR.as_millis() as Millis);
-        self.report.borrow_mut().retries.push(target.aside(not_before));
+        self.report.plan_again(target.aside(not_before));
     }
 }
 

@@ -181,7 +181,7 @@ impl Worker {
                 origin.write(asked_for(origin, target, self.setup.naming), &mut requests);
             }
         }
-        self.delta.borrow_mut().attempts += batch.count as u64;
+        self.outcomes.note_attempts(batch.count as u64);
         let _exchange = self.load.exchange();
         task.connection.exchange_batch(batch.count, &self.buffers, &mut batch.replies, watch).await
     }

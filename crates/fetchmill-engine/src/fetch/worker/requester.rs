@@ -306,7 +306,7 @@ impl Worker {
         body: &mut WorkerBody,
         watch: &Deadlines,
     ) -> Result<ReceivedReply, BrokenExchange> {
-        self.delta.borrow_mut().attempts += 1;
+        self.outcomes.note_attempts(1);
         target.effects.note_sent();
         let _exchange = self.load.exchange();
         let (buffers, max_body) = (&self.buffers, self.setup.pool.max_body);

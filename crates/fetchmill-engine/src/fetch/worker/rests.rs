@@ -109,7 +109,7 @@ impl Worker {
     pub(super) async fn finish_rests(&self) {
         let now = Instant::now();
         loop {
-            if self.block.borrow().is_full() {
+            if self.outcomes.is_full() {
                 if self.setup.blocks.capacity() == 0 {
                     // The next tick goes on: it must not wait for a sink that is behind.
                     return tokio::time::sleep(limits::TICK).await;

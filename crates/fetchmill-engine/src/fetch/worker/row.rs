@@ -23,11 +23,12 @@ impl Worker {
         }
     }
 
-    /// The row of a target that has its outcome, with all attempts that were made.
+    /// Adds the row of a target that has its outcome, with all attempts that were made; `bytes` of its body count as fetched.
     pub(super) fn push_row(
         &self,
         target: &CurrentTarget,
         outcome: Outcome,
+        bytes: u64,
         attempts: u32,
         detail: Option<&str>,
     ) {
@@ -68,11 +69,7 @@ impl Worker {
             // An answer is one, whoever was busy.
             suspect: kind.is_some_and(may_be_dead) && self.waiters.opening.was_overloaded_since(since),
         };
-        let mut line = self.line.borrow_mut();
-        line.clear();
-        row.write_line(&mut line);
-        let mut block = self.block.borrow_mut();
-        block.push_row(target.sequence, outcome, seen.status, attempts, seen.body_bytes, &line);
+        self.outcomes.push_row(target.sequence, outcome, bytes, &row);
     }
 }
 

@@ -124,7 +124,7 @@ impl Worker {
         }
         match completed {
             Ok(()) => {
-                self.delta.borrow_mut().received += body.inner.received();
+                self.outcomes.note_received(body.inner.received());
                 self.settle_fetched(target, body.inner.get(), body.inner.facts(replied.head.status));
                 body.inner.handed_over();
                 body.handed_over();

@@ -11,21 +11,21 @@ use super::exhaustion::Exhaustion;
 use super::held_outcomes::HeldOutcomes;
 use super::in_flight::InFlight;
 use super::load::WorkerLoad;
+use super::outcome_buffer::OutcomeBuffer;
 use super::part_etags::PartEtags;
+use super::pending_report::PendingReport;
 use super::target_supply::TargetSupply;
 use super::waiters::Waiters;
 use super::worker_clock::WorkerClock;
 use crate::access::s3::BucketResolver;
 use crate::control::Control;
 use crate::control::body_memory::BodyMemory;
-use crate::control::counters::Delta;
 use crate::fetch::idle_connections::IdleConnections;
 use crate::fetch::target::CurrentTarget;
 use crate::plan::job_origins::ListingServer;
 use crate::request::custom_request::JobRequests;
 use fetchmill_model::entry::Naming;
 use fetchmill_model::outcome::Runs;
-use fetchmill_model::planner::WorkerReport;
 use fetchmill_model::planner::hosts::HostRules;
 use fetchmill_model::stored_name::StoredNames;
 use fetchmill_model::verdict::Rules;
@@ -92,17 +92,11 @@ pub(super) struct Worker {
     pub(super) pace_line: tokio::sync::Mutex<()>,
     pub(super) buffers: IoBuffers,
     pub(super) path: RefCell<Vec<u8>>,
-    /// The row that is written.
-    pub(super) line: RefCell<Vec<u8>>,
-    pub(super) block: RefCell<Block>,
+    pub(super) outcomes: OutcomeBuffer,
+    pub(super) report: PendingReport,
     /// Full ones that came while another waited for the sink.
     pub(super) backlog: RefCell<VecDeque<Block>>,
     pub(super) empty: RefCell<Receiver<Block>>,
-    pub(super) report: RefCell<WorkerReport>,
-    pub(super) delta: RefCell<Delta>,
-    /// Targets finished since the last tick, and how many a second that makes.
-    pub(super) finished: Cell<u64>,
-    pub(super) rate: Cell<f64>,
     pub(super) exhaustion: Exhaustion,
 }
 
@@ -133,14 +127,10 @@ impl Worker {
             pace_line: tokio::sync::Mutex::default(),
             buffers: IoBuffers::default(),
             path: RefCell::new(Vec::new()),
-            line: RefCell::new(Vec::new()),
-            block: RefCell::new(Block::default()),
+            outcomes: OutcomeBuffer::default(),
+            report: PendingReport::default(),
             backlog: RefCell::new(VecDeque::new()),
             empty,
-            report: RefCell::new(WorkerReport::default()),
-            delta: RefCell::new(Delta::default()),
-            finished: Cell::new(0),
-            rate: Cell::new(0.0),
             exhaustion: Exhaustion::default(),
             setup,
         }

@@ -107,7 +107,7 @@ impl Worker {
             Verdict::Settle(outcome, _) if target.is_joined() => return self.refuse_joined(outcome),
             Verdict::Retry(kind) => {
                 self.observe(kind, target.state.attempts.saturating_sub(1), retry_after);
-                self.report.borrow_mut().retries.push(target.again(kind, retry_after));
+                self.report.plan_again(target.again(kind, retry_after));
                 self.seen_of(kind, replied, retry_after)
             }
             Verdict::SecondLook(kind) => {
@@ -161,10 +161,9 @@ impl Worker {
 
     /// The object has come, or as much of it as a check reads.
     pub(super) fn settle_fetched(&self, target: &mut CurrentTarget, body: FetchedBody<'_>, facts: Facts<'_>) {
-        self.delta.borrow_mut().count(Outcome::Fetched, body.length());
         let attempts = target.state.attempts + 1;
         if self.has_rows() {
-            self.push_row(target, Outcome::Fetched, attempts, None);
+            self.push_row(target, Outcome::Fetched, body.length(), attempts, None);
         } else {
             let naming = self.setup.naming;
             let (name, facts) = if self.setup.properties.keeps >= StoredParts::Bodies {
@@ -176,11 +175,10 @@ impl Worker {
             };
             let keep = |_: &&[u8]| self.setup.keeps_entries;
             let facts = Facts { entry: facts.entry.filter(keep), listed: facts.listed.filter(keep), ..facts };
-            self.block.borrow_mut().push_fetched(target.sequence, attempts, &name, body, &facts);
+            self.outcomes.push_fetched(target.sequence, attempts, &name, body, &facts);
         }
-        self.settled();
         self.control().refusals.note_success();
-        self.note_fetched(target);
+        self.report.note_fetched(&target.entry);
         self.leave(target, RequestOutcome::Answer);
     }
 

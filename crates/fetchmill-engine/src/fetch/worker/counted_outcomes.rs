@@ -1,0 +1,186 @@
+//! Outcomes in a block, with what is counted of them.
+
+use crate::control::counters::{Counters, Delta};
+use fetchmill_model::object::Facts;
+use fetchmill_model::outcome::Outcome;
+use fetchmill_model::row::CheckRow;
+use fetchmill_model::target::Sequence;
+use fetchmill_store::sink::{Block, BlockBody, EntryDescription, FetchedBody};
+
+/// A block of outcomes, and the counts that become visible with it.
+#[derive(Debug, Default)]
+pub(super) struct CountedOutcomes {
+    block: Block,
+    delta: Delta,
+    /// Targets that have their outcome and are not yet reported to the planner.
+    settled: usize,
+}
+
+impl CountedOutcomes {
+    pub(super) fn push_fetched(
+        &mut self,
+        sequence: Sequence,
+        attempts: u32,
+        name: &[u8],
+        body: FetchedBody<'_>,
+        facts: &Facts<'_>,
+    ) {
+        self.count(Outcome::Fetched, body.length());
+        self.block.push_fetched(sequence, attempts, name, body, facts);
+    }
+
+    pub(super) fn push_other(
+        &mut self,
+        sequence: Sequence,
+        outcome: Outcome,
+        status: u16,
+        attempts: u32,
+        target: &EntryDescription<'_>,
+    ) {
+        self.count(outcome, 0);
+        self.block.push_other(sequence, outcome, status, attempts, target);
+    }
+
+    /// Adds the row of a check, written as `line`; `bytes` of its body count as fetched.
+    pub(super) fn push_row(
+        &mut self,
+        sequence: Sequence,
+        outcome: Outcome,
+        bytes: u64,
+        row: &CheckRow<'_>,
+        line: &[u8],
+    ) {
+        self.count(outcome, bytes);
+        let status = row.status.unwrap_or_default();
+        self.block.push_row(sequence, outcome, status, row.attempts, row.body_bytes, line);
+    }
+
+    fn count(&mut self, outcome: Outcome, bytes: u64) {
+        self.delta.count(outcome, bytes);
+        self.settled += 1;
+    }
+
+    pub(super) fn note_attempts(&mut self, attempts: u64) {
+        self.delta.attempts += attempts;
+    }
+
+    /// Notes bytes that came for fetched bodies.
+    pub(super) fn note_received(&mut self, bytes: u64) {
+        self.delta.received += bytes;
+    }
+
+    /// Moves everything of others here.
+    pub(super) fn append(&mut self, other: &mut CountedOutcomes) {
+        self.block.append_block(&mut other.block);
+        self.delta.append(&mut other.delta);
+        self.settled += other.take_settled();
+    }
+
+    /// Whether the block should go to the sink.
+    pub(super) fn is_full(&self) -> bool {
+        self.block.is_full()
+    }
+
+    /// Whether the block has no outcome.
+    pub(super) fn is_empty(&self) -> bool {
+        self.block.is_empty()
+    }
+
+    /// Returns the bytes of the block in memory.
+    pub(super) fn memory(&self) -> usize {
+        self.block.memory()
+    }
+
+    /// Returns how many targets are not yet reported to the planner.
+    pub(super) fn settled(&self) -> usize {
+        self.settled
+    }
+
+    /// Returns the same, and counts them as reported.
+    pub(super) fn take_settled(&mut self) -> usize {
+        std::mem::take(&mut self.settled)
+    }
+
+    /// Returns the targets whose bodies are in staging files.
+    pub(super) fn spilled(&self) -> impl Iterator<Item = Sequence> {
+        let entries = self.block.entries().iter();
+        entries.filter(|entry| matches!(entry.body, BlockBody::Spilled(_))).map(|entry| entry.sequence)
+    }
+
+    /// Returns the block, with an `empty` one in its place.
+    pub(super) fn take_block(&mut self, empty: Block) -> Block {
+        std::mem::replace(&mut self.block, empty)
+    }
+
+    /// Moves the counts to the counters of the thread.
+    pub(super) fn publish_counts(&mut self, counters: &Counters) {
+        counters.add(&mut self.delta);
+    }
+
+    /// Forgets everything and keeps the memory.
+    pub(super) fn clear(&mut self) {
+        self.block.clear();
+        (self.delta, self.settled) = (Delta::default(), 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::counters::sum;
+    use fetchmill_model::outcome::FailureKind;
+
+    fn outcomes() -> CountedOutcomes {
+        let mut outcomes = CountedOutcomes::default();
+        outcomes.push_fetched(1, 1, b"a", FetchedBody::Bytes(b"body"), &Facts::default());
+        outcomes.push_fetched(2, 1, b"b", FetchedBody::Spilled(10), &Facts::default());
+        let failed = Outcome::Failed(FailureKind::Refused);
+        outcomes.push_other(3, failed, 0, 2, &EntryDescription::named(b"c"));
+        outcomes.note_attempts(4);
+        outcomes.note_received(14);
+        outcomes
+    }
+
+    #[test]
+    fn what_is_pushed_is_counted() {
+        let mut outcomes = outcomes();
+        assert_eq!(outcomes.settled(), 3);
+        assert_eq!(outcomes.spilled().collect::<Vec<_>>(), [2]);
+
+        let counters = Counters::default();
+        outcomes.publish_counts(&counters);
+
+        let sum = sum(std::iter::once(&counters));
+        assert_eq!((sum.tally.fetched, sum.tally.failed, sum.tally.bytes), (2, 1, 14));
+        assert_eq!((sum.attempts, sum.received), (4, 14));
+        assert_eq!(outcomes.settled(), 3, "the planner is told apart from the counters");
+    }
+
+    #[test]
+    fn appended_outcomes_are_moved_with_their_counts() {
+        let (mut all, mut more) = (outcomes(), outcomes());
+
+        all.append(&mut more);
+
+        assert!(more.is_empty() && more.settled() == 0);
+        assert_eq!((all.take_settled(), all.settled()), (6, 0));
+        let counters = Counters::default();
+        more.publish_counts(&counters);
+        assert_eq!(sum(std::iter::once(&counters)).attempts, 0);
+        all.publish_counts(&counters);
+        assert_eq!(sum(std::iter::once(&counters)).attempts, 8);
+        assert_eq!(all.take_block(Block::default()).entries().len(), 6);
+    }
+
+    #[test]
+    fn cleared_outcomes_count_nothing() {
+        let mut outcomes = outcomes();
+
+        outcomes.clear();
+
+        assert!(outcomes.is_empty() && outcomes.settled() == 0 && outcomes.memory() == 0);
+        let counters = Counters::default();
+        outcomes.publish_counts(&counters);
+        assert_eq!(sum(std::iter::once(&counters)).tally.fetched, 0);
+    }
+}

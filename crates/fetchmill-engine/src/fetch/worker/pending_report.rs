@@ -1,0 +1,92 @@
+//! What a worker reports to the planner next.
+
+use std::cell::RefCell;
+
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::planner::concurrency::Load;
+use fetchmill_model::planner::origin::{Millis, Observations};
+use fetchmill_model::planner::{Retry, WorkerReport};
+
+/// The report to the planner, without the number of targets that have their outcome: these are counted where their
+/// outcomes are.
+#[derive(Debug, Default)]
+pub(super) struct PendingReport {
+    report: RefCell<WorkerReport>,
+}
+
+impl PendingReport {
+    /// Notes a complete reply that is no sign of trouble.
+    pub(super) fn note_success(&self) {
+        self.report.borrow_mut().observed.successes += 1;
+    }
+
+    /// Notes the same of a fetched target. One `entry` for each report is kept: it can be asked for again, to see whether
+    /// the origin is well.
+    pub(super) fn note_fetched(&self, entry: &[u8]) {
+        let mut report = self.report.borrow_mut();
+        report.observed.successes += 1;
+        if report.fetched.is_none() {
+            report.fetched = Some(entry.into());
+        }
+    }
+
+    /// Notes a failed attempt, after a number of attempts that counted.
+    pub(super) fn note_failure(&self, kind: FailureKind, attempts: u32, retry_after: Option<Millis>) {
+        self.report.borrow_mut().observed.note_failure(kind, attempts, retry_after);
+    }
+
+    /// Notes that a target has come back that asked whether the origin is well.
+    pub(super) fn note_probe(&self) {
+        self.report.borrow_mut().observed.probes += 1;
+    }
+
+    pub(super) fn set_load(&self, load: Load) {
+        self.report.borrow_mut().load = Some(load);
+    }
+
+    /// Returns a target to the planner.
+    pub(super) fn plan_again(&self, retry: Retry) {
+        self.report.borrow_mut().retries.push(retry);
+    }
+
+    pub(super) fn plan_all_again(&self, retries: impl Iterator<Item = Retry>) {
+        self.report.borrow_mut().retries.extend(retries);
+    }
+
+    /// Returns how many targets go back to the planner.
+    pub(super) fn retries(&self) -> usize {
+        self.report.borrow().retries.len()
+    }
+
+    /// Whether there is nothing that the planner must know soon. A fetched entry alone can wait.
+    pub(super) fn is_empty(&self) -> bool {
+        let report = self.report.borrow();
+        report.load.is_none() && report.retries.is_empty() && report.observed == Observations::default()
+    }
+
+    /// Returns the report, with the number of targets that have their outcome, and begins the next one.
+    pub(super) fn take(&self, settled: usize) -> WorkerReport {
+        WorkerReport { settled, ..self.report.take() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_keeps_the_first_fetched_entry_only() {
+        let report = PendingReport::default();
+        assert!(report.is_empty());
+
+        report.note_fetched(b"a");
+        report.note_fetched(b"b");
+        report.note_success();
+
+        assert!(!report.is_empty());
+        let taken = report.take(2);
+        assert_eq!((taken.settled, taken.observed.successes), (2, 3));
+        assert_eq!(taken.fetched.as_deref(), Some(&b"a"[..]));
+        assert!(report.is_empty(), "the next one has begun");
+    }
+}
