@@ -1,7 +1,5 @@
 //! A worker's batches and blocks: targets come from the planner, outcomes go to the sink.
 
-use tokio::sync::mpsc::error::TrySendError;
-
 use super::state::Worker;
 use fetchmill_model::limits;
 use fetchmill_model::planner::NextWork;
@@ -49,55 +47,28 @@ impl Worker {
         (self.outcomes.rate() as usize).clamp(least, limits::BATCH_TARGETS_MAX)
     }
 
-    /// Sends the block to the sink; waits while the sink is behind. Whether it had to wait.
-    pub(super) async fn send_block(&self, is_last: bool) -> bool {
-        if self.is_congested.get() {
+    /// Sends the block to the sink; waits while the sink is behind.
+    pub(super) async fn send_block(&self, is_last: bool) {
+        if self.sink.is_congested() {
             if self.outcomes.is_full() {
-                let block = self.take_block();
-                self.backlog.borrow_mut().push_back(block);
+                self.sink.send_later(self.take_block());
             }
-            return false;
+            return;
         }
-        if self.outcomes.is_empty() {
-            return false;
-        }
-        match self.setup.blocks.try_send(self.take_block()) {
-            Err(TrySendError::Full(block)) => {
-                self.is_congested.set(!is_last);
-                let mut next = Some(block);
-                while let Some(block) = next {
-                    let _ = self.setup.blocks.send(block).await;
-                    next = self.backlog.borrow_mut().pop_front();
-                }
-                self.is_congested.set(false);
-                self.idle_connections.wake_all();
-                true
-            }
-            // A sink that has ended has ended the job with it.
-            Ok(()) | Err(TrySendError::Closed(_)) => false,
-        }
-    }
-
-    /// Whether bodies have used up their memory and the sink will release some: what is only being received does not
-    /// count, since a slow server could hold it for long.
-    pub(super) fn is_short_of_memory(&self) -> bool {
-        let is_used_up = !self.setup.body_memory.has_room(self.load.heads_to_come() + 1);
-        is_used_up && self.setup.blocks.capacity() < self.setup.blocks.max_capacity()
-    }
-
-    /// Wakes the connections that found no memory, when there is some.
-    pub(super) fn look_for_memory(&self) {
-        if self.waits_for_memory.get() && !self.is_short_of_memory() {
-            self.waits_for_memory.set(false);
+        if !self.outcomes.is_empty() && self.sink.send(self.take_block(), is_last).await {
             self.idle_connections.wake_all();
         }
     }
 
-    /// What goes to the sink now; from here on its bytes count.
+    /// Wakes the connections that found no memory, when there is some.
+    pub(super) fn look_for_memory(&self) {
+        if self.sink.found_memory(self.load.heads_to_come()) {
+            self.idle_connections.wake_all();
+        }
+    }
+
+    /// Takes what goes to the sink now.
     fn take_block(&self) -> Block {
-        let fresh = self.empty.borrow_mut().try_recv().unwrap_or_default();
-        let block = self.outcomes.take_block(fresh, &self.control().counters[self.setup.index]);
-        self.setup.body_memory.reserve(block.memory());
-        block
+        self.outcomes.take_block(self.sink.take_empty(), &self.control().counters[self.setup.index])
     }
 }

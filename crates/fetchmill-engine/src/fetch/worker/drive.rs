@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use super::sink_queue::SinkQueue;
 use super::state::{Worker, WorkerSetup};
 use crate::control::stop::Stop;
 use crate::control::telemetry::CapacityUse;
@@ -37,8 +38,8 @@ struct Tasks {
 }
 
 /// Runs a worker until the job ends. The runtime is the thread's own.
-pub(crate) fn run(setup: WorkerSetup) -> Result<()> {
-    network_runtime()?.block_on(Rc::new(Worker::new(setup)).drive())
+pub(crate) fn run(setup: WorkerSetup, sink: SinkQueue) -> Result<()> {
+    network_runtime()?.block_on(Rc::new(Worker::new(setup, sink)).drive())
 }
 
 impl Worker {
@@ -105,7 +106,7 @@ impl Worker {
 
     /// Why there are not as many requests in flight as there may be.
     fn use_of_idle(&self, now: Millis) -> CapacityUse {
-        if self.is_congested.get() || self.waits_for_memory.get() {
+        if self.sink.holds_back() {
             CapacityUse::Sink
         } else if !self.waiters.blocked.borrow().is_empty() {
             CapacityUse::Names
@@ -178,7 +179,7 @@ impl Worker {
         }
         self.take_share(tasks);
         // The tick must not wait for a sink that is behind.
-        if self.setup.blocks.capacity() > 0 {
+        if self.sink.has_room() {
             self.send_block(false).await;
         }
     }
@@ -202,7 +203,7 @@ impl Worker {
     /// The last block and the last report.
     async fn finish(&self) {
         if self.control().stop.get() != Stop::Abort {
-            self.is_congested.set(false);
+            self.sink.end_congestion();
             self.send_block(true).await;
         }
         self.turn(0);

@@ -92,7 +92,7 @@ impl Worker {
     }
 
     fn take_next(&self, target: &mut CurrentTarget) -> bool {
-        if self.supply.is_done() || self.is_congested.get() || self.control().stop.get() != Stop::No {
+        if self.supply.is_done() || self.sink.is_congested() || self.control().stop.get() != Stop::No {
             return false;
         }
         if self.control().plan.is_held(|| self.supply.only(), self.clock.now()) {
@@ -103,8 +103,7 @@ impl Worker {
                 return false;
             }
         }
-        if self.is_short_of_memory() {
-            self.waits_for_memory.set(true);
+        if !self.sink.has_memory(self.load.heads_to_come()) {
             return false;
         }
         if self.control().origins.are_many() {

@@ -29,6 +29,7 @@ mod requester;
 mod rests;
 mod row;
 mod settle;
+mod sink_queue;
 mod start_quota;
 mod state;
 mod target_supply;
@@ -37,4 +38,5 @@ mod waiters;
 mod worker_clock;
 
 pub(crate) use drive::run;
+pub(crate) use sink_queue::SinkQueue;
 pub(crate) use state::WorkerSetup;

@@ -110,7 +110,7 @@ impl Worker {
         let now = Instant::now();
         loop {
             if self.outcomes.is_full() {
-                if self.setup.blocks.capacity() == 0 {
+                if !self.sink.has_room() {
                     // The next tick goes on: it must not wait for a sink that is behind.
                     return tokio::time::sleep(limits::TICK).await;
                 }

@@ -1,11 +1,8 @@
 //! What a worker is made of, and what its tasks share.
 
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-
-use tokio::sync::mpsc::{Receiver, Sender};
 
 use super::exhaustion::Exhaustion;
 use super::held_outcomes::HeldOutcomes;
@@ -14,6 +11,7 @@ use super::load::WorkerLoad;
 use super::outcome_buffer::OutcomeBuffer;
 use super::part_etags::PartEtags;
 use super::pending_report::PendingReport;
+use super::sink_queue::SinkQueue;
 use super::target_supply::TargetSupply;
 use super::waiters::Waiters;
 use super::worker_clock::WorkerClock;
@@ -31,7 +29,7 @@ use fetchmill_model::stored_name::StoredNames;
 use fetchmill_model::verdict::Rules;
 use fetchmill_net::certain::RestingConnections;
 use fetchmill_net::{IoBuffers, OriginConnections, Pool, PoolSettings};
-use fetchmill_store::sink::{Block, Properties, Stage};
+use fetchmill_store::sink::{Properties, Stage};
 
 /// What a worker is made of.
 pub(crate) struct WorkerSetup {
@@ -63,8 +61,6 @@ pub(crate) struct WorkerSetup {
     pub(crate) body_memory: Arc<BodyMemory>,
     /// Where bodies go that do not fit into it.
     pub(crate) stage: Option<Arc<Stage>>,
-    pub(crate) blocks: Sender<Block>,
-    pub(crate) empty: Receiver<Block>,
 }
 
 /// The state that the tasks of a worker share. Nothing in it is borrowed across an await.
@@ -76,10 +72,6 @@ pub(super) struct Worker {
     pub(super) places: BucketResolver,
     pub(super) clock: WorkerClock,
     pub(super) supply: TargetSupply,
-    /// A block waits for the sink: no new targets.
-    pub(super) is_congested: Cell<bool>,
-    /// A connection took no target because bodies have used up their memory.
-    pub(super) waits_for_memory: Cell<bool>,
     pub(super) in_flight: InFlight,
     pub(super) load: WorkerLoad,
     /// Of the objects whose parts were fetched last.
@@ -93,17 +85,13 @@ pub(super) struct Worker {
     pub(super) buffers: IoBuffers,
     pub(super) path: RefCell<Vec<u8>>,
     pub(super) outcomes: OutcomeBuffer,
+    pub(super) sink: SinkQueue,
     pub(super) report: PendingReport,
-    /// Full ones that came while another waited for the sink.
-    pub(super) backlog: RefCell<VecDeque<Block>>,
-    pub(super) empty: RefCell<Receiver<Block>>,
     pub(super) exhaustion: Exhaustion,
 }
 
 impl Worker {
-    pub(super) fn new(mut setup: WorkerSetup) -> Self {
-        let (_, unused) = tokio::sync::mpsc::channel(1);
-        let empty = RefCell::new(std::mem::replace(&mut setup.empty, unused));
+    pub(super) fn new(mut setup: WorkerSetup, sink: SinkQueue) -> Self {
         let clock = WorkerClock::new(setup.control.clock.now());
         let pool = Pool::new(setup.pool.clone(), clock.share());
         let server = setup.server.take();
@@ -116,8 +104,6 @@ impl Worker {
             places: BucketResolver::new(Arc::clone(&setup.control.store)),
             clock,
             supply: TargetSupply::default(),
-            is_congested: Cell::new(false),
-            waits_for_memory: Cell::new(false),
             in_flight: InFlight::new(setup.control.plan.share(setup.index)),
             load: WorkerLoad::default(),
             part_etags: RefCell::default(),
@@ -128,9 +114,8 @@ impl Worker {
             buffers: IoBuffers::default(),
             path: RefCell::new(Vec::new()),
             outcomes: OutcomeBuffer::default(),
+            sink,
             report: PendingReport::default(),
-            backlog: RefCell::new(VecDeque::new()),
-            empty,
             exhaustion: Exhaustion::default(),
             setup,
         }

@@ -124,22 +124,24 @@ impl Engine<'_> {
         for writer in writers {
             threads.push(spawn("fetchmill-sink", &self.control.stop, move || writer.run())?);
         }
-        for setup in workers {
-            threads.push(spawn("fetchmill-fetch", &self.control.stop, move || worker::run(setup))?);
+        for (setup, sink) in workers {
+            threads.push(spawn("fetchmill-fetch", &self.control.stop, move || worker::run(setup, sink))?);
         }
         Ok(threads)
     }
 
-    /// Returns the set-up of one native worker.
+    /// Returns the set-up of one native worker, and its way to its sink.
     fn worker(
         &self,
         index: usize,
         common: &NativeWorkers,
         block_input: writer::BlockInput,
-    ) -> Result<worker::WorkerSetup> {
+    ) -> Result<(worker::WorkerSetup, worker::SinkQueue)> {
         let (plan, count) = (self.plan(), common.count);
         let request = &plan.request;
-        Ok(worker::WorkerSetup {
+        let memory = Arc::clone(&block_input.body_memory);
+        let sink = worker::SinkQueue::new(block_input.blocks, block_input.empty, memory);
+        let setup = worker::WorkerSetup {
             index,
             control: Arc::clone(self.control),
             server: common.server.clone(),
@@ -157,9 +159,8 @@ impl Engine<'_> {
             properties: block_input.properties,
             body_memory: block_input.body_memory,
             stage: block_input.stage,
-            blocks: block_input.blocks,
-            empty: block_input.empty,
-        })
+        };
+        Ok((setup, sink))
     }
 }
 

@@ -1,0 +1,191 @@
+//! The way of a worker's blocks to its sink, and what holds the worker back while the sink is behind.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::mpsc::{Receiver, Sender};
+
+use crate::control::body_memory::BodyMemory;
+use fetchmill_store::sink::Block;
+
+/// Blocks on their way to the sink. Memory: what the channel takes, and one block for each task while one waits.
+pub(crate) struct SinkQueue {
+    blocks: Sender<Block>,
+    /// Blocks that the sink has emptied.
+    empty: RefCell<Receiver<Block>>,
+    /// Full blocks that came while another one waited for the sink.
+    backlog: RefCell<VecDeque<Block>>,
+    /// A block waits for the sink: no target is taken.
+    is_congested: Cell<bool>,
+    /// A connection took no target because bodies have used up their memory.
+    waits_for_memory: Cell<bool>,
+    memory: Arc<BodyMemory>,
+}
+
+impl SinkQueue {
+    pub(crate) fn new(blocks: Sender<Block>, empty: Receiver<Block>, memory: Arc<BodyMemory>) -> Self {
+        SinkQueue {
+            blocks,
+            empty: RefCell::new(empty),
+            backlog: RefCell::default(),
+            is_congested: Cell::new(false),
+            waits_for_memory: Cell::new(false),
+            memory,
+        }
+    }
+
+    /// Returns an empty block to fill.
+    pub(super) fn take_empty(&self) -> Block {
+        self.empty.borrow_mut().try_recv().unwrap_or_default()
+    }
+
+    /// Sends a block, and those that come while it waits for the sink. Returns whether it waited.
+    pub(super) async fn send(&self, block: Block, is_last: bool) -> bool {
+        self.memory.reserve(block.memory());
+        match self.blocks.try_send(block) {
+            Err(TrySendError::Full(block)) => {
+                self.is_congested.set(!is_last);
+                let mut next = Some(block);
+                while let Some(block) = next {
+                    let _ = self.blocks.send(block).await;
+                    next = self.backlog.borrow_mut().pop_front();
+                }
+                self.is_congested.set(false);
+                true
+            }
+            // A sink that has ended has ended the job with it.
+            Ok(()) | Err(TrySendError::Closed(_)) => false,
+        }
+    }
+
+    /// Adds a block to those that are sent after the one that waits.
+    pub(super) fn send_later(&self, block: Block) {
+        self.memory.reserve(block.memory());
+        self.backlog.borrow_mut().push_back(block);
+    }
+
+    /// Whether a block waits for the sink.
+    pub(super) fn is_congested(&self) -> bool {
+        self.is_congested.get()
+    }
+
+    /// Lets the last block be sent, whether or not another one waits.
+    pub(super) fn end_congestion(&self) {
+        self.is_congested.set(false);
+    }
+
+    /// Whether the sink has room for a block, so that sending one does not wait.
+    pub(super) fn has_room(&self) -> bool {
+        self.blocks.capacity() > 0
+    }
+
+    /// Whether there is memory for another body with `heads` bytes of heads to come; if not, it is waited for.
+    pub(super) fn has_memory(&self, heads: usize) -> bool {
+        let is_short = self.is_short_of_memory(heads);
+        if is_short {
+            self.waits_for_memory.set(true);
+        }
+        !is_short
+    }
+
+    /// Whether memory was waited for and is there now.
+    pub(super) fn found_memory(&self, heads: usize) -> bool {
+        let is_found = self.waits_for_memory.get() && !self.is_short_of_memory(heads);
+        if is_found {
+            self.waits_for_memory.set(false);
+        }
+        is_found
+    }
+
+    /// Whether no target is taken because the sink is behind.
+    pub(super) fn holds_back(&self) -> bool {
+        self.is_congested.get() || self.waits_for_memory.get()
+    }
+
+    /// Whether bodies have used up their memory and the sink will release some. Memory of bodies that are only being
+    /// received does not count, since a slow server could hold it for long.
+    fn is_short_of_memory(&self, heads: usize) -> bool {
+        !self.memory.has_room(heads + 1) && self.blocks.capacity() < self.blocks.max_capacity()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc::channel;
+
+    use super::*;
+    use fetchmill_store::sink::EntryDescription;
+
+    fn block(sequence: u64) -> Block {
+        let mut block = Block::default();
+        let outcome = fetchmill_model::outcome::Outcome::Absent;
+        block.push_other(sequence, outcome, 404, 1, &EntryDescription::named(b"a"));
+        block
+    }
+
+    /// A queue to a sink that takes one block, with that sink.
+    fn queue() -> (SinkQueue, Receiver<Block>) {
+        let (blocks, sink) = channel(1);
+        let (_, empty) = channel(1);
+        (SinkQueue::new(blocks, empty, BodyMemory::of_workers(1)), sink)
+    }
+
+    fn run(test: impl Future<Output = ()>) {
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(test);
+    }
+
+    #[test]
+    fn blocks_keep_their_order_while_the_sink_is_behind() {
+        run(async {
+            let (queue, mut sink) = queue();
+            assert!(!queue.send(block(0), false).await);
+            assert!(!queue.has_room() && !queue.is_congested());
+
+            let receive = async {
+                tokio::task::yield_now().await;
+                assert!(queue.is_congested() && queue.holds_back());
+                queue.send_later(block(2));
+                queue.send_later(block(3));
+                let mut received = Vec::new();
+                while received.len() < 4 {
+                    received.push(sink.recv().await.unwrap().entries()[0].sequence);
+                }
+                received
+            };
+            let (has_waited, received) = tokio::join!(queue.send(block(1), false), receive);
+
+            assert!(has_waited && !queue.is_congested());
+            assert_eq!(received, [0, 1, 2, 3]);
+        });
+    }
+
+    #[test]
+    fn memory_is_waited_for_only_while_the_sink_has_some() {
+        run(async {
+            let (queue, mut sink) = queue();
+            let memory = Arc::clone(&queue.memory);
+            memory.reserve(usize::MAX / 4);
+            assert!(queue.has_memory(0), "nothing would release any");
+            queue.send(block(0), false).await;
+
+            assert!(!queue.has_memory(0));
+
+            assert!(queue.holds_back() && !queue.found_memory(0));
+            sink.recv().await.unwrap();
+            assert!(queue.found_memory(0));
+            assert!(!queue.holds_back() && !queue.found_memory(0));
+        });
+    }
+
+    #[test]
+    fn a_closed_sink_is_not_waited_for() {
+        run(async {
+            let (queue, sink) = queue();
+            drop(sink);
+
+            assert!(!queue.send(block(0), false).await);
+        });
+    }
+}
