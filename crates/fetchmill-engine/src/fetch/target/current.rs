@@ -23,7 +23,7 @@ use fetchmill_model::source_metadata::{ListedKey, SizedName};
 use fetchmill_model::stored_name::StoredNames;
 use fetchmill_model::target::{Sequence, WaitingTarget};
 use fetchmill_model::target_request::{IF_NONE_MATCH, is_condition, names_etag};
-use fetchmill_model::verdict::AttemptState;
+use fetchmill_model::verdict::{AttemptState, Rules};
 use fetchmill_store::sink::EntryDescription;
 
 /// The target of a task. Its memory is used for one after the other.
@@ -281,6 +281,11 @@ impl CurrentTarget {
         let url = naming.has_url().then(|| ListEntry::read(&self.entry).url)?;
         let (bucket, _) = split_url(std::str::from_utf8(url).ok()?)?;
         BucketName::parse(bucket).ok()
+    }
+
+    /// Whether this is the one more attempt at what seemed dead.
+    pub(crate) fn is_second_look(&self, rules: &Rules) -> bool {
+        rules.has_second_look && self.state.throttled_since > 0
     }
 
     /// Another attempt at it, with what was counted.

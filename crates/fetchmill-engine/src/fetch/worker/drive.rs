@@ -108,9 +108,9 @@ impl Worker {
     fn use_of_idle(&self, now: Millis) -> CapacityUse {
         if self.sink.holds_back() {
             CapacityUse::Sink
-        } else if !self.waiters.blocked.borrow().is_empty() {
+        } else if self.waiters.blocked() > 0 {
             CapacityUse::Names
-        } else if self.waiters.held.get() > 0 {
+        } else if self.waiters.is_holding() {
             CapacityUse::Hosts
         } else if self.control().plan.is_closed(now) {
             CapacityUse::Held

@@ -15,6 +15,7 @@ mod drive;
 mod exhaustion;
 mod fetch;
 mod held_outcomes;
+mod host_queue;
 mod host_turns;
 mod in_flight;
 mod joined;

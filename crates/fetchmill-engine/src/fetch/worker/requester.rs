@@ -290,7 +290,7 @@ impl Worker {
     /// Out of descriptors or ports: the targets are not to blame. With no connection at all the job ends.
     async fn rest_exhausted(&self, number: i32) {
         let now = self.clock.now();
-        self.waiters.opening.overload(now);
+        self.start_quota.overload(now);
         if self.exhaustion.note(self.pool.open_connections(), now) {
             let error = std::io::Error::from_raw_os_error(number);
             self.control().stop.fail(Error::storage("connect from", "this machine", error));

@@ -67,7 +67,7 @@ impl Worker {
             total_ms: begun.map(|begun| millis(clock.micros().saturating_sub(begun))),
             second_look: self.is_second_look(target),
             // An answer is one, whoever was busy.
-            suspect: kind.is_some_and(may_be_dead) && self.waiters.opening.was_overloaded_since(since),
+            suspect: kind.is_some_and(may_be_dead) && self.start_quota.was_overloaded_since(since),
         };
         self.outcomes.push_row(target.sequence, outcome, bytes, &row);
     }

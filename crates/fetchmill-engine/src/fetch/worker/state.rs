@@ -12,6 +12,7 @@ use super::outcome_buffer::OutcomeBuffer;
 use super::part_etags::PartEtags;
 use super::pending_report::PendingReport;
 use super::sink_queue::SinkQueue;
+use super::start_quota::StartQuota;
 use super::target_supply::TargetSupply;
 use super::waiters::Waiters;
 use super::worker_clock::WorkerClock;
@@ -77,6 +78,7 @@ pub(super) struct Worker {
     /// Of the objects whose parts were fetched last.
     pub(super) part_etags: RefCell<PartEtags>,
     pub(super) waiters: Waiters,
+    pub(super) start_quota: StartQuota,
     pub(super) idle_connections: IdleConnections,
     /// With the connections of the tasks at most one for each, and `resting_max`.
     pub(super) resting: RestingConnections<HeldOutcomes>,
@@ -107,7 +109,8 @@ impl Worker {
             in_flight: InFlight::new(setup.control.plan.share(setup.index)),
             load: WorkerLoad::default(),
             part_etags: RefCell::default(),
-            waiters: Waiters::new(setup.hosts, setup.control.plan.workers()),
+            waiters: Waiters::new(setup.hosts, setup.rules, setup.control.plan.workers()),
+            start_quota: StartQuota::default(),
             idle_connections: IdleConnections::default(),
             resting: RestingConnections::default(),
             pace_line: tokio::sync::Mutex::default(),
@@ -132,6 +135,6 @@ impl Worker {
 
     /// Whether this is the one more attempt at what seemed dead.
     pub(super) fn is_second_look(&self, target: &CurrentTarget) -> bool {
-        self.setup.rules.has_second_look && target.state.throttled_since > 0
+        target.is_second_look(&self.setup.rules)
     }
 }

@@ -4,60 +4,73 @@
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::net::IpAddr;
+use std::sync::Arc;
 
-use super::start_quota::StartQuota;
+use super::host_queue::HostQueue;
 use crate::fetch::target::CurrentTarget;
+use fetchmill_model::certainty::MonotonicMicros;
 use fetchmill_model::limits;
-use fetchmill_model::planner::hosts::{HostId, HostRules, HostTable};
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::planner::hosts::{Admission, HostId, HostRules, HostTable, RequestOutcome};
 use fetchmill_model::planner::origin::Millis;
+use fetchmill_model::verdict::Rules;
 use fetchmill_net::dns::SlotLimits;
 
 /// A name that nobody answers for is looked up for so long: its tries and what they wait for.
 const DEAD_NAME_MICROS: u64 = 7_100_000;
+/// A rest that is shorter than this is waited for in memory.
+pub(super) const SHORT_REST: Millis = 1000;
 
-/// The targets of one host that wait here.
-#[derive(Debug, Default)]
-pub(super) struct HostQueue {
-    pub(super) targets: VecDeque<CurrentTarget>,
-    /// Its address is being looked up.
-    pub(super) is_looked_up: bool,
-    /// It waits for a place beside prompt hosts.
-    is_crowded: bool,
-    /// It is in the timer for then.
-    pub(super) due: Option<Millis>,
-    /// Since when it waits, and how many have gone since: its pace.
-    pub(super) since: Millis,
-    pub(super) gone: u32,
-    /// When the last one that was deferred comes back, microseconds.
-    pub(super) deferred_until: u64,
+/// Where a target waits for its host.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum WaitPlace {
+    /// Here.
+    Memory,
+    /// In the journal until then: there is no room here.
+    Journal(Millis),
 }
 
-/// See the module.
+/// What is done with the first target that waits for a host.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum AdmissionStep {
+    /// It is ready.
+    Goes,
+    Waits,
+    /// All of the host's are deferred until then.
+    Rests(Millis),
+    /// All of them have failed.
+    Ends(FailureKind),
+}
+
+/// The hosts of a worker, and the targets that wait for them.
 #[derive(Debug)]
 pub(super) struct Waiters {
-    pub(super) hosts: RefCell<HostTable>,
-    pub(super) queues: RefCell<HashMap<HostId, HostQueue>>,
+    rules: Rules,
+    hosts: RefCell<HostTable>,
+    queues: RefCell<HashMap<HostId, HostQueue>>,
     /// In flight at their hosts, and soon on a connection: of prompt ones and of others, which take turns.
     ready: RefCell<[VecDeque<CurrentTarget>; 2]>,
     turn: Cell<usize>,
     /// Hosts that wait for a place beside prompt ones.
     crowded: RefCell<VecDeque<HostId>>,
     timer: RefCell<BinaryHeap<Reverse<(Millis, HostId)>>>,
-    pub(super) held: Cell<usize>,
-    pub(super) held_max: usize,
+    /// Targets in `queues`.
+    held: Cell<usize>,
+    held_max: usize,
     /// Targets whose names find no place among those that are looked up: no other is taken before they have. Besides
     /// the one that was taken last they were redirected, so they are no more than tasks.
-    pub(super) blocked: RefCell<VecDeque<CurrentTarget>>,
+    blocked: RefCell<VecDeque<CurrentTarget>>,
     /// When the last name that was deferred is asked for again, microseconds; and how long after the one before it.
-    pub(super) slow_until: Cell<u64>,
-    pub(super) slow_pace: u64,
-    pub(super) opening: StartQuota,
+    slow_until: Cell<u64>,
+    slow_pace: u64,
 }
 
 impl Waiters {
-    pub(super) fn new(rules: HostRules, workers: usize) -> Self {
+    pub(super) fn new(hosts: HostRules, rules: Rules, workers: usize) -> Self {
         Waiters {
-            hosts: RefCell::new(HostTable::new(rules)),
+            rules,
+            hosts: RefCell::new(HostTable::new(hosts)),
             queues: RefCell::default(),
             ready: RefCell::default(),
             turn: Cell::new(0),
@@ -68,8 +81,35 @@ impl Waiters {
             blocked: RefCell::default(),
             slow_until: Cell::new(0),
             slow_pace: DEAD_NAME_MICROS / SlotLimits::of(workers).slow as u64,
-            opening: StartQuota::default(),
         }
+    }
+
+    /// Returns why a target cannot go now, if its host rests or is dead.
+    pub(super) fn refusal(&self, target: &CurrentTarget, now: Millis) -> Option<Admission> {
+        self.doubt_what_was_seen(target, now);
+        self.hosts.borrow().refusal(target.host, now)
+    }
+
+    /// Asks for a place for one target of a host.
+    pub(super) fn admit(&self, host: HostId, now: Millis) -> Admission {
+        self.hosts.borrow_mut().admit(host, now)
+    }
+
+    /// A second look is to find a host as it is then.
+    fn doubt_what_was_seen(&self, target: &CurrentTarget, now: Millis) {
+        if target.is_second_look(&self.rules) {
+            self.hosts.borrow_mut().doubt(target.host, target.state.throttled_since, now);
+        }
+    }
+
+    /// Notes that a target has left its host, `took` after it was admitted.
+    pub(super) fn leave(&self, host: HostId, seen: RequestOutcome, took: Millis, now: Millis) {
+        self.hosts.borrow_mut().left_after(host, seen, took, now);
+    }
+
+    /// Notes what was seen of a host without a place there.
+    pub(super) fn note(&self, host: HostId, seen: RequestOutcome, now: Millis) {
+        self.hosts.borrow_mut().note(host, seen, now);
     }
 
     /// Whether a target could start now.
@@ -91,9 +131,112 @@ impl Waiters {
         taken.or_else(|| ready[1 - turn].pop_front())
     }
 
+    /// Whether targets wait for their hosts.
+    pub(super) fn is_holding(&self) -> bool {
+        self.held.get() > 0
+    }
+
+    /// If others wait for the target's host, it waits after them. Returns where; `None` = there are no others.
+    pub(super) fn join_queue(&self, target: &mut CurrentTarget, now: Millis) -> Option<WaitPlace> {
+        let mut queues = self.queues.borrow_mut();
+        let queue = queues.get_mut(&target.host)?;
+        Some(self.hold(queue, target, now))
+    }
+
+    /// The target waits for a turn at its host, which did not admit it now. Returns where.
+    pub(super) fn wait_for_turn(
+        &self,
+        admission: Admission,
+        target: &mut CurrentTarget,
+        now: Millis,
+    ) -> WaitPlace {
+        let mut queues = self.queues.borrow_mut();
+        let queue = queues.entry(target.host).or_default();
+        queue.wait_from(now);
+        if let Admission::Later(then) | Admission::Resting(then) = admission {
+            self.wake_at(queue, target.host, then);
+        }
+        if admission == Admission::Crowded {
+            self.wait_for_room(queue, target.host);
+        }
+        self.hold(queue, target, now)
+    }
+
+    /// The target waits for the address of its host.
+    pub(super) fn wait_for_address(&self, target: CurrentTarget, now: Millis) {
+        let mut queues = self.queues.borrow_mut();
+        let queue = queues.entry(target.host).or_default();
+        queue.start_look_up(now);
+        self.push(queue, target);
+    }
+
+    /// Gives the end of a look-up to the targets of a host, and its addresses if there are any.
+    pub(super) fn end_look_up(&self, host: HostId, addresses: Option<&Arc<[IpAddr]>>, now: MonotonicMicros) {
+        if let Some(queue) = self.queues.borrow_mut().get_mut(&host) {
+            queue.end_look_up(addresses, now);
+        }
+    }
+
+    /// Behind others of its host. Without room it comes back when they should have gone.
+    fn hold(&self, queue: &mut HostQueue, target: &mut CurrentTarget, now: Millis) -> WaitPlace {
+        // The first of a queue is always held: it is what wakes the queue.
+        if self.has_room(queue) || queue.is_empty() {
+            self.push(queue, std::mem::take(target));
+            return WaitPlace::Memory;
+        }
+        let hosts = self.hosts.borrow();
+        let outlook = hosts.outlook(target.host, queue.len(), now);
+        WaitPlace::Journal(queue.defer(hosts.interval(), outlook, now))
+    }
+
+    fn has_room(&self, queue: &HostQueue) -> bool {
+        self.held.get() < self.held_max && queue.len() < self.held_max / limits::HOST_TARGETS_SHARE
+    }
+
+    fn push(&self, queue: &mut HostQueue, target: CurrentTarget) {
+        self.held.set(self.held.get() + 1);
+        queue.push(target);
+    }
+
+    /// Makes the first target of a host ready, if it may go.
+    pub(super) fn step(&self, host: HostId, now: Millis) -> AdmissionStep {
+        let mut queues = self.queues.borrow_mut();
+        let Some(queue) = queues.get_mut(&host) else { return AdmissionStep::Waits };
+        if queue.is_looked_up() {
+            return AdmissionStep::Waits;
+        }
+        let Some(first) = queue.first() else {
+            queues.remove(&host);
+            return AdmissionStep::Waits;
+        };
+        self.doubt_what_was_seen(first, now);
+        let admission = self.admit(host, now);
+        match admission {
+            Admission::Go => {
+                let mut target = queue.pop().unwrap_or_default();
+                self.held.set(self.held.get() - 1);
+                target.is_admitted = true;
+                target.admitted_at = now;
+                self.push_ready(target);
+                AdmissionStep::Goes
+            }
+            Admission::Full => AdmissionStep::Waits,
+            Admission::Crowded => {
+                self.wait_for_room(queue, host);
+                AdmissionStep::Waits
+            }
+            Admission::Resting(then) if then > now + SHORT_REST => AdmissionStep::Rests(then),
+            Admission::Later(then) | Admission::Resting(then) => {
+                self.wake_at(queue, host, then);
+                AdmissionStep::Waits
+            }
+            Admission::Closed(kind) => AdmissionStep::Ends(kind),
+        }
+    }
+
     /// A host waits for a place beside prompt ones.
-    pub(super) fn wait_for_room(&self, queue: &mut HostQueue, host: HostId) {
-        if !std::mem::replace(&mut queue.is_crowded, true) {
+    fn wait_for_room(&self, queue: &mut HostQueue, host: HostId) {
+        if queue.enter_crowd() {
             self.crowded.borrow_mut().push_back(host);
         }
     }
@@ -105,32 +248,13 @@ impl Waiters {
         }
         let host = self.crowded.borrow_mut().pop_front()?;
         if let Some(queue) = self.queues.borrow_mut().get_mut(&host) {
-            queue.is_crowded = false;
+            queue.leave_crowd();
         }
         Some(host)
     }
 
-    /// When a name that was deferred is asked for again: as fast as slow names end, so that those that are never
-    /// answered for do not come back all the time.
-    pub(super) fn place_among_slow(&self, now: Millis) -> Millis {
-        let earliest = now * 1000 + DEAD_NAME_MICROS;
-        let place = self.slow_until.get().max(earliest) + self.slow_pace;
-        self.slow_until.set(place);
-        place / 1000
-    }
-
-    pub(super) fn has_room(&self, queue: &HostQueue) -> bool {
-        self.held.get() < self.held_max && queue.targets.len() < self.held_max / limits::HOST_TARGETS_SHARE
-    }
-
-    pub(super) fn push(&self, queue: &mut HostQueue, target: CurrentTarget) {
-        self.held.set(self.held.get() + 1);
-        queue.targets.push_back(target);
-    }
-
-    pub(super) fn wake_at(&self, queue: &mut HostQueue, host: HostId, then: Millis) {
-        if queue.due.is_none_or(|due| then < due) {
-            queue.due = Some(then);
+    fn wake_at(&self, queue: &mut HostQueue, host: HostId, then: Millis) {
+        if queue.set_due(then) {
             self.timer.borrow_mut().push(Reverse((then, host)));
         }
     }
@@ -143,7 +267,34 @@ impl Waiters {
             return None;
         }
         timer.pop();
+        if let Some(queue) = self.queues.borrow_mut().get_mut(&host) {
+            queue.clear_due();
+        }
         Some(host)
+    }
+
+    /// The name of a target finds no place among those that are looked up.
+    pub(super) fn block(&self, target: CurrentTarget) {
+        self.blocked.borrow_mut().push_front(target);
+    }
+
+    /// How many there are of these.
+    pub(super) fn blocked(&self) -> usize {
+        self.blocked.borrow().len()
+    }
+
+    /// The next one of these, which may find a place now.
+    pub(super) fn take_blocked(&self) -> Option<CurrentTarget> {
+        self.blocked.borrow_mut().pop_front()
+    }
+
+    /// When a name that was deferred is asked for again: as fast as slow names end, so that those that are never
+    /// answered for do not come back all the time.
+    pub(super) fn place_among_slow(&self, now: Millis) -> Millis {
+        let earliest = now * 1000 + DEAD_NAME_MICROS;
+        let place = self.slow_until.get().max(earliest) + self.slow_pace;
+        self.slow_until.set(place);
+        place / 1000
     }
 
     /// Everything that waits.
@@ -152,14 +303,100 @@ impl Waiters {
         let ready = std::mem::take(&mut *self.ready.borrow_mut());
         let blocked = std::mem::take(&mut *self.blocked.borrow_mut());
         self.held.set(0);
-        let queued = queues.into_values().flat_map(|queue| queue.targets);
+        let queued = queues.into_values().flat_map(HostQueue::into_targets);
         queued.chain(ready.into_iter().flatten()).chain(blocked).collect()
     }
 
     /// Everything that waits for a host.
     pub(super) fn take_queue(&self, host: HostId) -> VecDeque<CurrentTarget> {
-        let targets = self.queues.borrow_mut().remove(&host).map(|queue| queue.targets).unwrap_or_default();
+        let queue = self.queues.borrow_mut().remove(&host);
+        let targets = queue.map(HostQueue::into_targets).unwrap_or_default();
         self.held.set(self.held.get() - targets.len());
         targets
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOST: &[u8] = b"http://127.0.0.1/a";
+
+    /// Waiters whose hosts have one request in flight each.
+    fn waiters() -> Waiters {
+        let hosts =
+            HostRules { connections: 1, rate: None, probes: 1, dead_for: 60_000, held_max: 100, places: 0 };
+        Waiters::new(hosts, Rules::default(), 1)
+    }
+
+    fn target(sequence: u64) -> CurrentTarget {
+        CurrentTarget { sequence, host: HostId::of_url(HOST), ..CurrentTarget::default() }
+    }
+
+    #[test]
+    fn a_target_waits_until_another_one_has_left_its_host() {
+        let (waiters, host) = (waiters(), HostId::of_url(HOST));
+        assert_eq!(waiters.admit(host, 0), Admission::Go);
+        assert_eq!(waiters.join_queue(&mut target(1), 0), None, "nobody waits");
+        assert_eq!(waiters.wait_for_turn(Admission::Full, &mut target(1), 0), WaitPlace::Memory);
+        assert_eq!(waiters.join_queue(&mut target(2), 0), Some(WaitPlace::Memory));
+        assert_eq!(waiters.step(host, 0), AdmissionStep::Waits);
+
+        waiters.leave(host, RequestOutcome::Answer, 5, 5);
+
+        assert_eq!(waiters.step(host, 5), AdmissionStep::Goes);
+        assert_eq!(waiters.step(host, 5), AdmissionStep::Waits);
+        let ready = waiters.take_ready().unwrap();
+        assert!(ready.is_admitted && ready.admitted_at == 5);
+        assert_eq!((ready.sequence, waiters.take_queue(host).len(), waiters.is_holding()), (1, 1, false));
+    }
+
+    #[test]
+    fn a_full_queue_sends_targets_to_the_journal() {
+        let waiters = waiters();
+        let room = limits::HOST_TARGETS_MAX / limits::HOST_TARGETS_SHARE;
+        waiters.wait_for_turn(Admission::Full, &mut target(0), 0);
+        for sequence in 1..room as u64 {
+            assert_eq!(waiters.join_queue(&mut target(sequence), 0), Some(WaitPlace::Memory));
+        }
+
+        let mut last = target(7);
+        assert!(matches!(waiters.join_queue(&mut last, 0), Some(WaitPlace::Journal(_))));
+        assert_eq!(last.sequence, 7, "it was not taken");
+    }
+
+    #[test]
+    fn a_host_wakes_when_its_time_has_come() {
+        let (waiters, host) = (waiters(), HostId::of_url(HOST));
+        waiters.wait_for_turn(Admission::Later(10), &mut target(1), 0);
+
+        assert_eq!(waiters.take_due(9), None);
+        assert_eq!(waiters.take_due(10), Some(host));
+        assert_eq!(waiters.take_due(10), None);
+        assert_eq!(waiters.step(host, 10), AdmissionStep::Goes);
+    }
+
+    #[test]
+    fn a_target_that_waits_for_an_address_does_not_go() {
+        let (waiters, host) = (waiters(), HostId::of_url(HOST));
+        waiters.wait_for_address(target(1), 0);
+        assert_eq!(waiters.step(host, 0), AdmissionStep::Waits);
+
+        waiters.end_look_up(host, None, 0);
+
+        assert_eq!(waiters.step(host, 0), AdmissionStep::Goes);
+    }
+
+    #[test]
+    fn everything_that_waits_is_taken_at_the_end() {
+        let waiters = waiters();
+        waiters.push_ready(target(1));
+        waiters.block(target(2));
+        waiters.wait_for_address(target(3), 0);
+        assert!(waiters.has_ready() && waiters.is_holding() && waiters.blocked() == 1);
+
+        assert_eq!(waiters.take_all().len(), 3);
+
+        assert!(!waiters.has_ready() && !waiters.is_holding() && waiters.take_blocked().is_none());
     }
 }

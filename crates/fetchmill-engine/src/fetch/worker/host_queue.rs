@@ -1,0 +1,180 @@
+//! The targets of one host that wait in a worker.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::fetch::target::CurrentTarget;
+use fetchmill_model::certainty::MonotonicMicros;
+use fetchmill_model::planner::origin::Millis;
+
+/// Targets of a host that had to wait until its pace is believed.
+const PACE_SAMPLE: u32 = 16;
+/// Between two targets of a host without a rate that are deferred, before its pace is known: microseconds.
+const FIRST_PACE: u64 = 1000;
+
+/// Targets of a host in their order, what they wait for, and how fast they go.
+#[derive(Debug, Default)]
+pub(super) struct HostQueue {
+    targets: VecDeque<CurrentTarget>,
+    /// Its address is being looked up.
+    is_looked_up: bool,
+    /// It waits for a place beside prompt hosts.
+    is_crowded: bool,
+    /// When a timer wakes it; `None` = no timer does.
+    due: Option<Millis>,
+    /// Since when it waits.
+    since: Millis,
+    /// Targets that have gone since then.
+    gone: u32,
+    /// When the last one that was deferred comes back, microseconds.
+    deferred_until: u64,
+}
+
+impl HostQueue {
+    pub(super) fn push(&mut self, target: CurrentTarget) {
+        self.targets.push_back(target);
+    }
+
+    /// Removes the first target, which goes.
+    pub(super) fn pop(&mut self) -> Option<CurrentTarget> {
+        let target = self.targets.pop_front()?;
+        self.gone += 1;
+        Some(target)
+    }
+
+    pub(super) fn first(&self) -> Option<&CurrentTarget> {
+        self.targets.front()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.targets.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.targets.is_empty()
+    }
+
+    pub(super) fn into_targets(self) -> VecDeque<CurrentTarget> {
+        self.targets
+    }
+
+    /// Notes that its targets wait from `now` on.
+    pub(super) fn wait_from(&mut self, now: Millis) {
+        self.since = now;
+    }
+
+    /// Notes that they wait for the host's address from `now` on.
+    pub(super) fn start_look_up(&mut self, now: Millis) {
+        self.is_looked_up = true;
+        self.since = now;
+    }
+
+    pub(super) fn is_looked_up(&self) -> bool {
+        self.is_looked_up
+    }
+
+    /// Gives the end of a look-up to its targets, and the addresses if there are any.
+    pub(super) fn end_look_up(&mut self, addresses: Option<&Arc<[IpAddr]>>, now: MonotonicMicros) {
+        self.is_looked_up = false;
+        for target in &mut self.targets {
+            target.looked_up_in = Some(now.saturating_sub(target.asked_at));
+            if let Some(addresses) = addresses {
+                target.found = Some(Arc::clone(addresses));
+            }
+        }
+    }
+
+    /// Notes that it waits for a place beside prompt hosts; `false` if it did before.
+    pub(super) fn enter_crowd(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_crowded, true)
+    }
+
+    pub(super) fn leave_crowd(&mut self) {
+        self.is_crowded = false;
+    }
+
+    /// Sets the timer that wakes it; `false` if one wakes it before.
+    pub(super) fn set_due(&mut self, then: Millis) -> bool {
+        let is_earlier = self.due.is_none_or(|due| then < due);
+        if is_earlier {
+            self.due = Some(then);
+        }
+        is_earlier
+    }
+
+    pub(super) fn clear_due(&mut self) {
+        self.due = None;
+    }
+
+    /// Returns when a target comes back for which there is no room: when the others should have gone. `interval` is the
+    /// host's rate in microseconds a target, and `outlook` when the host takes targets again.
+    pub(super) fn defer(&mut self, interval: u64, outlook: Millis, now: Millis) -> Millis {
+        let seen = now.saturating_sub(self.since).max(1) * 1000 / u64::from(self.gone.max(1));
+        let pace = if self.gone < PACE_SAMPLE { FIRST_PACE } else { seen };
+        let pace = pace.max(interval);
+        let earliest = outlook.saturating_mul(1000).max(now * 1000 + pace * self.targets.len() as u64);
+        self.deferred_until = self.deferred_until.max(earliest) + pace;
+        self.deferred_until / 1000
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(targets: usize) -> HostQueue {
+        let mut queue = HostQueue::default();
+        queue.wait_from(1_000);
+        for _ in 0..targets {
+            queue.push(CurrentTarget::default());
+        }
+        queue
+    }
+
+    #[test]
+    fn deferred_targets_come_back_after_those_that_wait() {
+        let mut queue = queue(10);
+
+        assert_eq!(queue.defer(0, 0, 1_000), 1_011);
+        assert_eq!(queue.defer(0, 0, 1_000), 1_012);
+        assert_eq!(queue.defer(500_000, 0, 1_000), 6_500, "at the host's rate");
+        assert_eq!(queue.defer(0, 60_000, 1_000), 60_001, "and when it takes targets");
+    }
+
+    #[test]
+    fn a_known_pace_counts_after_some_targets() {
+        let mut queue = queue(26);
+        for _ in 0..PACE_SAMPLE {
+            queue.pop();
+        }
+        assert_eq!((queue.len(), queue.gone), (10, PACE_SAMPLE));
+
+        // 16 in 1.6 s.
+        assert_eq!(queue.defer(0, 0, 2_600), 2_600 + 11 * 100);
+    }
+
+    #[test]
+    fn an_earlier_timer_replaces_a_later_one() {
+        let mut queue = queue(1);
+
+        assert!(queue.set_due(20));
+        assert!(!queue.set_due(20));
+        assert!(queue.set_due(10));
+        queue.clear_due();
+        assert!(queue.set_due(30));
+    }
+
+    #[test]
+    fn a_look_up_gives_its_addresses_to_all() {
+        let mut queue = queue(2);
+        queue.start_look_up(1_000);
+        let addresses: Arc<[IpAddr]> = Arc::new([IpAddr::from([127, 0, 0, 1])]);
+
+        queue.end_look_up(Some(&addresses), 5);
+
+        assert!(!queue.is_looked_up());
+        let is_found = |target: &CurrentTarget| target.found.as_ref() == Some(&addresses);
+        assert!(queue.into_targets().iter().all(|target| is_found(target) && target.looked_up_in == Some(5)));
+    }
+}
