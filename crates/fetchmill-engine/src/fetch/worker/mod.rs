@@ -3,6 +3,15 @@
 //! On the path of one object there is no lock, no task, no message and no timer: a connection takes a target from
 //! the worker's batch, sends, receives, and appends the outcome to the worker's block. The planner's lock is taken
 //! once a batch, the sink gets whole blocks, and deadlines are looked at by a tick.
+//!
+//! `state` composes the worker of small states, each with private fields in a file of its own:
+//!
+//! - targets that come: `target_supply`, and in a job over many hosts `waiters` (`host_queue`) and `start_quota`;
+//! - how many are in flight: `in_flight`, `load`;
+//! - outcomes that go: `outcome_buffer` (`counted_outcomes`), `held_outcomes`, `pending_report`, `sink_queue`;
+//! - this machine: `worker_clock`, `exhaustion`.
+//!
+//! The other files have what the worker does with them.
 
 mod address;
 mod admission;
