@@ -21,10 +21,7 @@ impl Worker {
             self.read_entry(target)?;
             target.is_located = true;
         }
-        match &self.server {
-            Some(server) if target.at.url.is_empty() => Ok(Rc::clone(server)),
-            _ => self.origin_of(&target.at.url),
-        }
+        self.origins.of_target(&target.at.url, &self.pool)
     }
 
     /// The same, as far as it is known without a connection: a job over many hosts asks first whether it may go there.
@@ -46,18 +43,6 @@ impl Worker {
         Ok(())
     }
 
-    /// The origin of a URL; that of the last one, usually.
-    fn origin_of(&self, url: &str) -> Result<Rc<OriginConnections>, FailureKind> {
-        let mut last = self.last_origin.borrow_mut();
-        if let Some(last) = last.as_ref().filter(|last| last.key.path_of(url).is_some()) {
-            return Ok(Rc::clone(last));
-        }
-        let (key, _) = OriginKey::of_url(url).ok_or(FailureKind::Url)?;
-        let origin = self.pool.origin(&key).map_err(|_| FailureKind::Url)?;
-        *last = Some(Rc::clone(&origin));
-        Ok(origin)
-    }
-
     /// Follows a redirect: the target is at another URL from now on.
     pub(super) fn redirect(
         &self,
@@ -67,7 +52,7 @@ impl Worker {
         location: Option<&[u8]>,
     ) -> Result<(), RedirectRefusal> {
         if target.at.url.is_empty()
-            && let Some(server) = &self.server
+            && let Some(server) = self.origins.server()
         {
             let mut path = Vec::new();
             server.template.write_target(target.name(self.setup.naming), &mut path);

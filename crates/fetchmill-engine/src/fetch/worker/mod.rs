@@ -7,6 +7,7 @@
 //! `state` composes the worker of small states, each with private fields in a file of its own:
 //!
 //! - targets that come: `target_supply`, and in a job over many hosts `waiters` (`host_queue`) and `start_quota`;
+//! - where they are: `origin_lookup`, `part_etags`;
 //! - how many are in flight: `in_flight`, `load`;
 //! - outcomes that go: `outcome_buffer` (`counted_outcomes`), `held_outcomes`, `pending_report`, `sink_queue`;
 //! - this machine: `worker_clock`, `exhaustion`.
@@ -29,6 +30,7 @@ mod host_turns;
 mod in_flight;
 mod joined;
 mod load;
+mod origin_lookup;
 mod outcome_buffer;
 mod outcomes;
 mod part_etags;

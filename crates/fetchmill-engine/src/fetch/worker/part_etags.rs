@@ -1,5 +1,6 @@
 //! Whether two parts are of the same object: a worker remembers the strong ETags of those whose parts it has fetched last.
 
+use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
 
 use fetchmill_model::limits::PART_ETAGS_MAX;
@@ -10,19 +11,20 @@ use fetchmill_model::limits::PART_ETAGS_MAX;
 pub(super) struct PartEtags {
     keys: RandomState,
     /// The object, and its ETag.
-    places: Vec<(u64, u64)>,
+    places: RefCell<Vec<(u64, u64)>>,
 }
 
 impl PartEtags {
     /// Whether nothing speaks against it that a part with this ETag is of the same object as the last one of its URL. A weak
     /// ETag, or none, says nothing.
-    pub(super) fn agrees(&mut self, url: &[u8], etag: Option<&[u8]>) -> bool {
+    pub(super) fn agrees(&self, url: &[u8], etag: Option<&[u8]>) -> bool {
         let Some(etag) = etag.filter(|etag| etag.starts_with(b"\"")) else { return true };
         let (object, tag) = (self.keys.hash_one(url), self.keys.hash_one(etag));
-        if self.places.is_empty() {
-            self.places.resize(PART_ETAGS_MAX, (0, 0));
+        let mut places = self.places.borrow_mut();
+        if places.is_empty() {
+            places.resize(PART_ETAGS_MAX, (0, 0));
         }
-        let place = &mut self.places[object as usize % PART_ETAGS_MAX];
+        let place = &mut places[object as usize % PART_ETAGS_MAX];
         if place.0 != object {
             *place = (object, tag);
         }
@@ -30,8 +32,8 @@ impl PartEtags {
     }
 
     /// What was seen may have belonged to others.
-    pub(super) fn forget(&mut self) {
-        self.places.clear();
+    pub(super) fn forget(&self) {
+        self.places.borrow_mut().clear();
     }
 }
 
@@ -41,7 +43,7 @@ mod tests {
 
     #[test]
     fn another_strong_etag_of_the_same_object_does_not_agree() {
-        let mut etags = PartEtags::default();
+        let etags = PartEtags::default();
 
         assert!(etags.agrees(b"a", Some(b"\"1\"")));
         assert!(etags.agrees(b"a", Some(b"\"1\"")));
@@ -54,10 +56,10 @@ mod tests {
 
     #[test]
     fn any_number_of_objects_takes_the_same_memory() {
-        let mut etags = PartEtags::default();
+        let etags = PartEtags::default();
         for number in 0..10 * PART_ETAGS_MAX {
             assert!(etags.agrees(&number.to_le_bytes(), Some(b"\"1\"")));
         }
-        assert_eq!(etags.places.len(), PART_ETAGS_MAX);
+        assert_eq!(etags.places.borrow().len(), PART_ETAGS_MAX);
     }
 }

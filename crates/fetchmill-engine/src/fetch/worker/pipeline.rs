@@ -99,7 +99,7 @@ impl Worker {
     /// How many requests may be sent at once, with this one.
     fn batch_max(&self, task: &mut WorkerConnection, first: &mut CurrentTarget) -> usize {
         let connection = &task.connection;
-        if !self.server.as_ref().is_some_and(|server| connection.is_at(server)) {
+        if !self.origins.server().is_some_and(|server| connection.is_at(server)) {
             return 1;
         }
         let replies = connection.replies();

@@ -65,7 +65,7 @@ impl Worker {
                 self.control().stop.fail(error);
             }
         }
-        self.part_etags.borrow_mut().forget();
+        self.part_etags.forget();
         let now = self.clock.now();
         self.fail_uncertain_of(held.targets());
         let again =

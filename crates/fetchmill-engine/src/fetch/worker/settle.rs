@@ -141,7 +141,7 @@ impl Worker {
     /// Whether a part has another ETag than the last one of its object. Where redirects lead does not matter.
     fn is_of_another(&self, target: &CurrentTarget, body: &BodyReceiver) -> bool {
         let url = || ListEntry::read(&target.entry).url;
-        target.range().is_some() && !self.part_etags.borrow_mut().agrees(url(), body.etag())
+        target.range().is_some() && !self.part_etags.agrees(url(), body.etag())
     }
 
     /// Its object was replaced, if the reply is its own: that of a fresh connection is.

@@ -1,13 +1,13 @@
 //! What a worker is made of, and what its tasks share.
 
 use std::cell::RefCell;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use super::exhaustion::Exhaustion;
 use super::held_outcomes::HeldOutcomes;
 use super::in_flight::InFlight;
 use super::load::WorkerLoad;
+use super::origin_lookup::OriginLookup;
 use super::outcome_buffer::OutcomeBuffer;
 use super::part_etags::PartEtags;
 use super::pending_report::PendingReport;
@@ -29,7 +29,7 @@ use fetchmill_model::planner::hosts::HostRules;
 use fetchmill_model::stored_name::StoredNames;
 use fetchmill_model::verdict::Rules;
 use fetchmill_net::certain::RestingConnections;
-use fetchmill_net::{IoBuffers, OriginConnections, Pool, PoolSettings};
+use fetchmill_net::{IoBuffers, Pool, PoolSettings};
 use fetchmill_store::sink::{Properties, Stage};
 
 /// What a worker is made of.
@@ -68,15 +68,14 @@ pub(crate) struct WorkerSetup {
 pub(super) struct Worker {
     pub(super) setup: WorkerSetup,
     pub(super) pool: Pool,
-    pub(super) server: Option<Rc<OriginConnections>>,
-    pub(super) last_origin: RefCell<Option<Rc<OriginConnections>>>,
+    pub(super) origins: OriginLookup,
     pub(super) places: BucketResolver,
     pub(super) clock: WorkerClock,
     pub(super) supply: TargetSupply,
     pub(super) in_flight: InFlight,
     pub(super) load: WorkerLoad,
     /// Of the objects whose parts were fetched last.
-    pub(super) part_etags: RefCell<PartEtags>,
+    pub(super) part_etags: PartEtags,
     pub(super) waiters: Waiters,
     pub(super) start_quota: StartQuota,
     pub(super) idle_connections: IdleConnections,
@@ -101,14 +100,13 @@ impl Worker {
             server.map(|ListingServer { key, template, addresses }| pool.add(key, template, addresses));
         Worker {
             pool,
-            server,
-            last_origin: RefCell::new(None),
+            origins: OriginLookup::new(server),
             places: BucketResolver::new(Arc::clone(&setup.control.store)),
             clock,
             supply: TargetSupply::default(),
             in_flight: InFlight::new(setup.control.plan.share(setup.index)),
             load: WorkerLoad::default(),
-            part_etags: RefCell::default(),
+            part_etags: PartEtags::default(),
             waiters: Waiters::new(setup.hosts, setup.rules, setup.control.plan.workers()),
             start_quota: StartQuota::default(),
             idle_connections: IdleConnections::default(),

@@ -1,0 +1,45 @@
+//! Finds the connections of the origin that has a target.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use fetchmill_model::origin::OriginKey;
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_net::{OriginConnections, Pool};
+
+/// The origins that a worker has found: that of a server that lists its objects itself, and that of the last URL.
+pub(super) struct OriginLookup {
+    server: Option<Rc<OriginConnections>>,
+    last: RefCell<Option<Rc<OriginConnections>>>,
+}
+
+impl OriginLookup {
+    pub(super) fn new(server: Option<Rc<OriginConnections>>) -> Self {
+        OriginLookup { server, last: RefCell::new(None) }
+    }
+
+    /// Returns the only origin, if a server lists its objects itself.
+    pub(super) fn server(&self) -> Option<&Rc<OriginConnections>> {
+        self.server.as_ref()
+    }
+
+    /// Returns the origin of a target's URL, which is empty as long as the target is at the server that listed it.
+    pub(super) fn of_target(&self, url: &str, pool: &Pool) -> Result<Rc<OriginConnections>, FailureKind> {
+        match &self.server {
+            Some(server) if url.is_empty() => Ok(Rc::clone(server)),
+            _ => self.of_url(url, pool),
+        }
+    }
+
+    /// Returns the origin of a URL: the one of the last URL, usually.
+    fn of_url(&self, url: &str, pool: &Pool) -> Result<Rc<OriginConnections>, FailureKind> {
+        let mut last = self.last.borrow_mut();
+        if let Some(last) = last.as_ref().filter(|last| last.key.path_of(url).is_some()) {
+            return Ok(Rc::clone(last));
+        }
+        let (key, _) = OriginKey::of_url(url).ok_or(FailureKind::Url)?;
+        let origin = pool.origin(&key).map_err(|_| FailureKind::Url)?;
+        *last = Some(Rc::clone(&origin));
+        Ok(origin)
+    }
+}
