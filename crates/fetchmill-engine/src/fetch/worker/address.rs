@@ -35,8 +35,7 @@ impl Worker {
 
     fn read_entry(&self, target: &mut CurrentTarget) -> Result<(), FailureKind> {
         let paths = self.setup.properties.names_are_paths.then_some(&self.setup.names);
-        let path = &mut self.path.borrow_mut();
-        target.read_entry(self.setup.naming, paths, path, Some(&self.places))?;
+        self.entries.read(target, self.setup.naming, paths)?;
         if target.request.is_none() && self.setup.naming.has_url() && !self.has_rows() {
             target.request = self.setup.requests.of(&target.entry)?;
         }

@@ -7,7 +7,7 @@
 //! `state` composes the worker of small states, each with private fields in a file of its own:
 //!
 //! - targets that come: `target_supply`, and in a job over many hosts `waiters` (`host_queue`) and `start_quota`;
-//! - where they are: `origin_lookup`, `part_etags`;
+//! - where they are: `entry_reader`, `origin_lookup`, `part_etags`;
 //! - how many are in flight: `in_flight`, `load`;
 //! - outcomes that go: `outcome_buffer` (`counted_outcomes`), `held_outcomes`, `pending_report`, `sink_queue`;
 //! - this machine: `worker_clock`, `exhaustion`.
@@ -22,6 +22,7 @@ mod body;
 mod counted_outcomes;
 mod credentials;
 mod drive;
+mod entry_reader;
 mod exhaustion;
 mod fetch;
 mod held_outcomes;

@@ -1,8 +1,8 @@
 //! What a worker is made of, and what its tasks share.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 
+use super::entry_reader::EntryReader;
 use super::exhaustion::Exhaustion;
 use super::held_outcomes::HeldOutcomes;
 use super::in_flight::InFlight;
@@ -69,7 +69,7 @@ pub(super) struct Worker {
     pub(super) setup: WorkerSetup,
     pub(super) pool: Pool,
     pub(super) origins: OriginLookup,
-    pub(super) places: BucketResolver,
+    pub(super) entries: EntryReader,
     pub(super) clock: WorkerClock,
     pub(super) supply: TargetSupply,
     pub(super) in_flight: InFlight,
@@ -84,7 +84,6 @@ pub(super) struct Worker {
     /// Connections that wait for a place in the origin's pace. Only this thread's, and only while there is one.
     pub(super) pace_line: tokio::sync::Mutex<()>,
     pub(super) buffers: IoBuffers,
-    pub(super) path: RefCell<Vec<u8>>,
     pub(super) outcomes: OutcomeBuffer,
     pub(super) sink: SinkQueue,
     pub(super) report: PendingReport,
@@ -101,7 +100,7 @@ impl Worker {
         Worker {
             pool,
             origins: OriginLookup::new(server),
-            places: BucketResolver::new(Arc::clone(&setup.control.store)),
+            entries: EntryReader::new(BucketResolver::new(Arc::clone(&setup.control.store))),
             clock,
             supply: TargetSupply::default(),
             in_flight: InFlight::new(setup.control.plan.share(setup.index)),
@@ -113,7 +112,6 @@ impl Worker {
             resting: RestingConnections::default(),
             pace_line: tokio::sync::Mutex::default(),
             buffers: IoBuffers::default(),
-            path: RefCell::new(Vec::new()),
             outcomes: OutcomeBuffer::default(),
             sink,
             report: PendingReport::default(),

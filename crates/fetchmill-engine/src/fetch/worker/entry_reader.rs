@@ -1,0 +1,31 @@
+//! Reads where a target is asked for from its entry.
+
+use std::cell::RefCell;
+
+use crate::access::s3::BucketResolver;
+use crate::fetch::target::CurrentTarget;
+use fetchmill_model::entry::Naming;
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::stored_name::StoredNames;
+
+/// The buckets that entries may name, and memory that all readings share.
+pub(super) struct EntryReader {
+    buckets: BucketResolver,
+    path: RefCell<Vec<u8>>,
+}
+
+impl EntryReader {
+    pub(super) fn new(buckets: BucketResolver) -> Self {
+        EntryReader { buckets, path: RefCell::default() }
+    }
+
+    /// Finds the name and the URL of a target. If objects are stored under paths (`names`), its own must be a valid one.
+    pub(super) fn read(
+        &self,
+        target: &mut CurrentTarget,
+        naming: Naming,
+        names: Option<&StoredNames>,
+    ) -> Result<(), FailureKind> {
+        target.read_entry(naming, names, &mut self.path.borrow_mut(), Some(&self.buckets))
+    }
+}
