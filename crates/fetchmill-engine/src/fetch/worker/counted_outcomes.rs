@@ -69,7 +69,7 @@ impl CountedOutcomes {
         self.delta.received += bytes;
     }
 
-    /// Moves everything of others here.
+    /// Moves everything of `other` to the end of this.
     pub(super) fn append(&mut self, other: &mut CountedOutcomes) {
         self.block.append_block(&mut other.block);
         self.delta.append(&mut other.delta);
@@ -153,7 +153,7 @@ mod tests {
         let sum = sum(std::iter::once(&counters));
         assert_eq!((sum.tally.fetched, sum.tally.failed, sum.tally.bytes), (2, 1, 14));
         assert_eq!((sum.attempts, sum.received), (4, 14));
-        assert_eq!(outcomes.settled(), 3, "the planner is told apart from the counters");
+        assert_eq!(outcomes.settled(), 3, "the planner has a report of its own");
     }
 
     #[test]

@@ -26,8 +26,8 @@ pub(super) struct HeldOutcomes {
 }
 
 impl HeldOutcomes {
-    /// Has `settle` write what becomes of targets, of each of which it takes note, to what is held, in place of what goes to
-    /// the sink `next`. Nothing in it waits, so nothing else can be written there.
+    /// Runs `settle` with what is held in place of what goes to the sink `next`. It must note each target that it settles. It
+    /// does not wait, so nothing else can be written there.
     pub(super) fn collect<T>(
         &mut self,
         next: &OutcomeBuffer,
@@ -84,7 +84,7 @@ impl HeldOutcomes {
         &self.targets
     }
 
-    /// Returns those whose bodies are in staging files.
+    /// Returns the targets whose bodies are in staging files.
     pub(super) fn spilled(&self) -> impl Iterator<Item = Sequence> {
         self.outcomes.spilled()
     }

@@ -75,7 +75,7 @@ impl OutcomeBuffer {
         std::mem::swap(&mut *self.next.borrow_mut(), other);
     }
 
-    /// Moves other outcomes behind those that go to the sink next.
+    /// Adds other outcomes to those that go to the sink next.
     pub(super) fn append(&self, other: &mut CountedOutcomes) {
         self.next.borrow_mut().append(other);
     }

@@ -22,8 +22,7 @@ impl Worker {
         held.memory() >= self.held_bytes_max() || self.setup.body_memory.is_used_up()
     }
 
-    /// Has `settle` write what becomes of targets, of each of which it takes note, to what their connection holds, in place of
-    /// what goes to the sink next. Nothing in it waits, so nothing else can be written there.
+    /// Has `settle` add its outcomes to those that a connection holds ([`HeldOutcomes::collect`]).
     pub(super) fn hold<T>(
         &self,
         held: &mut HeldOutcomes,

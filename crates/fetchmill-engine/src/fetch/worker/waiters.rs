@@ -136,14 +136,14 @@ impl Waiters {
         self.held.get() > 0
     }
 
-    /// If others wait for the target's host, it waits after them. Returns where; `None` = there are no others.
+    /// Lets a target wait after others of its host, and returns where. `None` = no others wait.
     pub(super) fn join_queue(&self, target: &mut CurrentTarget, now: Millis) -> Option<WaitPlace> {
         let mut queues = self.queues.borrow_mut();
         let queue = queues.get_mut(&target.host)?;
         Some(self.hold(queue, target, now))
     }
 
-    /// The target waits for a turn at its host, which did not admit it now. Returns where.
+    /// Lets a target wait for a turn at its host, which did not admit it now, and returns where.
     pub(super) fn wait_for_turn(
         &self,
         admission: Admission,
@@ -162,7 +162,7 @@ impl Waiters {
         self.hold(queue, target, now)
     }
 
-    /// The target waits for the address of its host.
+    /// Lets a target wait for the address of its host.
     pub(super) fn wait_for_address(&self, target: CurrentTarget, now: Millis) {
         let mut queues = self.queues.borrow_mut();
         let queue = queues.entry(target.host).or_default();
@@ -177,7 +177,7 @@ impl Waiters {
         }
     }
 
-    /// Behind others of its host. Without room it comes back when they should have gone.
+    /// Adds a target after others of its host. Without room it comes back when they should have gone.
     fn hold(&self, queue: &mut HostQueue, target: &mut CurrentTarget, now: Millis) -> WaitPlace {
         // The first of a queue is always held: it is what wakes the queue.
         if self.has_room(queue) || queue.is_empty() {
@@ -234,14 +234,14 @@ impl Waiters {
         }
     }
 
-    /// A host waits for a place beside prompt ones.
+    /// Lets a host wait for a place beside prompt ones.
     fn wait_for_room(&self, queue: &mut HostQueue, host: HostId) {
         if queue.enter_crowd() {
             self.crowded.borrow_mut().push_back(host);
         }
     }
 
-    /// The first of them, if there is one.
+    /// Removes the first host that waits for a place beside prompt ones, if there is one.
     pub(super) fn take_crowded(&self, now: Millis) -> Option<HostId> {
         if self.crowded.borrow().is_empty() || !self.hosts.borrow().has_room(now) {
             return None;
@@ -273,17 +273,17 @@ impl Waiters {
         Some(host)
     }
 
-    /// The name of a target finds no place among those that are looked up.
+    /// Keeps a target whose name finds no place among those that are looked up.
     pub(super) fn block(&self, target: CurrentTarget) {
         self.blocked.borrow_mut().push_front(target);
     }
 
-    /// How many there are of these.
+    /// Returns how many targets wait until their names find a place.
     pub(super) fn blocked(&self) -> usize {
         self.blocked.borrow().len()
     }
 
-    /// The next one of these, which may find a place now.
+    /// Removes the first target whose name may find a place now.
     pub(super) fn take_blocked(&self) -> Option<CurrentTarget> {
         self.blocked.borrow_mut().pop_front()
     }
