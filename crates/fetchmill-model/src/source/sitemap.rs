@@ -476,7 +476,7 @@ mod tests {
         assert_eq!(page.skipped.total(), 2);
         assert!(refusal(b"Not found\nhttp://a.test:81/1\n", "").contains("but Not found"));
         assert!(refusal(b"http://a.test:81/1\n\xff\n", "").contains("UTF-8"));
-        assert!(refusal(&[b'x'; 1 << 20], "").contains("more than 65536 bytes"));
+        assert!(refusal(&vec![b'x'; 1 << 20], "").contains("more than 65536 bytes"));
     }
 
     #[test]
