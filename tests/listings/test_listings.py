@@ -550,7 +550,7 @@ def test_sitemaps_are_lists_of_their_own_origin(run: Run, raw: Raw, dest: Path, 
 def test_a_large_sitemap_is_read_where_a_redirect_leads(run: Run, raw: Raw, dest: Path, breaks: list[int]) -> None:
     """From a file: it is larger than what stays in memory. One that breaks off is resumed."""
     source = raw({"/sitemap.xml": reply(b"", "Location: /maps/all.xml", status="301 Moved"), "/a": reply(b"found")})
-    large = BrokenObject(sitemap(*[f"{source.url}/a"] * 40_000), breaks)
+    large = BrokenObject(sitemap(*[f"{source.url}/a"] * 60_000), breaks)
     source.routes["/maps/all.xml"] = large
 
     ended = run("get", f"{source.url}/sitemap.xml", dest, "--format", "jsonl")

@@ -23,7 +23,7 @@ const DEAD_NAME_MICROS: u64 = 7_100_000;
 pub(super) const SHORT_REST: Millis = 1000;
 
 /// Where a target waits for its host.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WaitPlace {
     /// Here.
     Memory,
