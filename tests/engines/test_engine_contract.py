@@ -591,8 +591,11 @@ def test_a_rate_is_kept(run: Run, raw: Raw, dest: Path, engine: str) -> None:
 
     assert ended.code == 0, ended.err
     assert len(asked) == 120
-    # 2.3 s behind the burst. What is given to a process that has just begun comes to the server a little later.
-    assert 1.9 <= max(asked) - min(asked) < 22
+    # The first ones may come together: they wait in a process that has just begun. The last 60 take 1.2 s, or a burst
+    # less.
+    asked.sort()
+    assert asked[-1] - asked[-61] >= 1.1
+    assert asked[-1] - asked[0] < 22
     # Behind that 79 places are 1.58 s.
     assert max(asked) - sorted(asked)[40] >= 1.5
 

@@ -176,8 +176,18 @@ def serving(root: Path, prefix: Path, sites: Mapping[str, Site]) -> Iterator[Ngi
             wait_for_port(port, process)
         yield nginx
     finally:
+        stop(process)
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """Ends an nginx: with several signals, since one that has just begun loses those that it does not wait for yet."""
+    for _ in range(int(START_SECONDS)):
         process.terminate()
-        process.wait(timeout=START_SECONDS)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=1)
+            return
+    process.kill()
+    raise subprocess.TimeoutExpired(process.args, START_SECONDS)
 
 
 def offer(root: Path, objects: Mapping[str, bytes]) -> None:
