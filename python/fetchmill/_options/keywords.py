@@ -236,7 +236,7 @@ class OfFetching(TypedDict, total=False):
     rate_per_host: float | None
     """Requests a second at most, to each host; 50 for a list of many hosts if not given, 0: no limit."""
     redirects: int | None
-    """Redirects to follow one after the other; 5 for a list or pages of JSON and 0 for a server if not given."""
+    """Redirects to follow one after the other; if not given 5, and 0 for objects of a server, sitemap or bucket."""
     attempts: int
     """Attempts at a target before it is failed."""
     public_only: bool

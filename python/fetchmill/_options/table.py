@@ -380,7 +380,7 @@ _OF_FETCHING = {
         "whole",
         int | None,
         None,
-        "Redirects to follow one after the other; 5 for a list or pages of JSON and 0 for a server if not given.",
+        "Redirects to follow one after the other; if not given 5, and 0 for objects of a server, sitemap or bucket.",
     ),
     "attempts": Option("count", int, 5, "Attempts at a target before it is failed."),
     "public_only": Option(
@@ -799,12 +799,6 @@ SYNC: Final[Mapping[str, Option]] = {
         "auto",
         "Requests in flight at most; `auto` finds out how many are useful.",
         short="-j",
-    ),
-    "redirects": Option(
-        "whole",
-        int | None,
-        None,
-        "Redirects to follow one after the other; 5 for a list and 0 for a server if not given.",
     ),
     "http2": Option("flag", bool, True, "Use HTTP/2 where a server of https offers it."),
     "concurrency_max": Option(

@@ -235,7 +235,7 @@ impl Requester for FetchThread {
         self.settle(request, incoming, replied, connection.address())
     }
 
-    /// Without certainty the program gets it at once, and is told if it turns out to be in doubt.
+    /// Without certainty the program gets it at once, and an error later if it turns out to be in doubt.
     fn hold_reply(
         &self,
         task: &mut StreamConnection,
