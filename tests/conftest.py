@@ -89,7 +89,11 @@ def wait_for_rows(results: Path, count: int) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Switches of this project."""
-    parser.addoption("--update-help", action="store_true", help="write tests/cli/help/ instead of comparing with it")
+    parser.addoption(
+        "--update-help",
+        action="store_true",
+        help="write tests/cli/help/ and the table of odd replies instead of comparing with them",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -108,6 +108,21 @@ COMPLETE: dict[str, Callable[[bytes], Behaviour]] = {
     "type-and-disposition": lambda body: reply(body, 'Content-Disposition: attachment; filename="../../evil"'),
     "retry-after": lambda body: reply(body, "Retry-After: 1000"),
     "location": lambda body: reply(body, "Location: http://192.0.2.1/"),
+    "length-and-chunks": lambda body: (
+        bare_reply("Content-Length: 4", CHUNKS) + b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+    ),
+    "chunks-and-length": lambda body: (
+        bare_reply(CHUNKS, "Content-Length: 999") + b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+    ),
+    "chunk-size-with-blanks-after-it": lambda body: chunks(b"%x  \r\n%s\r\n0   \r\n\r\n" % (len(body), body)),
+    "206-with-all-of-it": lambda body: reply(
+        body, f"Content-Range: bytes 0-{len(body) - 1}/{len(body)}", status="206 Partial Content"
+    ),
+    "field-folded": lambda body: reply(body, "X-Y: a\r\n b: c"),
+    "field-without-name": lambda body: reply(body, ": 4"),
+    "field-without-any-colon": lambda body: reply(body, "not a field"),
+    "field-with-a-control-byte": lambda body: reply(body, "X-Y: a\x01b"),
+    "field-with-a-blank-before-its-colon": lambda body: reply(body, "X-Y : a"),
     "not-utf-8": lambda body: reply(body, "X-Y: \xff\x80", status="200 \xe9"),
     "longer": lambda body: reply(body + b" and more", length=len(body)),
     "longer-chunks": lambda body: chunked_reply(body) + b"and more",
@@ -135,8 +150,6 @@ REFUSED_AT_ONCE: dict[str, Mapping[str, Behaviour]] = {
         "length-exponent": bare_reply("Content-Length: 1e15") + b"body",
         "length-2^64": bare_reply(f"Content-Length: {2**64 + 4}") + b"body",
         "length-two": bare_reply("Content-Length: 4", "Content-Length: 5") + b"body",
-        "length-and-chunks": bare_reply("Content-Length: 4", CHUNKS) + b"4\r\nbody\r\n0\r\n\r\n",
-        "chunks-and-length": bare_reply(CHUNKS, "Content-Length: 4") + b"4\r\nbody\r\n0\r\n\r\n",
         "chunks-in-http-1.0": bare_reply(CHUNKS, version="HTTP/1.0") + b"4\r\nbody\r\n0\r\n\r\n",
         "chunked-twice": bare_reply("Transfer-Encoding: chunked, chunked") + b"4\r\nbody\r\n0\r\n\r\n",
         "chunked-in-two-fields": bare_reply(CHUNKS, CHUNKS) + b"4\r\nbody\r\n0\r\n\r\n",
@@ -149,7 +162,6 @@ REFUSED_AT_ONCE: dict[str, Mapping[str, Behaviour]] = {
         "chunk-size-signed": chunks(b"+4\r\nbody\r\n0\r\n\r\n"),
         "chunk-size-0x": chunks(b"0x4\r\nbody\r\n0\r\n\r\n"),
         "chunk-size-space-before": chunks(b" 4\r\nbody\r\n0\r\n\r\n"),
-        "chunk-size-space-behind": chunks(b"4 \r\nbody\r\n0\r\n\r\n"),
         "chunk-size-overflow": chunks(b"1" + b"0" * 16 + b"\r\nbody"),
         "chunk-size-no-hex": chunks(b"g\r\nbody\r\n0\r\n\r\n"),
         "chunk-bare-lf": chunks(b"4\nbody\n0\n\n"),
@@ -166,15 +178,18 @@ REFUSED_AT_ONCE: dict[str, Mapping[str, Behaviour]] = {
         "interim-with-a-body": reply(b"body", status="103 Early Hints") + reply(b"body"),
         "206": reply(b"body", "Content-Range: bytes 0-3/9", status="206 Partial Content"),
         "status-99": reply(b"body", status="099 What"),
-        "status-600": reply(b"body", status="600 What"),
         "status-of-two-digits": reply(b"body", status="20 OK"),
         "status-of-four-digits": reply(b"body", status="2000 OK"),
         "status-missing": reply(b"body", status="OK"),
-        "field-folded": bare_reply("X-Y: a\r\n b", "Content-Length: 4") + b"body",
+        "206-without-a-range": reply(b"body", status="206 Partial Content"),
+        "206-of-another-length": reply(b"body", "Content-Range: bytes 0-4/5", status="206 Partial Content"),
+        "field-folded-length": bare_reply("Content-Length: 4\r\n 0") + b"body",
+        "field-folded-into-a-reply": bare_reply("X-Y: a\r\n HTTP/1.1 200 OK", "Content-Length: 4") + b"body",
+        "field-is-a-status-line": bare_reply("HTTP/1.1 200 OK", "Content-Length: 4") + b"body",
+        "field-of-blanks": bare_reply("X-Y: a\r\n  ", "Content-Length: 4") + b"body",
         "field-space-before-colon": bare_reply("Content-Length : 4") + b"body",
         "field-space-before-name": bare_reply(" Content-Length: 4") + b"body",
         "field-without-colon": bare_reply("Content-Length 4") + b"body",
-        "field-without-name": bare_reply(": 4", "Content-Length: 4") + b"body",
         "field-with-nul": bare_reply("X-Y: a\0b", "Content-Length: 4") + b"body",
         "field-with-bare-cr": bare_reply("X-Y: a\rContent-Length: 9", "Content-Length: 4") + b"body",
     },
@@ -221,7 +236,10 @@ REFUSED_AT_ONCE: dict[str, Mapping[str, Behaviour]] = {
         for status in (300, 301, 302, 303, 304, 307, 308)
     }
     | {"to-a-file": reply(b"", "Location: file:///etc/passwd", status="301 Go")},
-    "status": {str(status): reply(b"no", status=f"{status} No") for status in (400, 401, 403, 405, 412, 416, 418, 451)}
+    "status": {
+        str(status): reply(b"no", status=f"{status} No")
+        for status in (400, 401, 403, 405, 412, 416, 418, 451, 600, 999)
+    }
     | {"403-with-an-endless-name": reply(b"", status="403 " + "x" * 9000)},
     "absent": {str(status): reply(b"gone", status=f"{status} Gone") for status in (404, 410)},
 }

@@ -32,10 +32,10 @@ impl AnswerPattern {
         let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
         let meaning = match text.strip_suffix("xx").unwrap_or(text) {
             class if class.len() == 1 && is_number(class) && text.len() == 3 => {
-                class.parse().ok().filter(|class| (1..=5).contains(class)).map(Meaning::Class)
+                class.parse().ok().filter(|class| (1..=9).contains(class)).map(Meaning::Class)
             }
             status if text.len() == 3 && is_number(status) => {
-                status.parse().ok().filter(|status| (100..=599).contains(status)).map(Meaning::Status)
+                status.parse().ok().filter(|status| (100..=999).contains(status)).map(Meaning::Status)
             }
             _ => Glob::new(text).ok().map(|glob| Meaning::Kinds(glob.compile_matcher())),
         };
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn what_means_no_answer_is_refused() {
-        for text in ["", "nothing", "6xx", "099", "600", "40", "xx", "404xx", "x*", "[", "404 "] {
+        for text in ["", "nothing", "0xx", "099", "40", "xx", "404xx", "x*", "[", "404 "] {
             let refused = AnswerPattern::parse(text).unwrap_err().to_string();
             assert!(refused.contains("is no answer: give a failure kind"), "{refused}");
         }

@@ -64,6 +64,14 @@ impl ByteRange {
             && (total == b"*" || number(total).is_some_and(|total| total > self.last))
     }
 
+    /// Returns the length of an object if the value of a field `Content-Range` says that all of it has come.
+    pub fn whole_of_content_range(value: &[u8]) -> Option<u64> {
+        let slash = memchr::memrchr(b'/', value)?;
+        let length = number(&value[slash + 1..])?;
+        let whole = ByteRange::new(0, length).ok()?;
+        whole.is_content_range_of(value, length).then_some(length)
+    }
+
     /// The same of an object that is exactly so long.
     pub fn is_content_range_of(self, value: &[u8], length: u64) -> bool {
         let said = memchr::memrchr(b'/', value).and_then(|slash| number(&value[slash + 1..]));

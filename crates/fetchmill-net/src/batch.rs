@@ -224,6 +224,10 @@ impl Http1Connection {
             }
             let head = self.reader.head().copied();
             let head = head.ok_or(BrokenExchange::new(FailureKind::Framing, "a reply without a head"))?;
+            if head.is_suspect {
+                // It counts only as the first one of a connection.
+                return Err(BrokenExchange::new(FailureKind::Framing, "the end of a reply is suspect").into());
+            }
             self.replies += 1;
             replies.complete(head);
             if replies.len() == count {

@@ -209,7 +209,7 @@ async fn read_status(stream: &mut TcpStream) -> std::result::Result<u16, Failure
             let has_surplus =
                 matches!(progress, Ok(ReplyProgress::Done { consumed }) if consumed < pending.len());
             let is_tunnel = (200..300).contains(&head.status);
-            return if is_tunnel && (behind.0 || has_surplus) {
+            return if is_tunnel && (behind.0 || has_surplus || head.is_suspect) {
                 Err(FailureKind::ProxyRefused)
             } else {
                 Ok(head.status)

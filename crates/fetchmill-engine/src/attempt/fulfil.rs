@@ -80,7 +80,8 @@ async fn attempt<R: Requester>(
     {
         return unconnected(requester, request, body, &origin, failure);
     }
-    let is_certain = task.connection.replies() == 0
+    let is_first = task.connection.replies() == 0;
+    let is_certain = is_first
         || match R::CERTAIN {
             CertainReplies::First => false,
             CertainReplies::FirstAfterRest => task.has_rested(),
@@ -92,6 +93,9 @@ async fn attempt<R: Requester>(
             task.note_replies(1, sent, requester.micros());
             requester.note_reply(&task.connection, request, &replied, body, sent);
             let replied = ReceivedReply { head: body.head_of_whole(replied.head), ..replied };
+            if replied.head.is_suspect && !is_first && !task.connection.is_shared() {
+                return drop_suspect(requester, task, request, body);
+            }
             take_reply(requester, task, request, body, watch, &replied, is_certain).await
         }
         Err(broken) => broke_off(requester, task, request, body, broken, sent),
@@ -237,6 +241,25 @@ fn take_part<R: Requester>(
     }
     body.discard();
     AttemptEnd::Again
+}
+
+/// Drops a reply whose end may be elsewhere, on a connection that had been used: what was taken for its start may be the rest
+/// of another reply. As the first one of a fresh connection it counts. What the connection holds never will be certain.
+fn drop_suspect<R: Requester>(
+    requester: &R,
+    task: &mut ConnectionOf<R>,
+    request: &mut R::Request,
+    body: &mut BodyOf<R>,
+) -> AttemptEnd {
+    body.discard();
+    if !task.held.is_empty() {
+        requester.judge_replies(task, Judged::Lost(FailureKind::Reset));
+    }
+    task.connection.abandon();
+    if requester.may_repeat(request) {
+        return AttemptEnd::Again;
+    }
+    requester.fail_unknown_reply(request)
 }
 
 /// Bytes came that nobody asked for.

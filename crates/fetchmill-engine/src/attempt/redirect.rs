@@ -1,10 +1,12 @@
 //! Redirects: where one leads, and which ones are followed.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 
 use url::Url;
 
-use fetchmill_model::name::for_display;
+use fetchmill_model::http1::FieldLine;
+use fetchmill_model::name::{escaped as escaped_byte, for_display};
 use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_net::{AddressPolicy, is_public};
@@ -64,8 +66,7 @@ impl Location {
         let location = location.ok_or_else(|| refused("a redirect without Location"))?;
         let shown = || for_display(location);
         let refused = |why: &str| (FailureKind::RedirectRefused, format!("redirect to {}: {why}", shown()));
-        let text = std::str::from_utf8(location).map_err(|_| refused("it is not UTF-8"))?;
-        let next = redirected(&self.url, text).map_err(refused)?;
+        let next = redirected(&self.url, &escaped(location)).map_err(refused)?;
         let leads_away = OriginKey::of_url(&next).is_none_or(|(to, _)| to != from);
         if leads_away && !policy.may_leave_origin {
             return Err(refused("it leads to another origin"));
@@ -115,6 +116,27 @@ fn redirected(url: &str, location: &str) -> Result<String, &'static str> {
     Ok(to.into())
 }
 
+/// The text of a `Location`. Control bytes are escaped, so that the parser of URLs drops none, and so are bytes above
+/// ASCII in one that is not UTF-8.
+fn escaped(location: &[u8]) -> Cow<'_, str> {
+    let is_utf8 = std::str::from_utf8(location);
+    if let Ok(text) = is_utf8
+        && !location.iter().any(u8::is_ascii_control)
+    {
+        return Cow::Borrowed(text);
+    }
+    let line = FieldLine { name: b"location", value: location };
+    let mut text = Vec::with_capacity(location.len() + 8);
+    for &byte in line.unfolded().as_ref() {
+        if byte.is_ascii_control() || (is_utf8.is_err() && !byte.is_ascii()) {
+            text.extend_from_slice(&escaped_byte(byte));
+        } else {
+            text.push(byte);
+        }
+    }
+    Cow::Owned(String::from_utf8_lossy(&text).into_owned())
+}
+
 fn hash(url: &str) -> u64 {
     xxhash_rust::xxh3::xxh3_64(url.as_bytes())
 }
@@ -132,6 +154,20 @@ mod tests {
             ("https://b.test:443/x y", "https://b.test/x%20y"),
         ] {
             assert_eq!(redirected("https://a.test/x/y", location).unwrap(), url, "{location}");
+        }
+    }
+
+    #[test]
+    fn odd_bytes_of_a_location_are_escaped() {
+        for (location, url) in [
+            (&b"/caf\xe9?\xe9"[..], "https://a.test/caf%E9?%E9"),
+            ("/caf\u{e9}".as_bytes(), "https://a.test/caf%C3%A9"),
+            (b"/a\x01b\tc", "https://a.test/a%01b%09c"),
+            (b"/a\r\n  b", "https://a.test/a%20b"),
+            (b"//caf\xe9.test/", ""),
+        ] {
+            let found = redirected("https://a.test/x/y", &escaped(location)).unwrap_or_default();
+            assert_eq!(found, url, "{}", location.escape_ascii());
         }
     }
 

@@ -32,6 +32,7 @@ pub(super) fn list(setup: ServerListerSetup, pages: &JsonPages, mut from: Option
         };
         is_of_earlier_run = false;
         let links = field_values(&head, "link");
+        let links: Vec<&[u8]> = links.iter().map(AsRef::as_ref).collect();
         // Its links are relative to where redirects have led.
         let base = url::Url::parse(&came_from).unwrap_or_else(|_| url.clone());
         let reply = PageReply { from: from.as_deref(), url: &base, body: &bytes, links: &links };

@@ -56,7 +56,7 @@ impl PageBody {
     /// Returns how a server has encoded it.
     fn encoding(&self) -> std::result::Result<Option<ContentEncoding>, PageFailure> {
         let values = field_values(&self.head, "content-encoding");
-        ContentEncoding::of_fields(values.into_iter()).or_else(|name| {
+        ContentEncoding::of_fields(values.iter().map(AsRef::as_ref)).or_else(|name| {
             if !is_other_encoding(&name) {
                 // Such as utf-8: it means nothing, and the page is what it is.
                 return Ok(None);

@@ -1,12 +1,13 @@
 //! Owns the chunked coding: takes it away from a body, byte by byte where it is control, slice by slice where it is
 //! data.
 //!
-//! Strict where parsers differ: a size is 1 to 16 hex digits followed by CR or `;` at once; every line ends with CR
+//! Strict where parsers differ: a size is 1 to 16 hex digits, with CR or `;` after them; every line ends with CR
 //! LF; data is followed by CR LF and nothing else; the last chunk must come. Extensions and trailers are bounded and
-//! thrown away.
+//! thrown away. Blanks after a size, which old servers pad theirs with, make the reply suspect.
 
 use super::body_sink::BodySink;
 use super::malformed::{MalformedReply, body_too_large};
+use super::odd_head::is_text;
 use crate::header_field::is_token;
 use crate::limits::{CHUNK_EXTENSION_BYTES_MAX, HEAD_FIELDS_MAX, TRAILER_BYTES_MAX};
 
@@ -23,6 +24,7 @@ pub(super) struct ChunkedDecoder {
     extension_bytes: usize,
     trailer_bytes: usize,
     trailer_fields: usize,
+    is_padded: bool,
 }
 
 /// What the next byte is.
@@ -31,6 +33,7 @@ enum ChunkState {
     #[default]
     SizeStart,
     Size,
+    Padding,
     Extension,
     SizeLf,
     Data,
@@ -48,6 +51,16 @@ impl ChunkedDecoder {
     /// Whether the end of the trailers has come.
     pub(super) fn is_done(&self) -> bool {
         self.step == ChunkState::Done
+    }
+
+    /// Whether a size had blanks after it.
+    pub(super) fn is_padded(&self) -> bool {
+        self.is_padded
+    }
+
+    /// Bytes of the chunks so far.
+    pub(super) fn total(&self) -> u64 {
+        self.total
     }
 
     /// Gives the data in `input` to `body`; how many bytes were consumed: all, or up to the end of the body.
@@ -71,7 +84,11 @@ impl ChunkedDecoder {
                     }
                     rest = behind;
                 }
-                ChunkState::SizeStart | ChunkState::Size | ChunkState::Extension | ChunkState::SizeLf => {
+                ChunkState::SizeStart
+                | ChunkState::Size
+                | ChunkState::Padding
+                | ChunkState::Extension
+                | ChunkState::SizeLf => {
                     self.size_line(byte, max_body)?;
                     rest = behind;
                 }
@@ -103,16 +120,26 @@ impl ChunkedDecoder {
                 self.digits += 1;
                 self.step = ChunkState::Size;
             }
-            (ChunkState::Size | ChunkState::Extension, b'\r') => self.step = ChunkState::SizeLf,
-            (ChunkState::Size, b';') => self.step = ChunkState::Extension,
-            (ChunkState::Extension, byte) if is_text(byte) => {
-                self.extension_bytes += 1;
-                if self.extension_bytes > CHUNK_EXTENSION_BYTES_MAX {
-                    return Err(MalformedReply::framing("chunk extensions of more than 4 KiB"));
-                }
+            (ChunkState::Size | ChunkState::Padding | ChunkState::Extension, b'\r') => {
+                self.step = ChunkState::SizeLf;
             }
+            (ChunkState::Size | ChunkState::Padding, b';') => self.step = ChunkState::Extension,
+            (ChunkState::Size | ChunkState::Padding, b' ' | b'\t') => {
+                self.is_padded = true;
+                self.step = ChunkState::Padding;
+                self.count_extension()?;
+            }
+            (ChunkState::Extension, byte) if is_text(byte) => self.count_extension()?,
             (ChunkState::SizeLf, b'\n') => return self.size_known(max_body),
             _ => return Err(MalformedReply::framing("a chunk size is malformed")),
+        }
+        Ok(())
+    }
+
+    fn count_extension(&mut self) -> Result<(), MalformedReply> {
+        self.extension_bytes += 1;
+        if self.extension_bytes > CHUNK_EXTENSION_BYTES_MAX {
+            return Err(MalformedReply::framing("chunk extensions of more than 4 KiB"));
         }
         Ok(())
     }
@@ -164,9 +191,4 @@ fn hex(digit: u8) -> u8 {
         b'0'..=b'9' => digit - b'0',
         _ => (digit | 0x20) - b'a' + 10,
     }
-}
-
-/// What the value of a field may hold (RFC 9110, 5.5).
-fn is_text(byte: u8) -> bool {
-    byte == b'\t' || (byte >= b' ' && byte != 0x7f)
 }

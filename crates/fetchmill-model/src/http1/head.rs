@@ -1,9 +1,11 @@
 //! Owns the meaning of one head: status, framing of the body, and whether the connection can be used again.
 
+use std::borrow::Cow;
 use std::mem::MaybeUninit;
 
 use super::date::RetryAfter;
 use super::malformed::MalformedReply;
+use super::odd_head::{check, field_lines, kept_value};
 use crate::limits::HEAD_FIELDS_MAX;
 use crate::outcome::FailureKind;
 
@@ -49,12 +51,15 @@ impl Version {
 pub struct Head {
     /// As the status line says.
     pub version: Version,
-    /// 200 to 599.
+    /// 200 to 999.
     pub status: u16,
     /// How the body ends.
     pub framing: Framing,
     /// Whether the server keeps the connection open for another request.
     pub keep_alive: bool,
+    /// Whether others may see another end of it, though RFC 9112, 6.3, says where it is: then it counts only as the first
+    /// reply of its connection, which is closed after it.
+    pub is_suspect: bool,
     /// When to try again.
     pub retry_after: Option<RetryAfter>,
     /// Where fields stand that packs keep.
@@ -173,17 +178,52 @@ pub(super) fn parse(input: &[u8], bodiless: bool) -> Result<Option<(Message, usi
     Ok(Some((fields.message(version, status, &input[..length], bodiless)?, length)))
 }
 
-/// The values of all fields of a name, in their order, in the bytes of a head that was parsed before.
-pub fn field_values<'h>(head: &'h [u8], name: &str) -> Vec<&'h [u8]> {
-    let mut fields = [httparse::EMPTY_HEADER; HEAD_FIELDS_MAX];
-    let mut reply = httparse::Response::new(&mut fields);
-    match reply.parse(head) {
-        Ok(httparse::Status::Complete(_)) => {
-            let own = reply.headers.iter().filter(|field| field.name.eq_ignore_ascii_case(name));
-            own.map(|field| field.value).collect()
-        }
-        Ok(httparse::Status::Partial) | Err(_) => Vec::new(),
+/// The same for all of a head, up to its empty line: it may have odd lines (see [`odd_head`](super::odd_head)).
+pub(super) fn parse_whole(head: &[u8], bodiless: bool) -> Result<Option<(Message, usize)>, MalformedReply> {
+    let strict = parse(head, bodiless);
+    if strict.is_ok() {
+        return strict;
     }
+    let Some((version, status)) = odd_status_line(head) else { return strict };
+    check(head)?;
+    let mut fields = [httparse::EMPTY_HEADER; HEAD_FIELDS_MAX];
+    let mut count = 0;
+    for line in field_lines(head) {
+        let field = fields.get_mut(count).ok_or_else(|| refused(httparse::Error::TooManyHeaders))?;
+        let name = str::from_utf8(line.name).map_err(|_| refused(httparse::Error::HeaderName))?;
+        *field = httparse::Header { name, value: line.value };
+        count += 1;
+    }
+    let fields = HeadFields::of(&fields[..count])?.without_odd_values();
+    Ok(Some((fields.message(version, status, head, bodiless)?, head.len())))
+}
+
+/// Version and status of a head with an odd line, whose status line is sound.
+fn odd_status_line(head: &[u8]) -> Option<(u8, u16)> {
+    let mut fields = [const { MaybeUninit::uninit() }; HEAD_FIELDS_MAX];
+    let mut reply = httparse::Response::new(&mut []);
+    let parsed =
+        httparse::ParserConfig::default().parse_response_with_uninit_headers(&mut reply, head, &mut fields);
+    let is_odd = matches!(parsed, Err(httparse::Error::HeaderName | httparse::Error::HeaderValue));
+    Some((reply.version?, reply.code?)).filter(|_| is_odd)
+}
+
+/// Status of a head with odd lines at the start of `message`, and its length; none if it is not one that is taken.
+pub fn odd_head(message: &[u8]) -> Option<(u16, usize)> {
+    let mut start = 0;
+    let ends = memchr::memchr_iter(b'\n', message).map(|newline| newline + 1);
+    let length = ends.into_iter().find(|end| {
+        let line = &message[std::mem::replace(&mut start, *end)..*end];
+        matches!(line, b"\n" | b"\r\n")
+    })?;
+    let head = &message[..length];
+    let (_, status) = odd_status_line(head)?;
+    check(head).ok().map(|()| (status, length))
+}
+
+/// The values of all fields of a name, in their order, in the bytes of a head that was parsed before.
+pub fn field_values<'h>(head: &'h [u8], name: &str) -> Vec<Cow<'h, [u8]>> {
+    field_lines(head).filter(|line| line.is(name)).map(|line| line.unfolded()).collect()
 }
 
 fn refused(error: httparse::Error) -> MalformedReply {
@@ -240,6 +280,17 @@ impl<'a> HeadFields<'a> {
         Ok(found)
     }
 
+    /// Leaves out what is kept of a value only when that has one line and no control bytes. Those of a `Location` are
+    /// escaped where it is followed.
+    fn without_odd_values(self) -> Self {
+        HeadFields {
+            content_type: self.content_type.and_then(kept_value),
+            etag: self.etag.and_then(kept_value),
+            last_modified: self.last_modified.and_then(kept_value),
+            ..self
+        }
+    }
+
     /// Digits only. Several equal ones are one; a list is refused: nobody needs it, and it is read in two ways.
     fn add_length(&mut self, value: &[u8]) -> Result<(), MalformedReply> {
         let length = length(value).ok_or(MalformedReply::framing("Content-Length is not a number"))?;
@@ -274,17 +325,19 @@ impl<'a> HeadFields<'a> {
         head: &[u8],
         bodiless: bool,
     ) -> Result<Message, MalformedReply> {
-        if self.chunked && (self.length.is_some() || version == 0) {
-            return Err(MalformedReply::framing("Transfer-Encoding with Content-Length or in HTTP/1.0"));
+        if self.chunked && version == 0 {
+            return Err(MalformedReply::framing("Transfer-Encoding in HTTP/1.0"));
         }
+        // Chunks count more (RFC 9112, 6.3).
+        let is_suspect = self.chunked && self.length.is_some();
         let bodied = self.chunked || self.length.is_some_and(|length| length > 0);
         match status {
             101 => return Err(MalformedReply::framing("101 was not asked for")),
             // A body that is not expected there would be read as the next head.
             100..=199 if bodied => return Err(MalformedReply::framing("an interim reply with a body")),
             100..=199 => return Ok(Message::Interim),
-            200..=599 => {}
-            _ => return Err(MalformedReply::framing("the status is not within 100 to 599")),
+            200..=999 => {}
+            _ => return Err(MalformedReply::framing("the status is not within 100 to 999")),
         }
         let framing = if bodiless { Framing::None } else { self.framing(status) };
         let reusable = match status {
@@ -298,7 +351,8 @@ impl<'a> HeadFields<'a> {
             version: if version == 0 { Version::Http10 } else { Version::Http11 },
             status,
             framing,
-            keep_alive: reusable && wanted && !self.close,
+            keep_alive: reusable && wanted && !self.close && !is_suspect,
+            is_suspect,
             retry_after: self.retry_after.and_then(|value| RetryAfter::parse(value, self.date)),
             kept: self.kept(head),
             length: head.len() as u32,

@@ -4,13 +4,15 @@
 //! reply after the other from a stream of bytes. So a transport may pipeline.
 //!
 //! # Rules
-//! - Framing is strict: a reply whose end could be understood in two ways is refused, not repaired. What is stored
-//!   under a name must be the body of its own reply, never its neighbour's.
+//! - What is stored under a name must be the body of its own reply, never its neighbour's. A reply whose end could be
+//!   understood in two ways is refused, or is suspect ([`Head::is_suspect`]) if RFC 9112, 6.3, decides.
+//! - Lines of a head that say nothing about its end may be odd: see `odd_head`. They are looked at only when `httparse` has
+//!   refused the head.
 //! - Every loop and counter is bounded by `limits`; work is linear in the bytes received, however they are cut.
 //! - What is accepted or refused does not depend on how the stream is cut into inputs.
 //!
 //! # Never
-//! No allocation, no copy of a body, no panic on any input, no reply accepted that `httparse` refuses.
+//! No allocation, no copy of a body, no panic on any input.
 //!
 //! # Cost
 //! A reply of 100 bytes with its head in one input: one `httparse` run and one pass over the field names (see
@@ -21,6 +23,7 @@ mod chunked;
 mod date;
 mod head;
 mod malformed;
+mod odd_head;
 mod reply;
 mod request;
 #[cfg(test)]
@@ -28,8 +31,9 @@ mod tests;
 
 pub use body_sink::BodySink;
 pub use date::RetryAfter;
-pub use head::{FieldSpans, Framing, Head, Span, Version, field_values};
+pub use head::{FieldSpans, Framing, Head, Span, Version, field_values, odd_head};
 pub use malformed::MalformedReply;
+pub use odd_head::{FieldLine, FieldLines, field_lines, kept_value};
 pub use reply::{ReplyProgress, ReplyReader, StreamEnd};
 pub use request::{
     ACCEPT_ENCODING, HttpUrl, OPEN_FIELDS, RequestParts, RequestTemplate, escape_target, request_fields,

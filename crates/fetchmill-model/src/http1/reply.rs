@@ -6,6 +6,8 @@ use super::body_sink::BodySink;
 use super::chunked::ChunkedDecoder;
 use super::head::{self, Framing, Head, Message};
 use super::malformed::{MalformedReply, body_too_large};
+use super::odd_head::field_lines;
+use crate::byte_range::ByteRange;
 use crate::limits::{HEAD_BYTES_MAX, HEAD_LINE_BYTES_MAX, INTERIM_REPLIES_MAX};
 use crate::outcome::FailureKind;
 
@@ -53,6 +55,8 @@ pub struct ReplyReader {
     is_bodiless: bool,
     /// A part of the object was asked for.
     may_be_partial: bool,
+    /// Bytes that the body must have: its status is 206, and `Content-Range` says that these are all of the object.
+    whole: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -81,6 +85,7 @@ impl ReplyReader {
             line_start: 0,
             is_bodiless: false,
             may_be_partial: false,
+            whole: None,
         }
     }
 
@@ -150,7 +155,8 @@ impl ReplyReader {
             ReplyState::Length(_) | ReplyState::Chunked(_) => {
                 Err(MalformedReply::new(FailureKind::Truncated, "the connection ended in the body"))
             }
-            ReplyState::Eof(_) => {
+            ReplyState::Eof(taken) => {
+                self.check_whole(taken)?;
                 self.state = ReplyState::Done;
                 Ok(StreamEnd::Complete)
             }
@@ -183,7 +189,7 @@ impl ReplyReader {
         let Some(end) = self.find_end(input, left)? else {
             return Ok(None);
         };
-        match head::parse(&input[..end], self.is_bodiless)? {
+        match head::parse_whole(&input[..end], self.is_bodiless)? {
             Some((message, length)) => {
                 self.take_head(message, &input[..length], body)?;
                 Ok(Some(length))
@@ -233,10 +239,13 @@ impl ReplyReader {
                     return Err(MalformedReply::new(FailureKind::HeadTooLarge, "too many interim replies"));
                 }
             }
-            Message::Final(head) if head.status == 206 && !self.may_be_partial => {
-                return Err(MalformedReply::framing("206 was not asked for"));
+            Message::Final(head) if head.is_suspect && self.of_frames => {
+                return Err(MalformedReply::framing("Transfer-Encoding in HTTP/2"));
             }
             Message::Final(head) => {
+                if head.status == 206 && !self.may_be_partial {
+                    self.whole = Some(self.whole_of(&head, bytes)?);
+                }
                 let head = if self.of_frames { head.of_frames() } else { head };
                 let framing = head.framing;
                 body.head(&head, bytes);
@@ -256,6 +265,31 @@ impl ReplyReader {
         Ok(())
     }
 
+    /// The length of an object of which a 206 says that it is all of it.
+    fn whole_of(&self, head: &Head, bytes: &[u8]) -> Result<u64, MalformedReply> {
+        let refused = MalformedReply::framing("206 was not asked for");
+        let has_parts = field_lines(bytes).any(|line| {
+            let start = line.value.get(..10);
+            line.is("content-type") && start.is_some_and(|kind| kind.eq_ignore_ascii_case(b"multipart/"))
+        });
+        let mut ranges = field_lines(bytes).filter(|line| line.is("content-range"));
+        let (Some(range), None) = (ranges.next(), ranges.next()) else { return Err(refused) };
+        let length = ByteRange::whole_of_content_range(range.value).ok_or(refused)?;
+        let is_other = matches!(head.framing, Framing::Length(came) if came != length);
+        if self.is_bodiless || has_parts || is_other {
+            return Err(refused);
+        }
+        Ok(length)
+    }
+
+    /// Refuses a body of `length` bytes, which is complete, if a 206 has said that it has more or fewer.
+    fn check_whole(&self, length: u64) -> Result<(), MalformedReply> {
+        match self.whole {
+            Some(whole) if whole != length => Err(MalformedReply::framing("206 was not asked for")),
+            _ => Ok(()),
+        }
+    }
+
     /// Gives the body's bytes in `input` to `body`; how many bytes of input they took.
     fn read_body(&mut self, input: &[u8], body: &mut impl BodySink) -> Result<usize, MalformedReply> {
         match &mut self.state {
@@ -273,7 +307,13 @@ impl ReplyReader {
             }
             ReplyState::Chunked(chunked) => {
                 let consumed = chunked.read(input, self.max_body, body)?;
-                if chunked.is_done() {
+                let (is_done, is_padded, total) = (chunked.is_done(), chunked.is_padded(), chunked.total());
+                if is_padded && let Some(head) = &mut self.head {
+                    head.is_suspect = true;
+                    head.keep_alive = false;
+                }
+                if is_done {
+                    self.check_whole(total)?;
                     self.state = ReplyState::Done;
                 }
                 Ok(consumed)

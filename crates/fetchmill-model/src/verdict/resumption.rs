@@ -57,7 +57,8 @@ impl Resumption {
 
     /// The head of the whole, when the reply to the last request has this one.
     pub fn head_of_whole(&self, last: &Head) -> Head {
-        Head { keep_alive: last.keep_alive, retry_after: last.retry_after, ..self.head }
+        let Head { keep_alive, is_suspect, retry_after, .. } = *last;
+        Head { keep_alive, is_suspect, retry_after, ..self.head }
     }
 
     /// What a reply is whose head this is, when so many bytes have come before.

@@ -1,5 +1,8 @@
 //! The header fields of a reply: looked up in its head when they are asked for.
 
+use std::borrow::Cow;
+
+use fetchmill_model::http1::field_lines;
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyList};
@@ -21,12 +24,8 @@ fn text(value: &[u8]) -> String {
 }
 
 /// Names and values of a head, which was checked when it came.
-pub(super) fn fields(head: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
-    let lines = head.split(|byte| *byte == b'\n').skip(1);
-    lines.filter_map(|line| {
-        let colon = line.iter().position(|byte| *byte == b':')?;
-        Some((&line[..colon], line[colon + 1..].trim_ascii()))
-    })
+pub(super) fn fields(head: &[u8]) -> impl Iterator<Item = (&[u8], Cow<'_, [u8]>)> {
+    field_lines(head).map(|line| (line.name, line.unfolded()))
 }
 
 /// The value of a field, if it is there.
@@ -34,8 +33,8 @@ pub(super) fn value(head: &[u8], name: &str) -> Option<String> {
     let mut found: Option<String> = None;
     for (_, value) in fields(head).filter(|(other, _)| other.eq_ignore_ascii_case(name.as_bytes())) {
         match &mut found {
-            Some(joined) => joined.extend([", ", &text(value)]),
-            None => found = Some(text(value)),
+            Some(joined) => joined.extend([", ", &text(&value)]),
+            None => found = Some(text(&value)),
         }
     }
     found
@@ -102,7 +101,7 @@ impl Headers {
     /// All values of a field, in the order in which they came.
     fn get_all(&self, name: &str) -> Vec<String> {
         let own = fields(&self.head).filter(|(other, _)| other.eq_ignore_ascii_case(name.as_bytes()));
-        own.map(|(_, value)| text(value)).collect()
+        own.map(|(_, value)| text(&value)).collect()
     }
 
     /// The names, each once.

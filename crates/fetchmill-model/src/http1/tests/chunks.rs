@@ -48,8 +48,10 @@ fn malformed_chunks_are_refused() {
         // Sizes.
         "\r\nabc\r\n0\r\n\r\n",
         " 3\r\nabc\r\n0\r\n\r\n",
-        "3 \r\nabc\r\n0\r\n\r\n",
-        "3\t;x\r\nabc\r\n0\r\n\r\n",
+        "3 3\r\nabc\r\n0\r\n\r\n",
+        "3 x\r\nabc\r\n0\r\n\r\n",
+        "3 \nabc\r\n0\r\n\r\n",
+        "3\x0b\r\nabc\r\n0\r\n\r\n",
         "+3\r\nabc\r\n0\r\n\r\n",
         "-3\r\nabc\r\n0\r\n\r\n",
         "0x3\r\nabc\r\n0\r\n\r\n",
@@ -96,6 +98,17 @@ fn malformed_chunks_are_refused() {
     for body in refused {
         assert_refused(&chunked(body), FailureKind::Framing);
     }
+}
+
+#[test]
+fn a_padded_size_makes_the_reply_suspect() {
+    for body in ["3  \r\nabc\r\n0\r\n\r\n", "3\t;x\r\nabc\r\n0\r\n\r\n", "3\r\nabc\r\n0     \r\n\r\n"] {
+        let head = assert_reply(&chunked(body), Framing::Chunked, b"abc", 0);
+        assert!(head.is_suspect && !head.keep_alive, "{body}");
+    }
+    let padded = |blanks: usize| format!("1{}\r\na\r\n0\r\n\r\n", " ".repeat(blanks));
+    assert_reply(&chunked(&padded(CHUNK_EXTENSION_BYTES_MAX)), Framing::Chunked, b"a", 0);
+    assert_refused(&chunked(&padded(CHUNK_EXTENSION_BYTES_MAX + 1)), FailureKind::Framing);
 }
 
 #[test]

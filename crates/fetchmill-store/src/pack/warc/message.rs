@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::mem::MaybeUninit;
 
+use fetchmill_model::http1;
 use fetchmill_model::limits::HEAD_FIELDS_MAX;
 use fetchmill_model::object::Seconds;
 use fetchmill_model::time_text;
@@ -35,30 +36,42 @@ pub(super) fn parse_head(message: &[u8]) -> Option<(StoredHead<'_>, usize)> {
         message,
         &mut fields,
     );
-    let Ok(httparse::Status::Complete(length)) = parsed else {
-        return None;
-    };
-    let status = response.code?;
+    if let Ok(httparse::Status::Complete(length)) = parsed {
+        let mut reply = StoredHead { status: response.code?, ..StoredHead::default() };
+        for field in response.headers.iter() {
+            reply.add(field.name.as_bytes(), field.value);
+        }
+        return Some((reply, length));
+    }
+    let (status, length) = http1::odd_head(message)?;
     let mut reply = StoredHead { status, ..StoredHead::default() };
-    for field in response.headers.iter() {
-        let is = |name: &str| field.name.eq_ignore_ascii_case(name);
-        match field.name.len() {
-            4 if is("etag") => reply.etag = reply.etag.or(Some(field.value)),
-            12 if is("content-type") => reply.content_type = reply.content_type.or(Some(field.value)),
+    for field in http1::field_lines(&message[..length]) {
+        if let Some(value) = http1::kept_value(field.value) {
+            reply.add(field.name, value);
+        }
+    }
+    Some((reply, length))
+}
+
+impl<'a> StoredHead<'a> {
+    fn add(&mut self, name: &[u8], value: &'a [u8]) {
+        let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
+        match name.len() {
+            4 if is("etag") => self.etag = self.etag.or(Some(value)),
+            12 if is("content-type") => self.content_type = self.content_type.or(Some(value)),
             13 if is("last-modified") => {
-                reply.last_modified = reply.last_modified.or(time_text::parse_http_date(field.value));
+                self.last_modified = self.last_modified.or(time_text::parse_http_date(value));
+            }
+            16 if is("content-encoding") => {
+                self.content_encoding = self.content_encoding.or(Some(value));
             }
             // These have no body, whatever they announce.
-            16 if is("content-encoding") => {
-                reply.content_encoding = reply.content_encoding.or(Some(field.value));
-            }
-            17 if is("transfer-encoding") && status != 204 && status != 304 => {
-                reply.is_chunked |= field.value.eq_ignore_ascii_case(b"chunked");
+            17 if is("transfer-encoding") && self.status != 204 && self.status != 304 => {
+                self.is_chunked |= value.eq_ignore_ascii_case(b"chunked");
             }
             _ => {}
         }
     }
-    Some((reply, length))
 }
 
 /// What comes before and after a body of this length in chunks; `start` is the buffer for the former.
@@ -132,6 +145,9 @@ mod tests {
         assert_eq!(reply, expected);
         let empty = b"HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n";
         assert!(!parse_head(empty).unwrap().0.is_chunked);
+        let odd = b"HTTP/1.1 200 OK\r\nnot a field\r\nETag : \"a\"\r\nX: a\r\n b: c\r\nContent-Type: a\x01\r\n\r\nbody";
+        let expected = StoredHead { status: 200, etag: Some(b"\"a\""), ..StoredHead::default() };
+        assert_eq!(parse_head(odd), Some((expected, odd.len() - 4)));
         for other in
             [&b""[..], b"HTTP/1.1 200 OK\r\n", b"GET / HTTP/1.1\r\n\r\n", b"HTTP/1.1 200 OK\r\n\0\r\n\r\n"]
         {
