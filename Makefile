@@ -181,7 +181,7 @@ licences: $(BUILD) ## Check the licences of all dependencies, without the networ
 audit: env ## Check dependencies with cargo-deny, which is installed into build/ (AUDIT="bans licenses sources" needs no advisories)
 	@scripts/audit $(AUDIT)
 
-servers: ## Install nginx, lighttpd, wrk, h2load, strace, tar and ip if they are missing
+servers: ## Install the servers, clients and tools that tests run, if they are missing
 	@scripts/install-servers
 
 browser: ## Install Chromium if it is missing: it opens the report of the bench, and dashboards

@@ -56,6 +56,8 @@ ODD: dict[str, tuple[bool, Callable[[bytes], bytes]]] = {
     "NUL in a value": (False, lambda body: reply(body, "X-Name: a\0b")),
 }
 
+SUSPECT = ("blanks after a chunk's size", "`Content-Length` with chunks")
+
 
 def by_get(url: str, folder: Path) -> bytes | None:
     """With `fetchmill get` of a list."""
@@ -170,7 +172,7 @@ def test_a_page_of_a_listing_is_taken_likewise(tmp_path: Path, name: str) -> Non
                 fetchmill.get(server.url, tmp_path / "out", give_up_after=1)
 
 
-@pytest.mark.parametrize("name", ["blanks after a chunk's size", "`Content-Length` with chunks"])
+@pytest.mark.parametrize("name", SUSPECT)
 def test_a_suspect_reply_counts_only_as_the_first_of_its_connection(tmp_path: Path, name: str) -> None:
     """On a connection that was used it is asked for again, at once and without counting; each has its own bytes."""
     _, make = ODD[name]
@@ -188,6 +190,28 @@ def test_a_suspect_reply_counts_only_as_the_first_of_its_connection(tmp_path: Pa
     assert {name: (tmp_path / "out" / name).read_bytes() for name in names} == {name: name.encode() for name in names}
     assert all(each[-1] == 1 and len(each) <= 2 for each in turns.values()), turns
     assert any(len(each) == 2 for each in turns.values()), turns
+
+
+@pytest.mark.parametrize("name", SUSPECT)
+def test_a_request_that_is_made_once_fails_with_a_suspect_reply(tmp_path: Path, name: str) -> None:
+    """If it was not the first of its connection: whether the server acted on the request is unknown."""
+    routes: dict[str, Behaviour] = {"/plain": reply(BODY), "/suspect": ODD[name][1](BODY)}
+    with RawServer(routes) as server:
+        urls = [f"{server.url}/{path}" for path in ("plain", "suspect")]
+        requests = (fetchmill.Request(url, "POST") for url in urls)
+        first, second = fetchmill.stream(requests, limit=1, ordered=True)
+        (tmp_path / "urls.txt").write_text("\n".join(urls))
+        fetchmill.get(
+            tmp_path / "urls.txt", tmp_path / "out", format="jsonl", method="POST", limit=1, allow_private=True
+        )
+        asked = server.count("/suspect")
+
+    (failed,) = fetchmill.failures(tmp_path / "out")
+    assert (first.body, asked) == (BODY, 2)
+    assert second.error is not None
+    assert (second.error.kind, failed.kind) == ("framing", "framing")
+    assert "suspect" in str(second.error)
+    assert "suspect" in str(failed.detail)
 
 
 def test_fields_of_an_odd_head_are_read(tmp_path: Path) -> None:

@@ -224,8 +224,10 @@ def _as_last(answer: bytes) -> bytes:
 def _target_of(head: bytes) -> str:
     """The target of the one request line that a head must have."""
     method, target, version = head.split(b"\r\n")[0].split(b" ")
-    if (method, version) != (b"GET", b"HTTP/1.1") or any(
-        b"\r" in line or b"\n" in line for line in head.split(b"\r\n")
+    if (
+        method not in (b"GET", b"POST")
+        or version != b"HTTP/1.1"
+        or any(b"\r" in line or b"\n" in line for line in head.split(b"\r\n"))
     ):
         raise AssertionError(f"no good request: {head!r}")
     return target.decode("ascii")

@@ -62,6 +62,20 @@ impl Failure {
         Failure::new(FailureKind::Unreachable, "this machine has no descriptor or port left")
     }
 
+    /// Bytes came that nobody asked for, so what the connection holds may be other requests' replies.
+    pub(crate) fn surplus() -> Self {
+        Failure::new(
+            FailureKind::Framing,
+            "bytes came that nobody asked for: whose reply it is cannot be known",
+        )
+    }
+
+    /// The reply is suspect, and was not the first of its connection.
+    pub(crate) fn suspect() -> Self {
+        let reason = "the end of the reply is suspect, and it was not the first of its connection";
+        Failure::new(FailureKind::Framing, reason)
+    }
+
     /// Adds the reason to a verdict that settles the request and has no other.
     pub(crate) fn explain(self, verdict: Verdict) -> Verdict {
         match verdict {

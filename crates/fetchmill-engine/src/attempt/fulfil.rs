@@ -208,7 +208,7 @@ async fn take_reply<R: Requester>(
         if requester.may_repeat(request) {
             return AttemptEnd::Again;
         }
-        return requester.fail_unknown_reply(request);
+        return requester.fail_unknown_reply(request, Failure::surplus());
     }
     let end = if is_certain {
         requester.settle_reply(&task.connection, request, body, replied)
@@ -259,7 +259,7 @@ fn drop_suspect<R: Requester>(
     if requester.may_repeat(request) {
         return AttemptEnd::Again;
     }
-    requester.fail_unknown_reply(request)
+    requester.fail_unknown_reply(request, Failure::suspect())
 }
 
 /// Bytes came that nobody asked for.

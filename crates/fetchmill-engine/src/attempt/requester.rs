@@ -133,7 +133,7 @@ pub(crate) trait Requester {
     fn judge_replies(&self, task: &mut ConnectionOf<Self>, judged: Judged);
 
     /// Fails a request that may not be made again, and whose reply cannot be known.
-    fn fail_unknown_reply(&self, request: &mut Self::Request) -> AttemptEnd;
+    fn fail_unknown_reply(&self, request: &mut Self::Request, failure: Failure) -> AttemptEnd;
 
     /// Ends a connection that its server closes after the last reply.
     async fn await_end(&self, task: &mut ConnectionOf<Self>, watch: &Deadlines);

@@ -358,9 +358,8 @@ impl Requester for PageRequester {
 
     fn judge_replies(&self, _task: &mut RestedConnection, _judged: Judged) {}
 
-    fn fail_unknown_reply(&self, request: &mut PageRequest) -> AttemptEnd {
-        let reason = "bytes came that nobody asked for";
-        self.attempt_failed(request, Failure::new(FailureKind::Framing, reason), None)
+    fn fail_unknown_reply(&self, request: &mut PageRequest, failure: Failure) -> AttemptEnd {
+        self.attempt_failed(request, failure, None)
     }
 
     async fn await_end(&self, task: &mut RestedConnection, _watch: &Deadlines) {

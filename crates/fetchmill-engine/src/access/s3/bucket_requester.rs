@@ -260,9 +260,8 @@ impl Requester for BucketRequester<'_> {
 
     fn judge_replies(&self, _task: &mut RestedConnection, _judged: Judged) {}
 
-    fn fail_unknown_reply(&self, attempt: &mut BucketAttempt) -> AttemptEnd {
-        let reason = "bytes came that nobody asked for";
-        self.attempt_failed(attempt, Failure::new(FailureKind::Framing, reason), None)
+    fn fail_unknown_reply(&self, attempt: &mut BucketAttempt, failure: Failure) -> AttemptEnd {
+        self.attempt_failed(attempt, failure, None)
     }
 
     async fn await_end(&self, task: &mut RestedConnection, _watch: &Deadlines) {

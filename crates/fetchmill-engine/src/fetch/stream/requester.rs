@@ -6,7 +6,6 @@ use super::super::rate_wait::keep_pace;
 use super::fetcher::{FetchThread, TaskState};
 use super::queue::{AttemptTimes, TaskRequest};
 use super::reply_buffer::{ReplyBuffer, StreamBody};
-use super::rests::not_known;
 use super::uncertain::{HeldReply, StreamConnection, UncertainReplies};
 use crate::attempt::{AttemptEnd, CertainReplies, Failure, Requester, fulfil};
 use fetchmill_model::certainty::MonotonicMicros;
@@ -259,8 +258,8 @@ impl Requester for FetchThread {
         self.judge(task, judged);
     }
 
-    fn fail_unknown_reply(&self, request: &mut TaskRequest) -> AttemptEnd {
-        self.fail(request, not_known())
+    fn fail_unknown_reply(&self, request: &mut TaskRequest, failure: Failure) -> AttemptEnd {
+        self.fail(request, failure)
     }
 
     async fn await_end(&self, task: &mut StreamConnection, watch: &Deadlines) {

@@ -12,16 +12,9 @@ use super::uncertain::{GivenReply, HeldReply, StreamConnection, UncertainReplies
 use crate::attempt::{AttemptEnd, Failure};
 use crate::fetch::load_counter::Counted;
 use fetchmill_model::limits;
-use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_net::certain::Judged;
 use fetchmill_net::{Deadlines, OriginConnections};
-
-/// What a request gets whose reply can't be known and that may not be made again.
-pub(super) fn not_known() -> Failure {
-    let reason = "bytes came that nobody asked for: whose reply it is cannot be known";
-    Failure::new(FailureKind::Framing, reason)
-}
 
 /// How often connections that have rested are looked at.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -220,7 +213,7 @@ impl FetchThread {
             if request.is_idempotent() {
                 self.make_again(request);
             } else {
-                self.fail(&request, not_known());
+                self.fail(&request, Failure::surplus());
             }
         }
         self.release_held(uncertain);

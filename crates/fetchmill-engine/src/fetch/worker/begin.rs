@@ -2,6 +2,7 @@
 //! not followed by one that makes them again. Once a batch, and only for batches that have any.
 
 use super::state::Worker;
+use crate::attempt::Failure;
 use crate::control::journal_link::CommitRequest;
 use crate::fetch::target::CurrentTarget;
 use fetchmill_model::outcome::{FailureKind, Outcome, Runs};
@@ -11,7 +12,6 @@ use fetchmill_model::verdict::Rules;
 /// What is said of a target that is not asked for again.
 const INTERRUPTED: &str = "the run that had it was killed: whether its request was made is not known; \
                            --retry-failed=worker makes it again";
-const UNCERTAIN: &str = "the request was made, and which reply is its own is not known";
 
 impl Worker {
     /// Takes a batch; whether it can be begun at once.
@@ -73,8 +73,8 @@ impl Worker {
 
     /// Whose reply it is cannot be known: a target that must not be asked for twice has failed, with its outcome in what
     /// goes to the sink next.
-    pub(super) fn fail_uncertain(&self, target: &CurrentTarget) {
-        self.settle_other(target, Outcome::Failed(FailureKind::Framing), 0, 1, Some(UNCERTAIN));
+    pub(super) fn fail_uncertain(&self, target: &CurrentTarget, failure: &Failure) {
+        self.settle_other(target, Outcome::Failed(failure.kind), 0, 1, Some(&failure.reason));
     }
 
     /// The same of those among a connection's whose requests must not be made twice.
@@ -85,7 +85,7 @@ impl Worker {
                 target.start_again(&waiting);
                 // Its name was checked before it was asked for.
                 let _ = self.origin_key(&mut target);
-                self.fail_uncertain(&target);
+                self.fail_uncertain(&target, &Failure::surplus());
             }
         }
     }

@@ -195,8 +195,8 @@ impl Requester for Worker {
         self.judge(task, judged);
     }
 
-    fn fail_unknown_reply(&self, target: &mut CurrentTarget) -> AttemptEnd {
-        self.fail_uncertain(target);
+    fn fail_unknown_reply(&self, target: &mut CurrentTarget, failure: Failure) -> AttemptEnd {
+        self.fail_uncertain(target, &failure);
         self.leave(target, RequestOutcome::Answer);
         AttemptEnd::Over
     }
