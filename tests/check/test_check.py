@@ -167,7 +167,8 @@ def test_without_results_there_is_a_summary_and_nothing_is_left(
         (("timeout*,5xx", "--fail-on", "refused"), 3),
         (("5xx,dns*,301",), 0),
         (("sunshine",), 2),
-        (("6xx",), 2),
+        (("6xx",), 0),
+        (("0xx",), 2),
         (("tls*,",), 2),
     ],
 )

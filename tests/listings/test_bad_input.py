@@ -118,7 +118,7 @@ NO_LISTINGS: dict[str, tuple[Behaviour, str]] = {
     ),
     "marker-is-an-object": (reply(b'{"FileNames": [], "NextMarker": {}}'), r"cannot be read: .*expected a marker"),
     "control-characters": (reply(b'{"FileNames": "\\u001b]0;owned\\u0007\\r\\nfoo"}'), r"cannot be read: "),
-    "length-and-chunks": (bare_reply("Content-Length: 5", "Transfer-Encoding: chunked"), r"failed \(framing\)"),
+    "chunked-twice": (bare_reply(*["Transfer-Encoding: chunked"] * 2), r"failed \(framing\)"),
     "endless-head": (then_flood(b"HTTP/1.1 200 OK\r\n", b"A: b\r\n"), r"failed \(head-too-large\)"),
     "endless-interim": (then_flood(b"", b"HTTP/1.1 103 Early Hints\r\n\r\n"), r"failed \(head-too-large\)"),
 }
