@@ -110,6 +110,11 @@ impl OriginReplies {
         self.slowest = self.slowest.max(took);
     }
 
+    /// A reply to an abandoned request began after so long.
+    pub fn note_late(&mut self, took: MonotonicMicros) {
+        self.slowest = self.slowest.max(took);
+    }
+
     /// From now on so many requests may be out, no longer so many as before. Where they are far fewer, replies were slow
     /// because of the others: how slow one can be is as little known as at first. What a connection itself has seen still
     /// counts for it.

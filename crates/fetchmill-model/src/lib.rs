@@ -5,7 +5,8 @@
 //! - [`target`], [`outcome`]: names, pages, batches; outcomes, failure kinds, tally, receipts
 //! - [`entry`], [`extra_columns`], [`source_metadata`]: an entry of a list as bytes, and what a list or a listing says of it
 //! - [`object`], [`row`]: a fetched object as packs store it; what one site answered, of a check
-//! - [`http1`]: bytes out, bytes in; [`certainty`]: when it is certain which request a reply answers
+//! - [`http1`]: bytes out, bytes in; [`certainty`]: when it is certain which request a reply answers;
+//!   [`patience`]: how long a reply is waited for
 //! - [`source`], [`s3`]: what a page of a listing means; where buckets are, signatures, error documents
 //! - [`planner`], [`verdict`]: what is next, and what follows from an attempt
 
@@ -30,6 +31,7 @@ pub mod options;
 pub mod origin;
 pub mod outcome;
 pub mod panics;
+pub mod patience;
 pub mod planner;
 pub mod row;
 pub mod s3;

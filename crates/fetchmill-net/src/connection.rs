@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use super::connection_kind::{ConnectionKind, OwnHttp1, RequestTarget};
 use super::http2::{self, Http2Connection};
+use super::late_reply::LateReply;
 use super::origin_connections::OriginConnections;
 use super::phases::ExchangeTimes;
 use super::{
@@ -186,10 +187,13 @@ impl Connection {
 
     /// Ready when something comes while the connection is unused.
     pub fn poll_input(&self, context: &mut Context<'_>) -> Poll<()> {
-        match &self.link {
-            Some(ConnectionKind::Http1(own)) => own.connection.poll_input(context),
-            // It is read by a task of its own, and looked at before it is used.
-            Some(ConnectionKind::Http2(_)) | None => Poll::Pending,
+        self.link.as_ref().map_or(Poll::Pending, |link| link.poll_input(context))
+    }
+
+    /// Abandons a request that has waited for so long, with its connection. The thread notes when its reply comes after all.
+    pub fn abandon_request(&mut self, waited: MonotonicMicros) {
+        if let (Some(origin), Some(link)) = (&self.origin, self.link.take()) {
+            LateReply::listen(link, Rc::clone(origin), waited);
         }
     }
 

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 
 use http::HeaderMap;
 use http::uri::Authority;
@@ -105,6 +106,14 @@ impl ConnectionKind {
             ConnectionKind::Http1(own) => own.connection.look(),
             ConnectionKind::Http2(shared) if shared.http2.is_closed() => UnusedState::Closed,
             ConnectionKind::Http2(_) => UnusedState::Quiet,
+        }
+    }
+
+    /// Ready when something comes while it is unused. One of HTTP/2 is read by a task of its own, and looked at before it is used.
+    pub(super) fn poll_input(&self, context: &mut Context<'_>) -> Poll<()> {
+        match self {
+            ConnectionKind::Http1(own) => own.connection.poll_input(context),
+            ConnectionKind::Http2(_) => Poll::Pending,
         }
     }
 

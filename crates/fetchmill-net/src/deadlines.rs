@@ -9,6 +9,7 @@ use std::time::Duration;
 use fetchmill_model::http1::{Framing, Head};
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::patience::Patience;
 pub use fetchmill_model::planner::origin::Millis;
 
 /// Times that an attempt may take.
@@ -40,6 +41,27 @@ impl Default for Timeouts {
     }
 }
 
+/// A body that is longer than this is waited for as the options say: its rest may be asked for.
+const PATIENT_BODY: u64 = 64 * 1024;
+
+/// When the request is abandoned that is out, if others have their replies.
+#[derive(Debug)]
+struct Abandoning {
+    patience: Rc<RefCell<Patience>>,
+    /// When its last byte came, or it was sent.
+    since: Millis,
+    /// How often its target's requests were abandoned before.
+    times: u32,
+    /// Replies of the origin that had come when it was sent.
+    before: u64,
+}
+
+impl Drop for Abandoning {
+    fn drop(&mut self) {
+        self.patience.borrow_mut().end();
+    }
+}
+
 /// The deadlines of the attempt that a connection is busy with.
 #[derive(Debug)]
 pub struct Deadlines {
@@ -51,6 +73,8 @@ pub struct Deadlines {
     total: Cell<Millis>,
     /// The end of the attempt, whatever comes; of one that is connecting, for the request that follows.
     end: Cell<Millis>,
+    abandoning: RefCell<Option<Abandoning>>,
+    was_abandoned: Cell<bool>,
     expired: Cell<Option<FailureKind>>,
     waker: RefCell<Option<Waker>>,
 }
@@ -69,6 +93,8 @@ impl Deadlines {
             phase_kind: Cell::new(FailureKind::HeadTimeout),
             total: Cell::new(Millis::MAX),
             end: Cell::new(Millis::MAX),
+            abandoning: RefCell::new(None),
+            was_abandoned: Cell::new(false),
             expired: Cell::new(None),
             waker: RefCell::new(None),
         }
@@ -77,6 +103,23 @@ impl Deadlines {
     /// The limits.
     pub fn timeouts(&self) -> Timeouts {
         self.timeouts
+    }
+
+    /// Returns the time on its clock.
+    pub fn now(&self) -> Millis {
+        self.clock.get()
+    }
+
+    /// The request that is sent next is abandoned if it is far slower than the origin's others. Its target's requests were
+    /// `times` before.
+    pub fn wait_as_for_others(&self, patience: &Rc<RefCell<Patience>>, times: u32) {
+        let (patience, before) = (Rc::clone(patience), patience.borrow_mut().begin());
+        *self.abandoning.borrow_mut() = Some(Abandoning { patience, since: self.now(), times, before });
+    }
+
+    /// Whether the last request was abandoned.
+    pub fn was_abandoned(&self) -> bool {
+        self.was_abandoned.get()
     }
 
     /// A connection is begun for the request that follows: its time runs.
@@ -95,6 +138,8 @@ impl Deadlines {
     pub fn start(&self) {
         let now = self.clock.get();
         self.expired.set(None);
+        self.was_abandoned.set(false);
+        self.wait_again(now);
         if self.end.get() == Millis::MAX {
             self.connecting();
         }
@@ -105,15 +150,14 @@ impl Deadlines {
 
     /// Nothing is due but this.
     pub fn only(&self, wait: Duration) {
-        self.expired.set(None);
+        self.rest();
         self.phase.set(self.clock.get() + millis(wait));
-        self.total.set(Millis::MAX);
-        self.end.set(Millis::MAX);
     }
 
     /// Nothing is due.
     pub fn rest(&self) {
         self.expired.set(None);
+        *self.abandoning.borrow_mut() = None;
         self.phase.set(Millis::MAX);
         self.total.set(Millis::MAX);
         self.end.set(Millis::MAX);
@@ -123,14 +167,25 @@ impl Deadlines {
         if let Framing::Length(length) = head.framing {
             let total = self.total.get().saturating_add(length / limits::BODY_RATE_MIN * 1000);
             self.total.set(total.min(self.end.get()));
+            if length > PATIENT_BODY {
+                *self.abandoning.borrow_mut() = None;
+            }
         }
         self.body_goes_on();
     }
 
     /// The next bytes of the body are due.
     pub fn body_goes_on(&self) {
-        self.phase.set(self.clock.get() + millis(self.timeouts.idle));
+        let now = self.clock.get();
+        self.phase.set(now + millis(self.timeouts.idle));
         self.phase_kind.set(FailureKind::IdleTimeout);
+        self.wait_again(now);
+    }
+
+    fn wait_again(&self, now: Millis) {
+        if let Some(abandoning) = &mut *self.abandoning.borrow_mut() {
+            abandoning.since = now;
+        }
     }
 
     /// Waits before more of a body is read: its server is not to blame for that. Ends when the attempt is ended.
@@ -139,6 +194,7 @@ impl Deadlines {
             deadline.set(deadline.get().saturating_add(millis(wait)));
         }
         self.phase.set(Millis::MAX);
+        self.wait_again(Millis::MAX / 2);
         tokio::select! {
             () = tokio::time::sleep(wait) => self.body_goes_on(),
             _ = self.expired() => {}
@@ -152,7 +208,17 @@ impl Deadlines {
             self.expire(self.phase_kind.get());
         } else if now >= self.total.get() {
             self.expire(FailureKind::TotalTimeout);
+        } else if self.is_abandoned(now) {
+            self.was_abandoned.set(true);
+            self.expire(self.phase_kind.get());
         }
+    }
+
+    fn is_abandoned(&self, now: Millis) -> bool {
+        let abandoning = self.abandoning.borrow();
+        abandoning.as_ref().is_some_and(|Abandoning { patience, since, times, before }| {
+            patience.borrow_mut().abandons(*since, *times, *before, now)
+        })
     }
 
     /// Ends the attempt.

@@ -13,6 +13,7 @@ mod deadlines;
 pub mod dns;
 mod errno;
 mod http2;
+mod late_reply;
 mod local_port;
 mod name_resolver;
 mod no_proxy;

@@ -15,6 +15,7 @@ use fetchmill_model::certainty::OriginReplies;
 use fetchmill_model::error::Result;
 use fetchmill_model::http1::RequestTemplate;
 use fetchmill_model::origin::{Authorize, OriginFields, OriginKey};
+use fetchmill_model::patience::Patience;
 use fetchmill_model::planner::pace::Pace;
 
 const HTTP_VERSION: &[u8] = b" HTTP/1.1";
@@ -31,6 +32,10 @@ pub struct OriginConnections {
     pub pace: Option<Arc<Pace>>,
     /// What its replies were like: how long connections must be silent before their replies are certain.
     pub replies: RefCell<OriginReplies>,
+    /// How long a reply is waited for before its request is made again.
+    pub patience: Rc<RefCell<Patience>>,
+    /// Connections that late replies to abandoned requests are awaited on.
+    pub(super) late_replies: Cell<usize>,
     /// Who signs requests to it, if somebody does. They go over HTTP/1.1.
     pub(super) authorize: Option<Rc<dyn Authorize>>,
     /// The user has named it: it may be anywhere.

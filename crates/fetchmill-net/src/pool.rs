@@ -29,6 +29,7 @@ use fetchmill_model::http1::RequestTemplate;
 use fetchmill_model::limits;
 use fetchmill_model::origin::{Authority, OriginFields, OriginKey};
 use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::patience::Patience;
 use fetchmill_model::target::TargetList;
 
 /// What the connections of a thread have in common.
@@ -60,6 +61,8 @@ pub struct PoolSettings {
     pub reach: AddressPolicy,
     /// Whether connections record what attempts take: clocks are read for it.
     pub times_phases: bool,
+    /// What the patience with each origin begins with.
+    pub patience: Patience,
 }
 
 /// An address that is not public, for who may only lead to public ones.
@@ -131,6 +134,8 @@ impl Pool {
             pace: self.settings.paces.as_ref().map(|paces| paces.of(key.host())),
             template,
             replies: RefCell::default(),
+            patience: Rc::new(RefCell::new(self.settings.patience.clone())),
+            late_replies: Cell::new(0),
             authorize: self.settings.authority.as_ref().and_then(|authority| authority.of(&key)),
             is_named: self.settings.authority.as_ref().is_some_and(|authority| authority.is_named(&key)),
             signed: RefCell::default(),

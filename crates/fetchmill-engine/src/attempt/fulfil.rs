@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use super::end::{AttemptEnd, Failure};
 use super::requester::{BodyOf, CertainReplies, ConnectionOf, Requester};
 use super::resumable::ResumableBody;
+use super::slow::{abandon, await_as_others, note_patience};
 use fetchmill_model::certainty::MonotonicMicros;
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
@@ -88,9 +89,11 @@ async fn attempt<R: Requester>(
             CertainReplies::All => true,
         };
     let sent = requester.micros();
+    await_as_others(requester, task, request, body, &origin, watch);
     match requester.exchange(&mut task.connection, request, &origin, body, watch).await {
         Ok(replied) => {
             task.note_replies(1, sent, requester.micros());
+            note_patience(requester, request, &origin, &replied, sent, watch);
             requester.note_reply(&task.connection, request, &replied, body, sent);
             let replied = ReceivedReply { head: body.head_of_whole(replied.head), ..replied };
             if replied.head.is_suspect && !is_first && !task.connection.is_shared() {
@@ -98,6 +101,7 @@ async fn attempt<R: Requester>(
             }
             take_reply(requester, task, request, body, watch, &replied, is_certain).await
         }
+        Err(_) if watch.was_abandoned() => abandon(requester, task, request, body, sent),
         Err(broken) => broke_off(requester, task, request, body, broken, sent),
     }
 }

@@ -9,6 +9,7 @@ mod fulfil;
 mod redirect;
 mod requester;
 mod resumable;
+mod slow;
 
 pub(crate) use end::{AttemptEnd, Failure};
 pub(crate) use fulfil::fulfil;

@@ -169,6 +169,11 @@ pub(crate) trait Requester {
     /// Returns whether the request may be made more than once, where it is now.
     fn may_repeat(&self, request: &Self::Request) -> bool;
 
+    /// Returns whether the request only reads, where it is now: `GET` or `HEAD`. One that is slow may then be made again.
+    fn only_reads(&self, _request: &Self::Request) -> bool {
+        false
+    }
+
     /// What was spent on the request.
     fn state_of<'r>(&self, request: &'r mut Self::Request) -> &'r mut AttemptState;
 

@@ -23,6 +23,7 @@ use fetchmill_model::limits;
 use fetchmill_model::name::for_display;
 use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::{FailureKind, Outcome};
+use fetchmill_model::patience::Patience;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::verdict::{AttemptState, BrokenFacts, ReplyFacts, Rules, Verdict, field_in};
 use fetchmill_net::certain::{Judged, RestedConnection};
@@ -105,7 +106,9 @@ impl PageRequester {
         let idle_max = limits::RESTING_PAGES_MAX;
         let timeouts =
             Timeouts { total: limits::PAGE_TIMEOUT.max(pool.timeouts.total), attempt: None, ..pool.timeouts };
-        let settings = PoolSettings { max_body: u64::MAX, connections: 1 + idle_max, idle_max, tls, ..pool };
+        let patience = Patience::of_pages();
+        let settings =
+            PoolSettings { max_body: u64::MAX, connections: 1 + idle_max, idle_max, tls, patience, ..pool };
         let clock = Rc::new(Cell::new(control.clock.now()));
         let pool = Pool::new(settings, Rc::clone(&clock));
         let key = server.key.clone();
@@ -404,6 +407,10 @@ impl Requester for PageRequester {
     }
 
     fn may_repeat(&self, _request: &PageRequest) -> bool {
+        true
+    }
+
+    fn only_reads(&self, _request: &PageRequest) -> bool {
         true
     }
 

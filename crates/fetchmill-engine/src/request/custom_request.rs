@@ -160,6 +160,11 @@ impl RedirectEffects {
         self.is_changed || request.is_none_or(|request| request.is_idempotent)
     }
 
+    /// Whether it only reads as it is now.
+    pub(crate) fn only_reads(self, request: Option<&CustomRequest>) -> bool {
+        matches!(self.method(request), "GET" | "HEAD")
+    }
+
     /// The body as it is now.
     pub(crate) fn body(self, request: Option<&CustomRequest>) -> Option<&[u8]> {
         request.filter(|_| !self.is_changed)?.body.as_deref()

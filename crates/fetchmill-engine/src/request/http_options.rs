@@ -14,6 +14,7 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
 use fetchmill_model::options::{Bounds, OptionValue, options, seconds, some_seconds};
 use fetchmill_model::origin::{OriginFields, OriginKey};
+use fetchmill_model::patience::Patience;
 use fetchmill_model::source::OriginUrl;
 use fetchmill_net::{
     AddressPolicy, NameResolverSetup, Paces, PoolSettings, Proxy, ProxySetup, Timeouts, TlsOptions, TlsSetup,
@@ -284,6 +285,7 @@ impl HttpOptions {
             proxy: self.proxy.clone().map(Arc::new),
             reach,
             times_phases: false,
+            patience: Patience::default(),
         }
     }
 }

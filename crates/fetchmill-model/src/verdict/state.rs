@@ -30,6 +30,8 @@ pub struct AttemptState {
     pub corrections: u32,
     /// Requests that were made again because the store took the one before for nobody's.
     pub refusals: u32,
+    /// Requests that were abandoned because others had their replies ([`crate::patience`]).
+    pub abandoned: u32,
     /// Requests one after the other that brought little or nothing of the rest of its object.
     pub in_vain: u32,
     /// Its object broke off, and the rest was asked for.

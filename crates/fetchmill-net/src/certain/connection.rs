@@ -85,6 +85,7 @@ impl<H: HeldReplies> CertainConnection<H> {
         let took = now.saturating_sub(sent);
         if let Some(origin) = self.connection.origin() {
             origin.replies.borrow_mut().note_batch(count, took, now);
+            origin.patience.borrow_mut().note_replies(count, took);
         }
         if let Some((_, replies)) = self.connection.origin_and_replies() {
             replies.start(sent);

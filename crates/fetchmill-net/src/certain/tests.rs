@@ -17,6 +17,7 @@ use crate::{
 use fetchmill_model::certainty::{MonotonicMicros, SILENCE_MIN};
 use fetchmill_model::origin::{OriginFields, OriginKey};
 use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::patience::Patience;
 
 const FAST: MonotonicMicros = 1_000;
 /// Two of these need a silence of a second, as long as few replies are known.
@@ -61,6 +62,7 @@ impl World {
             proxy: None,
             reach: ANYWHERE,
             times_phases: false,
+            patience: Patience::default(),
         };
         let clock = Rc::new(Cell::new(0));
         let pool = Pool::new(settings, Rc::clone(&clock));

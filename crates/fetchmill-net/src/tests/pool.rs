@@ -16,6 +16,7 @@ use crate::{
 };
 use fetchmill_model::limits;
 use fetchmill_model::origin::{OriginFields, OriginKey};
+use fetchmill_model::patience::Patience;
 
 pub(super) fn settings(connections: usize, tls: TlsOptions) -> PoolSettings {
     PoolSettings {
@@ -31,6 +32,7 @@ pub(super) fn settings(connections: usize, tls: TlsOptions) -> PoolSettings {
         proxy: None,
         reach: AddressPolicy::Anywhere,
         times_phases: false,
+        patience: Patience::default(),
     }
 }
 

@@ -78,6 +78,11 @@ impl TaskRequest {
         self.effects.may_repeat(self.call.as_deref())
     }
 
+    /// Whether it is a `GET` or `HEAD`, where it is now.
+    pub(super) fn only_reads(&self) -> bool {
+        self.effects.only_reads(self.call.as_deref())
+    }
+
     /// Its reply is held until it is certain whose it is.
     pub(super) fn wants_certainty(&self) -> bool {
         self.collector.as_ref().is_some_and(|collector| collector.shared.is_certain)

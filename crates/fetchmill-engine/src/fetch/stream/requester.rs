@@ -304,6 +304,10 @@ impl Requester for FetchThread {
         request.is_idempotent()
     }
 
+    fn only_reads(&self, request: &TaskRequest) -> bool {
+        request.only_reads()
+    }
+
     fn state_of<'r>(&self, request: &'r mut TaskRequest) -> &'r mut AttemptState {
         &mut request.state
     }

@@ -245,6 +245,10 @@ impl Requester for Worker {
         target.may_repeat()
     }
 
+    fn only_reads(&self, target: &CurrentTarget) -> bool {
+        target.effects.only_reads(target.request.as_deref())
+    }
+
     fn state_of<'t>(&self, target: &'t mut CurrentTarget) -> &'t mut AttemptState {
         &mut target.state
     }

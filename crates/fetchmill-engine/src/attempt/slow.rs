@@ -1,0 +1,65 @@
+//! Requests that are far slower than their origin's replies are abandoned and made again ([`fetchmill_model::patience`]).
+
+use super::end::AttemptEnd;
+use super::requester::{BodyOf, ConnectionOf, Requester};
+use fetchmill_model::certainty::MonotonicMicros;
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::patience::Patience;
+use fetchmill_net::{Deadlines, OriginConnections, ReceivedReply};
+
+/// Has the watch abandon the next request once it is far slower than others. Only a first attempt that reads: one that failed is
+/// waited for as the options say, and what is written may not be written twice at a time.
+pub(super) fn await_as_others<R: Requester>(
+    requester: &R,
+    task: &ConnectionOf<R>,
+    request: &mut R::Request,
+    body: &BodyOf<R>,
+    origin: &OriginConnections,
+    watch: &Deadlines,
+) {
+    let state = *requester.state_of(request);
+    // On a connection that many share, replies that wait for each other look as slow.
+    if task.connection.is_shared() || body.is_broken_off() || state.attempts > 0 {
+        return;
+    }
+    if Patience::may_abandon(state.abandoned) && requester.only_reads(request) {
+        watch.wait_as_for_others(&origin.patience, state.abandoned);
+    }
+}
+
+/// Notes what a reply to a request that was sent at `sent` says of the origin's patience.
+pub(super) fn note_patience<R: Requester>(
+    requester: &R,
+    request: &mut R::Request,
+    origin: &OriginConnections,
+    replied: &ReceivedReply,
+    sent: MonotonicMicros,
+    watch: &Deadlines,
+) {
+    let is_refused = FailureKind::of_status(replied.head.status) == Err(FailureKind::Throttled);
+    let was_abandoned = requester.state_of(request).abandoned > 0;
+    if is_refused {
+        origin.patience.borrow_mut().note_refused(watch.now());
+    } else if was_abandoned {
+        let took = requester.micros().saturating_sub(sent);
+        origin.patience.borrow_mut().note_made_again(took);
+    }
+}
+
+/// Makes a request again that was sent at `sent` and is slower than others. That is no attempt that counts. What its connection
+/// holds is not certain: one of those replies may be the one that is late.
+pub(super) fn abandon<R: Requester>(
+    requester: &R,
+    task: &mut ConnectionOf<R>,
+    request: &mut R::Request,
+    body: &mut BodyOf<R>,
+    sent: MonotonicMicros,
+) -> AttemptEnd {
+    let now = requester.micros();
+    let judged = task.met_break(None, now);
+    requester.judge_replies(task, judged);
+    task.connection.abandon_request(now.saturating_sub(sent));
+    body.discard();
+    requester.state_of(request).abandoned += 1;
+    AttemptEnd::Again
+}

@@ -1,0 +1,237 @@
+//! How long a reply is waited for before its request is made again on another connection.
+//!
+//! Options bound an attempt: 30 s for a head. Where replies take a millisecond and one request in 2,000 hangs, that bound lets
+//! hung requests take all places in flight. So a request that is far slower than its origin's replies is abandoned and made
+//! again, on a fresh connection, if replies to later requests have come meanwhile. Few requests are made again, and none while
+//! the origin refuses requests ([docs/internals/decisions/0064](../../../docs/internals/decisions/0064-slow-requests-are-made-again.md)).
+//!
+//! Pure rules: no I/O and no clock.
+
+use crate::certainty::MonotonicMicros;
+use crate::planner::origin::Millis;
+
+/// Milliseconds that a reply is waited for at least, as long as nothing is known of abandoned requests.
+const FIRST: Millis = 1_000;
+/// The same where requests that were made again had their replies at once.
+const LEAST: Millis = 50;
+/// A reply is waited for so many times the origin's mean.
+const MEANS: f64 = 8.0;
+/// Weight of one reply in the mean.
+const MEAN_WEIGHT: f64 = 1.0 / 16.0;
+/// The mean is known once so many replies have come, or so many pages of a listing.
+const KNOWN_REPLIES: u64 = 64;
+const KNOWN_PAGES: u64 = 4;
+/// A reply to a request that was made again is fast if it took this part of the least wait.
+const FAST: Millis = 8;
+/// A wait is so many times as long as the one before it for the same target.
+const LONGER: Millis = 4;
+/// A target's request is abandoned at most so often.
+const TIMES_MAX: u32 = 3;
+/// Requests that are made again, as a part of the replies that have come. Pages are few, and all objects wait for one that hangs.
+const EXTRA: f64 = 0.02;
+const EXTRA_PAGES: f64 = 0.1;
+/// At most so many are made again at once.
+const EXTRA_MAX: f64 = 200.0;
+/// Replies to later requests that must have come: a pause of the origin, or of this machine, delays all of them. ...
+const OVERTAKEN_BY: u64 = 64;
+/// ... Nothing comes later than the last requests of a job, so of so few none must.
+const LAST: usize = 4;
+/// Milliseconds after a refusal in which no request is made again.
+const REFUSED: Millis = 10_000;
+
+/// See the module: of one origin, as one thread has seen it.
+#[derive(Debug, Clone)]
+pub struct Patience {
+    least: Millis,
+    /// Microseconds that a reply takes.
+    mean: f64,
+    replies: u64,
+    /// Requests that are out and may be abandoned.
+    out: usize,
+    extra: f64,
+    /// What each reply adds to them.
+    extra_each: f64,
+    known: u64,
+    /// No request is made again until then.
+    refused_until: Millis,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Patience {
+            least: FIRST,
+            mean: 0.0,
+            replies: 0,
+            out: 0,
+            extra: 0.0,
+            extra_each: EXTRA,
+            known: KNOWN_REPLIES,
+            refused_until: 0,
+        }
+    }
+}
+
+impl Patience {
+    /// Of pages of a listing.
+    pub fn of_pages() -> Self {
+        Patience { extra_each: EXTRA_PAGES, known: KNOWN_PAGES, ..Patience::default() }
+    }
+
+    /// Notes that so many replies came within `took` to requests that were sent together.
+    pub fn note_replies(&mut self, count: u32, took: MonotonicMicros) {
+        let each = took as f64 / f64::from(count.max(1));
+        self.mean += (each - self.mean) * if self.replies == 0 { 1.0 } else { MEAN_WEIGHT };
+        self.replies += u64::from(count);
+        self.extra = (self.extra + f64::from(count) * self.extra_each).min(EXTRA_MAX);
+    }
+
+    /// Notes that the origin refused a request because there are too many.
+    pub fn note_refused(&mut self, now: Millis) {
+        self.refused_until = now + REFUSED;
+    }
+
+    /// Notes how long the reply took to a request that was made again. A fast one shows that the wait was too long.
+    pub fn note_made_again(&mut self, took: MonotonicMicros) {
+        let took = took / 1000;
+        self.least = if took * FAST <= self.least { self.least / 2 } else { self.least * 2 };
+        self.least = self.least.clamp(LEAST, FIRST);
+    }
+
+    /// Notes that a request is out that may be abandoned, and returns the replies that have come so far.
+    pub fn begin(&mut self) -> u64 {
+        self.out += 1;
+        self.replies
+    }
+
+    /// Notes that such a request is over.
+    pub fn end(&mut self) {
+        self.out -= 1;
+    }
+
+    /// Decides whether a request is abandoned that is silent since `since`. Its target's requests were abandoned `times` before;
+    /// `before` replies had come when it was sent. One that is abandoned uses up an extra request.
+    pub fn abandons(&mut self, since: Millis, times: u32, before: u64, now: Millis) -> bool {
+        let is_overtaken = self.replies.saturating_sub(before) >= OVERTAKEN_BY || self.out <= LAST;
+        let abandons = self.replies >= self.known
+            && now.saturating_sub(since) >= self.wait(times)
+            && is_overtaken
+            && self.extra >= 1.0
+            && now >= self.refused_until;
+        if abandons {
+            self.extra -= 1.0;
+        }
+        abandons
+    }
+
+    /// Whether a target's request may be abandoned whose requests were so often.
+    pub fn may_abandon(times: u32) -> bool {
+        times < TIMES_MAX
+    }
+
+    /// Milliseconds that a reply is waited for.
+    fn wait(&self, times: u32) -> Millis {
+        let wait = self.least.max((self.mean * MEANS / 1000.0) as Millis);
+        wait.saturating_mul(LONGER.pow(times))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Milliseconds that are enough for any wait.
+    const LONG: Millis = 1_000_000;
+
+    fn after(replies: u32, took: MonotonicMicros) -> Patience {
+        let mut patience = Patience::default();
+        (0..replies).for_each(|_| patience.note_replies(1, took));
+        patience
+    }
+
+    #[test]
+    fn a_reply_is_waited_for_a_second_at_first_or_eight_means() {
+        assert_eq!(after(100, 500).wait(0), 1_000);
+        assert_eq!(after(100, 500_000).wait(0), 4_000);
+    }
+
+    #[test]
+    fn each_wait_for_a_target_is_longer_and_the_fourth_is_the_options() {
+        let patience = after(100, 500);
+
+        assert_eq!([0, 1, 2].map(|times| patience.wait(times)), [1_000, 4_000, 16_000]);
+        assert_eq!([2, 3].map(Patience::may_abandon), [true, false]);
+    }
+
+    #[test]
+    fn fast_replies_to_requests_made_again_make_waits_shorter_and_slow_ones_longer() {
+        let mut patience = after(100, 500);
+
+        (0..9).for_each(|_| patience.note_made_again(2_000));
+        assert_eq!(patience.wait(0), 50);
+
+        patience.note_made_again(40_000);
+        assert_eq!(patience.wait(0), 100);
+        (0..9).for_each(|_| patience.note_made_again(900_000));
+        assert_eq!(patience.wait(0), 1_000);
+    }
+
+    #[test]
+    fn a_request_is_abandoned_when_its_wait_is_over_and_later_ones_have_replies() {
+        let mut patience = after(1_000, 500);
+        let before = (0..5).map(|_| patience.begin()).max().unwrap_or_default();
+
+        (0..63).for_each(|_| patience.note_replies(1, 500));
+        assert!(!patience.abandons(0, 0, before, LONG));
+        patience.note_replies(1, 500);
+        assert!(!patience.abandons(100, 0, before, 1_099));
+        assert!(patience.abandons(100, 0, before, 1_100));
+    }
+
+    #[test]
+    fn the_last_four_are_abandoned_without_later_replies() {
+        let mut patience = after(1_000, 500);
+        let before = (0..5).map(|_| patience.begin()).max().unwrap_or_default();
+        assert!(!patience.abandons(0, 0, before, LONG));
+
+        patience.end();
+
+        assert!(patience.abandons(0, 0, before, LONG));
+    }
+
+    #[test]
+    fn nothing_is_abandoned_before_the_mean_is_known() {
+        assert!(!after(63, 500).abandons(0, 0, 0, LONG));
+        assert!(after(64, 500).abandons(0, 0, 0, LONG));
+    }
+
+    #[test]
+    fn pages_are_known_sooner_and_one_in_ten_is_asked_for_again() {
+        let mut pages = Patience::of_pages();
+        let abandoned = (0..20).filter(|_| {
+            pages.note_replies(1, 500);
+            pages.abandons(0, 0, 0, LONG)
+        });
+
+        assert_eq!(abandoned.count(), 2);
+    }
+
+    #[test]
+    fn two_in_a_hundred_are_made_again_and_a_bounded_number_at_once() {
+        let abandoned = |replies| {
+            let mut patience = after(replies, 500);
+            (0..1_000).filter(|_| patience.abandons(0, 0, 0, LONG)).count()
+        };
+
+        assert_eq!([abandoned(100), abandoned(1_000_000)], [2, 200]);
+    }
+
+    #[test]
+    fn none_is_made_again_for_ten_seconds_after_a_refusal() {
+        let mut patience = after(1_000, 500);
+
+        patience.note_refused(5_000);
+
+        assert!(!patience.abandons(0, 0, 0, 14_999));
+        assert!(patience.abandons(0, 0, 0, 15_000));
+    }
+}

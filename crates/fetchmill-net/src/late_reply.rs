@@ -1,0 +1,50 @@
+//! A connection whose request was abandoned: when its reply comes, it shows how slow replies can be.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::connection_kind::ConnectionKind;
+use super::origin_connections::OriginConnections;
+use fetchmill_model::certainty::MonotonicMicros;
+
+/// A reply that is later than this says nothing: its request hangs.
+const LISTENED: Duration = Duration::from_secs(30);
+/// Connections to an origin that a thread listens to so. Each costs a descriptor and the memory of a connection without a body.
+const MOST: usize = 32;
+
+/// See the module. Nothing of the reply is used but when it comes.
+#[derive(Debug)]
+pub(super) struct LateReply {
+    link: ConnectionKind,
+    origin: Rc<OriginConnections>,
+    /// How long the request had waited when it was abandoned.
+    waited: MonotonicMicros,
+}
+
+impl LateReply {
+    /// Listens in a task of the thread, unless it listens to enough of them.
+    pub(super) fn listen(link: ConnectionKind, origin: Rc<OriginConnections>, waited: MonotonicMicros) {
+        if origin.late_replies.get() < MOST {
+            origin.late_replies.set(origin.late_replies.get() + 1);
+            tokio::task::spawn_local(LateReply { link, origin, waited }.await_bytes());
+        }
+    }
+
+    async fn await_bytes(self) {
+        let since = Instant::now();
+        let came = std::future::poll_fn(|context| self.link.poll_input(context));
+        let has_come = tokio::time::timeout(LISTENED, came).await.is_ok();
+        if has_come && self.link.look().is_surplus() {
+            let took = self.waited + since.elapsed().as_micros() as MonotonicMicros;
+            self.origin.replies.borrow_mut().note_late(took);
+        }
+    }
+}
+
+impl Drop for LateReply {
+    fn drop(&mut self) {
+        self.origin.late_replies.set(self.origin.late_replies.get() - 1);
+    }
+}

@@ -1,0 +1,66 @@
+"""A request that is far slower than others is made again on a fresh connection, and its bytes are right."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fetchmill
+from fetchmill.testing import Fault, Server
+from independent import synthetic
+from raw_server import RawServer, reply, then_stall
+from stored import find_wrong
+
+Serve = Callable[..., Server]
+# The options wait for as long as no test does: without the rule no job here would end in time.
+PATIENT: dict[str, Any] = {"head_timeout": 600, "idle_timeout": 600, "total_timeout": 600}
+OBJECTS = 3000
+# Sent before the reply stalls: nothing, a part of the head, all but the last byte. The body is 100 bytes.
+STALLS = {"no-reply": 0, "half-a-head": 20, "last-byte": -1}
+
+
+def stalling(server: Serve, after: int) -> Server:
+    """Of 3,000 objects about 15 stall the first time that they are asked for."""
+    if after < 0:
+        # One byte more is announced than comes: the server waits for another request.
+        return server(synthetic=OBJECTS, faults=[Fault("wrong-length", rate=0.005, times=1, delta=1)])
+    return server(synthetic=OBJECTS, faults=[Fault("stall", rate=0.005, times=1, after_bytes=after, seconds=600)])
+
+
+@pytest.mark.parametrize("after", STALLS.values(), ids=STALLS)
+def test_a_job_does_not_wait_for_requests_that_hang(server: Serve, dest: Path, after: int) -> None:
+    """Each object is there once, and hung requests cost no attempt."""
+    served = stalling(server, after)
+
+    report = fetchmill.get(served.url, dest, format="parquet", concurrency=16, attempts=1, **PATIENT)
+
+    assert (report.fetched, report.failed) == (OBJECTS, 0)
+    assert sum(served.stats()["faults"].values()) > 0
+    assert not fetchmill.verify(dest).findings
+    assert not find_wrong(dest, "parquet", dict(synthetic(OBJECTS).bodies))
+
+
+@pytest.mark.parametrize("after", STALLS.values(), ids=STALLS)
+def test_a_stream_does_not_wait_for_requests_that_hang(server: Serve, after: int) -> None:
+    """The same of a stream."""
+    served = stalling(server, after)
+    bodies = {f"{served.url}/get/{name}": body for name, body in synthetic(OBJECTS).bodies.items()}
+
+    replies = list(fetchmill.stream(bodies, concurrency=16, attempts=1, **PATIENT))
+
+    assert sum(served.stats()["faults"].values()) > 0
+    assert {reply.url: bytes(reply.body) for reply in replies} == bodies
+
+
+def test_a_request_that_writes_is_not_made_again() -> None:
+    """It has the time that the options give it."""
+    plain = {f"/{number}": reply(b"ok") for number in range(300)}
+    with RawServer({**plain, "/hangs": then_stall(b"")}) as server:
+        urls = [f"{server.url}{path}" for path in [*plain, "/hangs"]]
+        requests = (fetchmill.Request(url, "POST") for url in urls)
+        replies = list(fetchmill.stream(requests, concurrency=8, attempts=1, head_timeout=3))
+        asked = server.count("/hangs")
+
+    assert [reply.error.kind for reply in replies if reply.error] == ["head-timeout"]
+    assert asked == 1
