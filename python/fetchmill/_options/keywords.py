@@ -98,8 +98,9 @@ class OfServer(TypedDict, total=False):
 
     listing: Listing
     """How the source is listed: `api` is GET /list in pages; `autoindex` (nginx's JSON) and `html` (index pages of
-    Apache, nginx, lighttpd, python -m http.server) walk a web server's folders; `sitemap` reads sitemaps; `json` reads
-    the pages of any API in JSON, SOURCE being the first (docs/guide/listings.md); `auto` finds out."""
+    Apache, nginx, lighttpd, python -m http.server) walk a web server's folders; `links` takes the links below SOURCE of
+    any HTML pages; `sitemap` reads sitemaps; `json` reads the pages of any API in JSON, SOURCE being the first
+    (docs/guide/listings.md); `auto` finds out."""
     robots: bool
     """Heed the server's robots.txt where index pages in HTML are walked."""
     list_path: str

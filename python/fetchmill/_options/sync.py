@@ -69,6 +69,11 @@ class SyncOptions(Options):
         check_source(self)
         self._check_format()
         allowed_removals(self.max_delete, 0)
+        if self.delete and self.listing == "links":
+            raise UsageError(
+                "--delete: --listing links does not show that a page lists everything; leave out --delete, or let the "
+                "server list with --listing html, autoindex, sitemap, json or api, or sync from a list or bucket"
+            )
         for name, value in (self.headers or {}).items():
             if _COLUMN.search(value):
                 raise UsageError(f"the header {name} names a column, and sync sends header fields as they are")

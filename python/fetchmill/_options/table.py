@@ -11,7 +11,7 @@ from fetchmill._transform.reply import Function
 
 Format = Literal["files", "tar", "parquet", "warc", "jsonl", "null"]
 RowsFormat = Literal["parquet", "csv", "jsonl"]
-Listing = Literal["auto", "api", "autoindex", "html", "sitemap", "json"]
+Listing = Literal["auto", "api", "autoindex", "html", "links", "sitemap", "json"]
 NextPage = Literal["marker", "url", "link", "page", "offset", "none"]
 Durability = Literal["power", "process"]
 HashAlgorithm = Literal["sha256"]
@@ -155,10 +155,10 @@ _OF_SERVER = {
         Listing,
         "auto",
         "How the source is listed: `api` is GET /list in pages; `autoindex` (nginx's JSON) and `html` (index "
-        "pages of Apache, nginx, lighttpd, python -m http.server) walk a web server's folders; `sitemap` reads "
-        "sitemaps; `json` reads the pages of any API in JSON, SOURCE being the first (docs/guide/listings.md); "
-        "`auto` finds out.",
-        choices=("auto", "api", "autoindex", "html", "sitemap", "json"),
+        "pages of Apache, nginx, lighttpd, python -m http.server) walk a web server's folders; `links` takes "
+        "the links below SOURCE of any HTML pages; `sitemap` reads sitemaps; `json` reads the pages of any API "
+        "in JSON, SOURCE being the first (docs/guide/listings.md); `auto` finds out.",
+        choices=("auto", "api", "autoindex", "html", "links", "sitemap", "json"),
     ),
     "robots": Option("flag", bool, True, "Heed the server's robots.txt where index pages in HTML are walked."),
     "list_path": Option("text", str, "/list", "Path of a page of the listing, behind the path of SOURCE."),

@@ -10,7 +10,7 @@ use fetchmill_model::outcome::{Receipt, Runs, ShardNumber};
 use fetchmill_model::planner::waiting::DueKey;
 use fetchmill_model::source::{ListedPage, PendingFolder};
 use fetchmill_model::sync::lock;
-use fetchmill_model::target::{Sequence, WaitingTarget};
+use fetchmill_model::target::{Names, Sequence, WaitingTarget};
 use fetchmill_store::journal::{PendingPage, UploadState};
 
 /// What a listing asks the journal to record.
@@ -63,6 +63,8 @@ pub(crate) enum JournalRequest {
     LoadWaiting { from: DueKey, max: usize },
     /// A worker's process has died: what it left is brought into agreement. The answer is what that has settled.
     Bury { worker: u32, pid: u32, reply: Sender<Runs> },
+    /// Those of these names that no page of a walk has brought.
+    KeepUnlisted(Names, Sender<Names>),
     /// The next folder to list.
     NextFolder(Sender<Option<PendingFolder>>),
     /// A page of an earlier run with targets that are not settled.

@@ -4,6 +4,7 @@
 //! JSON or as an index page. The page that has told it is the first one of the listing, and is not asked for again.
 
 use super::page_body::FetchedPage;
+use super::page_failure::TRY_LINKS;
 use super::server::{PageReach, ServerLister, ServerListerSetup};
 use crate::request::source_options::Listing;
 use fetchmill_model::error::{Error, Result};
@@ -56,7 +57,7 @@ pub(crate) fn detect(setup: ServerListerSetup, api: &ApiNames) -> Result<Option<
 fn unknown(lister: &ServerLister, top: &str, path: &str, why: &str, title: &str) -> Error {
     Error::Listing(format!(
         "{} is listed in no way that is known: {} gives {why}, and the page itself is no index ({title}); --listing and \
-         --list-path say how the server lists",
+         --list-path say how the server lists{TRY_LINKS}",
         lister.url(top),
         lister.url(path)
     ))

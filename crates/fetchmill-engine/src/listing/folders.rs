@@ -4,8 +4,7 @@ use std::io::{Cursor, Read};
 use std::sync::Arc;
 
 use super::hand_over::hand_over;
-use super::page_body::PageBody;
-use super::page_failure::PageFailure;
+use super::page_failure::{PageFailure, TRY_LINKS};
 use super::robots::RobotsFilter;
 use super::server::{ServerLister, ServerListerSetup, allowed};
 use crate::control::Control;
@@ -15,6 +14,7 @@ use fetchmill_model::entry::Naming;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::source::folder::{FolderReadError, folder_path};
+use fetchmill_model::source::html::LinkPage;
 use fetchmill_model::source::list::Filters;
 use fetchmill_model::source::sitemap::{read_sitemap, sitemap_path};
 use fetchmill_model::source::{ListedPage, OriginUrl, PageCursor, PendingFolder, autoindex, html};
@@ -26,8 +26,13 @@ pub(crate) enum FolderFormat {
     Json,
     /// Index pages.
     Html {
-        /// Whether the server's robots.txt is heeded.
-        heeds_robots: bool,
+        /// Whether the server's robots.txt is obeyed.
+        obeys_robots: bool,
+    },
+    /// Any pages in HTML: the links on them.
+    Links {
+        /// The same.
+        obeys_robots: bool,
     },
     /// Sitemaps: the source, and those that it leads to.
     Sitemap,
@@ -63,10 +68,12 @@ pub(super) fn list(setup: ServerListerSetup, format: FolderFormat) -> Result<()>
     }
     let mut lister = ServerLister::new(setup)?;
     let robots = match format {
-        FolderFormat::Html { heeds_robots: true } => match RobotsFilter::fetch(&mut lister)? {
-            Some(robots) => robots,
-            None => return Ok(()),
-        },
+        FolderFormat::Html { obeys_robots: true } | FolderFormat::Links { obeys_robots: true } => {
+            match RobotsFilter::fetch(&mut lister)? {
+                Some(robots) => robots,
+                None => return Ok(()),
+            }
+        }
         _ => RobotsFilter::default(),
     };
     let mut walk = FolderWalk { lister, format, robots };
@@ -94,6 +101,9 @@ impl FolderWalk {
                 }
                 Err(FolderReadError::Job(error)) => return Err(error),
                 Err(FolderReadError::Page(bad)) => PageFailure::new(FailureKind::Listing, 200, bad.0),
+                Err(FolderReadError::NotIndex(why)) => {
+                    PageFailure { hint: TRY_LINKS, ..PageFailure::new(FailureKind::Listing, 200, why) }
+                }
                 Err(FolderReadError::Cut(why)) => PageFailure::new(FailureKind::Truncated, 200, why),
                 Err(FolderReadError::Io(error)) => no_page_of(error),
             };
@@ -123,13 +133,15 @@ impl FolderWalk {
         let first_page = lister.first_page.take().filter(|_| folder.path.is_empty());
         let naming = format.naming();
         let each = |page| hand_over_folder(&control, &filters, naming, robots.allowed(page));
-        let reader: Box<dyn Read> = if let Some(bytes) = first_page {
-            Box::new(Cursor::new(bytes))
-        } else {
-            let body = lister.fetch_index(path).map_err(FolderReadError::Job)?;
-            body.and_then(PageBody::into_reader).map_err(|failure| FolderReadError::Io(io_error(failure)))?
+        let page = match first_page {
+            Some(bytes) => LinkPage {
+                reader: Box::new(Cursor::new(bytes)) as _,
+                url: lister.url(path),
+                has_length: true,
+            },
+            None => fetch_page(lister, path)?,
         };
-        let read = read_as(*format, reader, &origin, folder, each);
+        let read = read_as(*format, page, &origin, folder, each);
         read.map_err(|error| match error {
             FolderReadError::Job(_) if control.stop.get() != Stop::No => {
                 FolderReadError::Io(std::io::Error::other("the job is ending"))
@@ -139,34 +151,58 @@ impl FolderWalk {
     }
 }
 
+fn fetch_page(
+    lister: &mut ServerLister,
+    path: &str,
+) -> std::result::Result<LinkPage<Box<dyn Read>>, FolderReadError> {
+    let failed = |failure| FolderReadError::Io(io_error(failure));
+    let (url, body) = lister.fetch_index(path).map_err(FolderReadError::Job)?.map_err(failed)?;
+    let has_length = body.has_length();
+    Ok(LinkPage { reader: body.into_reader().map_err(failed)?, url, has_length })
+}
+
 fn read_as(
     format: FolderFormat,
-    reader: impl Read,
+    page: LinkPage<Box<dyn Read>>,
     origin: &OriginUrl,
     folder: &PendingFolder,
     each: impl FnMut(ListedPage) -> Result<()>,
 ) -> std::result::Result<(), FolderReadError> {
     match format {
-        FolderFormat::Json => autoindex::read_folder(reader, folder, each),
-        FolderFormat::Html { .. } => html::read_folder(reader, origin, folder, each),
-        FolderFormat::Sitemap => read_sitemap(reader, origin, folder, each),
+        FolderFormat::Json => autoindex::read_folder(page.reader, folder, each),
+        FolderFormat::Html { .. } => html::read_folder(page.reader, origin, folder, each),
+        FolderFormat::Links { .. } => html::read_links(page, origin, folder, each),
+        FolderFormat::Sitemap => read_sitemap(page.reader, origin, folder, each),
     }
 }
 
 fn hand_over_folder(control: &Control, filters: &Filters, naming: Naming, page: ListedPage) -> Result<()> {
+    let page = without_listed(control, allowed(page, filters, naming))?;
     if let PageCursor::Folder { refused, .. } = &page.cursor {
         control.listing_counters().add_listed(refused.len() as u64, 0);
         (0..refused.len()).for_each(|_| control.listing_counters().fail(FailureKind::Listing));
     }
-    hand_over(control, allowed(page, filters, naming));
+    hand_over(control, page);
     // A folder may be larger than the window.
     if control.wait_for_room() { Ok(()) } else { Err(Error::Internal("the job is ending".into())) }
+}
+
+/// A page without what another folder has shown, if there may be such.
+fn without_listed(control: &Control, mut page: ListedPage) -> Result<ListedPage> {
+    let PageCursor::Folder { refused, names_once: true, .. } = &mut page.cursor else { return Ok(page) };
+    for names in [&mut page.names, refused] {
+        if !names.is_empty() {
+            let listed = std::mem::take(names);
+            *names = control.journal.ask(|reply| JournalRequest::KeepUnlisted(listed, reply))?;
+        }
+    }
+    Ok(page)
 }
 
 /// It counts as a target that failed.
 fn fail_folder(control: &Control, folder: PendingFolder, no_page: PageFailure, attempts: u32) {
     let status = (no_page.status != 0).then_some(no_page.status);
-    let detail = no_page.reason;
+    let detail = no_page.reason + no_page.hint;
     control.listing_counters().add_listed(1, 0);
     control.listing_counters().fail(FailureKind::Listing);
     control.journal.list(ListingRequest::FailFolder { path: folder.path, status, attempts, detail });

@@ -103,6 +103,11 @@ impl PageBody {
         }
     }
 
+    /// Returns whether its reply said where it ends, so that all of it has come. Pages come over HTTP/1.1.
+    pub(super) fn has_length(&self) -> bool {
+        ["content-length", "transfer-encoding"].iter().any(|name| !field_values(&self.head, name).is_empty())
+    }
+
     /// Returns what reads it from its start, decoded.
     pub(super) fn into_reader(mut self) -> std::result::Result<Box<dyn Read>, PageFailure> {
         let encoding = self.encoding()?;

@@ -8,6 +8,9 @@ use fetchmill_model::verdict::{AttemptState, Rules, Verdict};
 /// Statuses with which a server refuses a marker that it does not know, or not any more. Others say something of the client.
 const UNKNOWN_MARKER: [u16; 5] = [400, 403, 404, 410, 422];
 
+/// What to do with a page in HTML that does not say that it is an index.
+pub(super) const TRY_LINKS: &str = "; to fetch what it links to, try --listing links";
+
 /// Why a page did not come.
 #[derive(Debug, thiserror::Error)]
 #[error("{reason}")]
@@ -18,6 +21,8 @@ pub(super) struct PageFailure {
     pub(super) reason: String,
     /// What the server asked for.
     pub(super) retry_after: Option<Millis>,
+    /// What the user may do, after a semicolon; empty if that is not known.
+    pub(super) hint: &'static str,
 }
 
 /// The last failure of a page, and how often it was asked for.
@@ -41,7 +46,7 @@ impl FailedPage {
 
 impl PageFailure {
     pub(super) fn new(kind: FailureKind, status: u16, reason: impl Into<String>) -> Self {
-        PageFailure { kind, status, reason: reason.into(), retry_after: None }
+        PageFailure { kind, status, reason: reason.into(), retry_after: None, hint: "" }
     }
 
     /// Returns whether no other attempt follows when a page has failed this often.

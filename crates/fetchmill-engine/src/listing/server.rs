@@ -288,10 +288,13 @@ impl ServerLister {
         }
     }
 
-    /// Fetches an index once; an error of the job when no other attempt changes anything.
-    pub(super) fn fetch_index(&mut self, path: &str) -> Result<std::result::Result<PageBody, PageFailure>> {
+    /// Fetches an index once: where it was, and its body. An error of the job when no other attempt changes anything.
+    pub(super) fn fetch_index(
+        &mut self,
+        path: &str,
+    ) -> Result<std::result::Result<(String, PageBody), PageFailure>> {
         let body = PageBody::index(&self.folder);
-        Ok(self.ask(path, PageReach::SameOrigin, body, true)?.map(|(_, body, _)| body))
+        Ok(self.ask(path, PageReach::SameOrigin, body, true)?.map(|(url, body, _)| (url, body)))
     }
 
     /// Asks for a page once: where it was, its body, and whether that is all of it.
@@ -337,7 +340,7 @@ impl ServerLister {
             _ if *status == 404 => {
                 "; is the SOURCE right? --list-path and --listing say how the server lists".into()
             }
-            _ => String::new(),
+            _ => no_page.hint.into(),
         };
         Error::Listing(format!(
             "the listing {url} failed ({}): {reason}, attempts: {attempts}{hint}",

@@ -15,7 +15,7 @@ impl JobRequest {
         match (&self.source, self.format) {
             (SourceOptions::Server(_), _) => match listing {
                 Listing::Auto | Listing::Api => Naming::Whole,
-                Listing::Autoindex | Listing::Html => Naming::Sized,
+                Listing::Autoindex | Listing::Html | Listing::Links => Naming::Sized,
                 Listing::Sitemap | Listing::Json if self.format == Format::Files => Naming::Path,
                 Listing::Sitemap | Listing::Json => Naming::Url,
             },

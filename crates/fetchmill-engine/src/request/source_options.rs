@@ -9,7 +9,7 @@ use fetchmill_model::origin::OriginKey;
 use fetchmill_model::s3::BucketName;
 use fetchmill_model::source::OriginUrl;
 use fetchmill_model::source::list::ListOptions;
-use fetchmill_store::journal::{FOLDERS, INDEX_PAGES, SITEMAPS};
+use fetchmill_store::journal::{FOLDERS, INDEX_PAGES, LINK_PAGES, SITEMAPS};
 
 /// How a server lists its objects.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +24,8 @@ pub enum Listing {
     Autoindex,
     /// Folders, as index pages list them.
     Html,
+    /// Folders, as the links below SOURCE on any pages in HTML show them.
+    Links,
     /// A sitemap, and those that it leads to.
     Sitemap,
     /// Pages of JSON of any API.
@@ -37,6 +39,7 @@ impl Listing {
             Listing::Auto | Listing::Api | Listing::Json => None,
             Listing::Autoindex => Some(FOLDERS),
             Listing::Html => Some(INDEX_PAGES),
+            Listing::Links => Some(LINK_PAGES),
             Listing::Sitemap => Some(SITEMAPS),
         }
     }

@@ -100,6 +100,9 @@ impl Recorder<'_> {
             JournalRequest::Bury { worker, pid, reply } => {
                 answer(&reply, self.recovery.recover_process(journal, worker, pid), control)?;
             }
+            JournalRequest::KeepUnlisted(names, reply) => {
+                answer(&reply, journal.keep_unlisted(&names), control)?;
+            }
             JournalRequest::NextFolder(reply) => answer(&reply, journal.next_folder(), control)?,
             JournalRequest::NextLivePage(from, reply) => {
                 answer(&reply, journal.next_live_page(from), control)?;

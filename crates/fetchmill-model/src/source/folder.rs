@@ -28,6 +28,8 @@ pub fn folder_path(origin: &OriginUrl, folder: &[u8]) -> String {
 pub enum FolderReadError {
     /// What came is no listing.
     Page(BadPage),
+    /// What came is a page in HTML, and does not say that it is an index.
+    NotIndex(String),
     /// The connection failed while it was read: it may be read again.
     Io(std::io::Error),
     /// It came whole, and has no end: it may be read again.
@@ -78,6 +80,8 @@ pub(super) struct FolderPages<'f, E> {
     found: Names,
     refused: Names,
     skipped: Skips,
+    /// Whether entries are any links below the folder.
+    is_of_links: bool,
 }
 
 impl<'f, E: FnMut(ListedPage) -> Result<(), Error>> FolderPages<'f, E> {
@@ -92,7 +96,13 @@ impl<'f, E: FnMut(ListedPage) -> Result<(), Error>> FolderPages<'f, E> {
             found: Names::default(),
             refused: Names::default(),
             skipped: Skips::default(),
+            is_of_links: false,
         }
+    }
+
+    /// The same of links, which may lead deeper into the folder, and to what another folder has, too.
+    pub(super) fn of_links(folder: &'f PendingFolder, each: E) -> Self {
+        FolderPages { is_of_links: true, ..FolderPages::new(folder, each) }
     }
 
     /// Takes the next entry, by its name alone; pages that are full are handed over.
@@ -142,10 +152,12 @@ impl<'f, E: FnMut(ListedPage) -> Result<(), Error>> FolderPages<'f, E> {
 
     fn may_enter(&self, name: &[u8]) -> bool {
         let path = &self.folder.path;
-        let depth = if path.is_empty() { 1 } else { 2 + memchr::memchr_iter(b'/', path).count() };
-        depth <= FOLDER_DEPTH_MAX
-            && !matches!(name, b"" | b"." | b"..")
-            && !name.iter().any(|byte| matches!(byte, b'/' | 0))
+        let above = if path.is_empty() { 0 } else { 1 + memchr::memchr_iter(b'/', path).count() };
+        let below = 1 + memchr::memchr_iter(b'/', name).count();
+        above + below <= FOLDER_DEPTH_MAX
+            && (below == 1 || self.is_of_links)
+            && !name.split(|byte| *byte == b'/').any(|segment| matches!(segment, b"" | b"." | b".."))
+            && !name.contains(&0)
     }
 
     fn hand_over(&mut self, is_last: bool) -> Result<(), Error> {
@@ -156,6 +168,7 @@ impl<'f, E: FnMut(ListedPage) -> Result<(), Error>> FolderPages<'f, E> {
             read: self.read,
             digest: self.digest,
             is_last,
+            names_once: self.is_of_links,
         };
         let names = std::mem::take(&mut self.names);
         let skipped = std::mem::take(&mut self.skipped);

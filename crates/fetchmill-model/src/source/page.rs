@@ -39,6 +39,8 @@ pub enum PageCursor {
         digest: u64,
         /// Whether this is its end.
         is_last: bool,
+        /// Whether other folders may have the same names: the journal keeps a digest of each.
+        names_once: bool,
     },
     /// A piece of a range of keys, whose ranges are listed side by side.
     Keys {

@@ -229,6 +229,7 @@ fn the_deepest_folder_comes_first() {
         read: 3,
         digest: 9,
         is_last: true,
+        names_once: false,
     };
     let mut skipped = Skips::default();
     skipped.add(SkipReason::Filter, b"x");
@@ -239,6 +240,39 @@ fn the_deepest_folder_comes_first() {
     journal.fail_folder(b"a/b", Some(403), 1, "403").unwrap();
     assert_eq!(journal.next_folder().unwrap().unwrap().path, b"a");
     assert_eq!(journal.tally(), Tally { listed: 3, failed: 1, skipped: 2, ..Tally::default() });
+}
+
+#[test]
+fn a_walk_over_links_takes_each_name_and_folder_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut journal = open(folder.path());
+    journal.start_walk().unwrap();
+    let names = |texts: &[&str]| {
+        let mut names = Names::default();
+        for text in texts {
+            names.push(text.as_bytes());
+        }
+        names
+    };
+    let mut walk = |path: &str, texts: &[&str], found: &[&str]| {
+        let cursor = PageCursor::Folder {
+            path: path.into(),
+            found: names(found),
+            refused: Names::default(),
+            read: 3,
+            digest: 9,
+            is_last: true,
+            names_once: true,
+        };
+        let names = journal.keep_unlisted(&names(texts)).unwrap();
+        let taken = names.len();
+        journal.add_page(&ListedPage { names, skipped: Skips::default(), total: None, cursor }).unwrap();
+        (taken, journal.next_folder().unwrap().map(|folder| folder.path))
+    };
+
+    assert_eq!(walk("", &["\0\0a", "\0\0b/c"], &["b", "b/d"]), (2, Some(b"b/d".to_vec())));
+    assert_eq!(walk("b/d", &["\0\0a"], &["b", "b/d"]), (0, Some(b"b".to_vec())));
+    assert_eq!(walk("b", &["\0\0b/c", "\0\0b"], &["b/d", "a"]), (1, Some(b"a".to_vec())));
 }
 
 #[test]

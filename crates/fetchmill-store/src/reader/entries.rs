@@ -5,7 +5,8 @@
 //! not asked: what is wrong with it may be its URL.
 
 use crate::journal::{
-    FOLDERS, HASH, INDEX_PAGES, JournalSnapshot, KEYS, NAMES, STRIP_PREFIX, TRANSFORM, transform_columns,
+    FOLDERS, HASH, INDEX_PAGES, JournalSnapshot, KEYS, LINK_PAGES, NAMES, STRIP_PREFIX, TRANSFORM,
+    transform_columns,
 };
 use crate::sink::Format;
 use fetchmill_model::entry::{EntryTraits, Naming};
@@ -47,7 +48,7 @@ pub(super) fn before_name(snapshot: &JournalSnapshot) -> Option<&'static str> {
     if snapshot.part("listing") == KEYS && !is_export(snapshot) {
         return Some(NOTHING_KNOWN);
     }
-    if matches!(snapshot.part("listing"), FOLDERS | INDEX_PAGES) && !is_export(snapshot) {
+    if matches!(snapshot.part("listing"), FOLDERS | INDEX_PAGES | LINK_PAGES) && !is_export(snapshot) {
         return Some(SIZE_UNKNOWN);
     }
     if !are_of_list(snapshot) || is_export(snapshot) {

@@ -170,7 +170,7 @@ fn first_page_url(plan: &JobPlan, control: &Control) -> Result<Option<String>> {
     };
     let path = match plan.listing {
         Listing::Auto | Listing::Api => plan.request.api.page_path(url, None)?,
-        Listing::Autoindex | Listing::Html => folder_path(url, b""),
+        Listing::Autoindex | Listing::Html | Listing::Links => folder_path(url, b""),
         Listing::Sitemap => sitemap_path(url, b""),
         // Its objects may be anywhere else: that it is well says nothing of them.
         Listing::Json => return Ok(None),

@@ -23,6 +23,15 @@ pub(super) enum IndexLink {
     Outside,
 }
 
+/// Which links below the folder are entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LinkReach {
+    /// Those directly in it.
+    Direct,
+    /// All of them; names of deeper ones have slashes.
+    Below,
+}
+
 /// The folder whose page is read.
 #[derive(Debug)]
 pub(super) struct IndexPlace {
@@ -30,6 +39,9 @@ pub(super) struct IndexPlace {
     authority: String,
     /// Its path, decoded; none of these is empty.
     segments: Vec<Vec<u8>>,
+    /// The folder that relative links begin in.
+    base: Vec<Vec<u8>>,
+    reach: LinkReach,
 }
 
 impl IndexPlace {
@@ -38,24 +50,39 @@ impl IndexPlace {
         // A path that cannot be decoded has no entry but those of relative links.
         let base = percent::decode(origin.path().as_bytes()).unwrap_or_else(|| origin.path().into());
         let segments = base.split(|byte| *byte == b'/').chain(folder.split(|byte| *byte == b'/'));
+        let segments: Vec<_> = segments.filter(|segment| !segment.is_empty()).map(<[u8]>::to_vec).collect();
         IndexPlace {
             scheme: origin.scheme().to_owned(),
             authority: origin.authority().to_ascii_lowercase(),
-            segments: segments.filter(|segment| !segment.is_empty()).map(<[u8]>::to_vec).collect(),
+            base: segments.clone(),
+            segments,
+            reach: LinkReach::Direct,
         }
+    }
+
+    /// Takes all links below the folder as its entries. Its page came from `url`; `None` if that is not below the folder.
+    pub(super) fn all_below(mut self, url: &[u8]) -> Option<Self> {
+        self.reach = LinkReach::Below;
+        let is_at_origin = self.set_base(url).is_some();
+        (is_at_origin && self.base.starts_with(&self.segments)).then_some(self)
+    }
+
+    /// Reads relative links from `href` on, as `<base href>` wants it; `None` if that is at another origin or not a path.
+    pub(super) fn set_base(&mut self, href: &[u8]) -> Option<()> {
+        let href = url_of(href);
+        let (path, _) = split_query(&href);
+        let (mut segments, is_folder) = self.segments_of(self.local_path(path).ok()?)?;
+        if !is_folder {
+            segments.pop();
+        }
+        self.base = segments;
+        Some(())
     }
 
     /// What a link on the page means; `href` has no entities any more.
     pub(super) fn read(&self, href: &[u8]) -> IndexLink {
-        // As in every URL.
-        let href: Vec<u8> =
-            href.iter().copied().filter(|byte| !matches!(byte, b'\t' | b'\n' | b'\r')).collect();
-        let href = href.trim_ascii();
-        let href = &href[..memchr::memchr(b'#', href).unwrap_or(href.len())];
-        let (path, query) = match memchr::memchr(b'?', href) {
-            Some(at) => (&href[..at], Some(&href[at..])),
-            None => (href, None),
-        };
+        let href = url_of(href);
+        let (path, query) = split_query(&href);
         let meant = self.local_path(path).map_or_else(|elsewhere| elsewhere, |path| self.resolve(path));
         match meant {
             // A view of an entry is another object.
@@ -82,41 +109,63 @@ impl IndexPlace {
     }
 
     fn resolve(&self, path: &[u8]) -> IndexLink {
-        let mut segments: Vec<Vec<u8>> =
-            if path.starts_with(b"/") { Vec::new() } else { self.segments.clone() };
+        match self.segments_of(path) {
+            Some((segments, is_folder)) => self.relate(&segments, is_folder),
+            None => IndexLink::Outside,
+        }
+    }
+
+    /// Resolves a path, and tells whether it is that of a folder; `None` if a segment of it cannot be that of a name.
+    fn segments_of(&self, path: &[u8]) -> Option<(Vec<Vec<u8>>, bool)> {
+        let mut segments: Vec<Vec<u8>> = if path.starts_with(b"/") { Vec::new() } else { self.base.clone() };
         let path = path.strip_prefix(b"/").unwrap_or(path);
         let mut is_folder = true;
         let count = 1 + memchr::memchr_iter(b'/', path).count();
         for (position, segment) in path.split(|byte| *byte == b'/').enumerate() {
             let is_last = position + 1 == count;
-            let Some(segment) = percent::decode(segment) else { return IndexLink::Outside };
+            let segment = percent::decode(segment)?;
             is_folder = true;
             match segment.as_slice() {
                 b"" if is_last => {}
                 b"." => {}
                 b".." => drop(segments.pop()),
-                name if name.is_empty() || name.contains(&b'/') || name.contains(&0) => {
-                    return IndexLink::Outside;
-                }
+                name if name.is_empty() || name.contains(&b'/') || name.contains(&0) => return None,
                 _ => {
                     is_folder = !is_last;
                     segments.push(segment);
                 }
             }
         }
-        self.relate(segments, is_folder)
+        Some((segments, is_folder))
     }
 
-    fn relate(&self, mut segments: Vec<Vec<u8>>, is_folder: bool) -> IndexLink {
-        if is_folder && self.segments.starts_with(&segments) {
+    fn relate(&self, segments: &[Vec<u8>], is_folder: bool) -> IndexLink {
+        if is_folder && self.segments.starts_with(segments) {
             return IndexLink::Own;
         }
-        let name = segments.pop().unwrap_or_default();
-        match segments == self.segments {
-            true if is_folder => IndexLink::Folder(name),
-            true => IndexLink::File(name),
-            false => IndexLink::Outside,
+        let below = segments.strip_prefix(self.segments.as_slice()).unwrap_or_default();
+        match below.len() {
+            0 => IndexLink::Outside,
+            2.. if self.reach == LinkReach::Direct => IndexLink::Outside,
+            _ if is_folder => IndexLink::Folder(below.join(&b'/')),
+            _ => IndexLink::File(below.join(&b'/')),
         }
+    }
+}
+
+/// What an `href` says, as a browser reads it, without its fragment.
+fn url_of(href: &[u8]) -> Vec<u8> {
+    // As in every URL.
+    let href: Vec<u8> = href.iter().copied().filter(|byte| !matches!(byte, b'\t' | b'\n' | b'\r')).collect();
+    let href = href.trim_ascii();
+    href[..memchr::memchr(b'#', href).unwrap_or(href.len())].to_vec()
+}
+
+/// What is before a query, and the query.
+fn split_query(href: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match memchr::memchr(b'?', href) {
+        Some(at) => (&href[..at], Some(&href[at..])),
+        None => (href, None),
     }
 }
 
@@ -219,5 +268,64 @@ mod tests {
         assert_eq!(place.read(b"x"), file(b"x"));
         assert_eq!(place.read(b"/x/"), folder(b"x"));
         assert_eq!(place.read(b"../"), IndexLink::Own);
+    }
+
+    fn read_below(url: &str, base: &[u8], href: &[u8]) -> IndexLink {
+        let origin = OriginUrl::parse("http://A.test:81/top").unwrap();
+        let mut place = IndexPlace::new(&origin, b"in").all_below(url.as_bytes()).unwrap();
+        if !base.is_empty() {
+            place.set_base(base).unwrap();
+        }
+        place.read(href)
+    }
+
+    #[test]
+    fn all_links_below_the_folder_are_entries_if_wanted() {
+        let url = "http://a.test:81/top/in/";
+        for (href, meant) in [
+            (&b"a/b%20c/d"[..], file(b"a/b c/d")),
+            (b"a/b/", folder(b"a/b")),
+            (b"/top/in/a/../b/c", file(b"b/c")),
+            (b"a//b", IndexLink::Outside),
+            (b"a/%2e%2e/%2E./x", IndexLink::Outside),
+            (b"a%2fb", IndexLink::Outside),
+            (b"a/b?x", IndexLink::Outside),
+            (b"a/b/?x", IndexLink::Outside),
+            (b"/top/in", IndexLink::Outside),
+            (b"/top/inner/x", IndexLink::Outside),
+            (b"../x", IndexLink::Outside),
+            (b"..", IndexLink::Own),
+            (b"?sort=name", IndexLink::Own),
+            (b"//b.test/top/in/x", IndexLink::OtherOrigin),
+        ] {
+            assert_eq!(read_below(url, b"", href), meant, "{}", String::from_utf8_lossy(href));
+        }
+    }
+
+    #[test]
+    fn links_are_relative_to_where_the_page_came_from_or_to_its_base() {
+        let url = "http://a.test:81/top/in/v1/index.html?x#y";
+        for (base, href, meant) in [
+            (&b""[..], &b"x"[..], file(b"v1/x")),
+            (b"", b"../x", file(b"x")),
+            (b"../v2/", b"x", file(b"v2/x")),
+            (b"/top/in/v3/index.html?q", b"x/", folder(b"v3/x")),
+            (b"http://A.TEST:81", b"top/in/x", file(b"x")),
+            (b"/", b"x", IndexLink::Outside),
+        ] {
+            assert_eq!(read_below(url, base, href), meant, "{}", String::from_utf8_lossy(base));
+        }
+    }
+
+    #[test]
+    fn a_page_from_elsewhere_has_no_links_below_the_folder() {
+        let origin = OriginUrl::parse("http://a.test:81/top").unwrap();
+        for url in ["http://a.test:81/top/", "http://b.test:81/top/in/", "http://a.test:81/top/in2/", "x:"] {
+            assert!(IndexPlace::new(&origin, b"in").all_below(url.as_bytes()).is_none(), "{url}");
+        }
+        let mut place = IndexPlace::new(&origin, b"in");
+        for href in ["http://b.test/", "//a.test/", "mailto:x", "a%zz/", "x//y/"] {
+            assert!(place.set_base(href.as_bytes()).is_none(), "{href}");
+        }
     }
 }

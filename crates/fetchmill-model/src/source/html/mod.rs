@@ -1,16 +1,19 @@
 //! A web server's folders as its index pages list them: those of Apache, nginx, lighttpd and `python -m http.server`.
+//! Any other page with links is read by `links.rs`, if the user wants it.
 //!
 //! A page is read as a stream, link after link. It must say that it is an index, and must have an end: a folder's own
 //! page (`index.html`) is no listing, and one that was cut would lack files that nobody missed. What a page shows of a
 //! name is not read, servers cut it: the link has it.
 
 mod link;
+mod links;
 mod tokens;
 
 use std::collections::HashSet;
 use std::io::Read;
 
 use self::link::{IndexLink, IndexPlace};
+pub use self::links::{LinkPage, read_links};
 use self::tokens::{IndexToken, tokens};
 use super::bounded_reader::read_error;
 use super::folder::{EntryKind, FileFacts, FolderPages, FolderReadError};
@@ -40,7 +43,7 @@ pub fn read_folder(
             IndexToken::Link { href, behind } => {
                 index.must_be_index()?;
                 let Some((name, kind)) = entry_of(&place, &href, &behind) else { continue };
-                if index.is_new(&name, kind)? {
+                if index.seen.is_new(&name, kind)? {
                     if let Some((name, kind)) = last.replace((name, kind)) {
                         pages.push(&name, kind)?;
                     }
@@ -50,7 +53,7 @@ pub fn read_folder(
                     last.1 = kind;
                 }
             }
-            IndexToken::Base => return bad("its links are to be read from elsewhere (<base>)"),
+            IndexToken::Base(_) => return bad("its links are to be read from elsewhere (<base>)"),
             IndexToken::End => index.has_end = true,
         }
     }
@@ -87,8 +90,8 @@ struct IndexReader {
     /// The first heading.
     heading: Option<Vec<u8>>,
     has_end: bool,
-    /// Digests of the links so far: a link may come twice, as that of an icon and of a name.
-    seen: HashSet<u128>,
+    /// A link may come twice, as that of an icon and of a name.
+    seen: SeenEntries,
 }
 
 impl IndexReader {
@@ -111,21 +114,31 @@ impl IndexReader {
         if self.is_index {
             return Ok(());
         }
-        bad(&format!(
+        Err(FolderReadError::NotIndex(format!(
             "it gives a page that is no index: {}, and index pages begin with \"Index of\" or \"Directory listing for\"",
             self.title()
-        ))
+        )))
+    }
+}
+
+/// Digests of a page's entries so far. Memory: of [`INDEX_ENTRIES_MAX`] entries.
+#[derive(Default)]
+struct SeenEntries(HashSet<u128>);
+
+impl SeenEntries {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
-    /// Whether it was not on the page before.
+    /// Whether the entry was not on the page before.
     fn is_new(&mut self, name: &[u8], kind: EntryKind) -> Result<bool, FolderReadError> {
         let seed = match kind {
             EntryKind::File(_) => 0,
             EntryKind::Folder => 1,
             _ => 2,
         };
-        let is_new = self.seen.insert(xxhash_rust::xxh3::xxh3_128_with_seed(name, seed));
-        if self.seen.len() > INDEX_ENTRIES_MAX {
+        let is_new = self.0.insert(xxhash_rust::xxh3::xxh3_128_with_seed(name, seed));
+        if self.0.len() > INDEX_ENTRIES_MAX {
             return bad(&format!(
                 "its page has more than {INDEX_ENTRIES_MAX} links; fetch from a list of URLs instead"
             ));

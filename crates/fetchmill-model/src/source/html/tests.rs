@@ -60,6 +60,7 @@ fn refusal(body: &[u8]) -> String {
     match read(body) {
         Err(FolderReadError::Page(bad)) => bad.to_string(),
         Err(FolderReadError::Cut(why)) => why.to_owned(),
+        Err(FolderReadError::NotIndex(why)) => why,
         other => panic!("{other:?}"),
     }
 }

@@ -30,8 +30,8 @@ pub(super) enum IndexToken {
         /// The text behind it, also in the next cells of its row of a table, which a space parts; none when it is long.
         behind: Vec<u8>,
     },
-    /// The page says that its links are to be read from elsewhere.
-    Base,
+    /// The page's `base`, which says what its links are relative to; `None` without an `href`.
+    Base(Option<Vec<u8>>),
     /// The page's end tag.
     End,
 }
@@ -125,7 +125,9 @@ impl IndexEmitter {
             // One that is too long is told as it was cut, and refused for its length.
             self.link = self.href.take().map(|href| href.bytes);
         } else if self.tag.is("base") {
-            self.tokens.push_back(IndexToken::Base);
+            self.end_link();
+            let href = self.href.take().map(|href| href.bytes);
+            self.tokens.push_back(IndexToken::Base(href));
         } else if self.tag.is("title") || self.tag.is("h1") {
             self.end_link();
             self.begin_text(TextPlace::Heading);

@@ -16,8 +16,11 @@ pub const KEYS: &str = "keys";
 /// The same where the source is a web server's folders, listed in JSON,
 pub const FOLDERS: &str = "autoindex";
 
-/// and as index pages.
+/// as index pages,
 pub const INDEX_PAGES: &str = "html";
+
+/// and as any pages with links.
+pub const LINK_PAGES: &str = "links";
 
 /// The same where it is a sitemap: its targets are those of a list.
 pub const SITEMAPS: &str = "list sitemap";

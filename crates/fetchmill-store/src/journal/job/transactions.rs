@@ -118,7 +118,7 @@ impl Journal {
     /// Makes another job of one that was stopped before anything was listed.
     fn found_anew(&self, identity: &Identity) -> Result<()> {
         self.fence.begin(&self.db, &self.path)?;
-        let forget = "DELETE FROM folders; DELETE FROM samples; DELETE FROM job WHERE key != 'rules'; COMMIT";
+        let forget = "DELETE FROM folders; DELETE FROM markers; DELETE FROM samples; DELETE FROM job WHERE key != 'rules'; COMMIT";
         self.check(self.db.execute_batch(forget))?;
         self.found(identity)
     }

@@ -3,6 +3,7 @@
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 
+use super::listed_digests;
 use crate::journal::job::identity::Identity;
 use crate::journal::job::transactions::Journal;
 use crate::journal::location::JobLocation;
@@ -29,9 +30,7 @@ impl Journal {
     /// Starts the walk at the top.
     pub fn start_walk(&mut self) -> Result<()> {
         self.begin()?;
-        let mut top = Names::default();
-        top.push(b"");
-        self.check(insert(&self.db, &top))?;
+        self.check(insert_one(&self.db, b""))?;
         self.set("walk", "started")?;
         self.commit()
     }
@@ -119,7 +118,12 @@ pub(in crate::journal) fn keep(
     (read, digest): (u64, u64),
     is_last: bool,
 ) -> rusqlite::Result<()> {
-    insert(db, found)?;
+    for folder in found.iter() {
+        // Links may lead to a folder again, also when it is listed.
+        if listed_digests::note(db, listed_digests::folder_digest(folder))? {
+            insert_one(db, folder)?;
+        }
+    }
     if is_last {
         db.prepare_cached("DELETE FROM folders WHERE path = ?")?.execute([path])?;
     } else {
@@ -127,10 +131,6 @@ pub(in crate::journal) fn keep(
         update.execute(params![read as i64, digest as i64, path])?;
     }
     Ok(())
-}
-
-fn insert(db: &Connection, folders: &Names) -> rusqlite::Result<()> {
-    folders.iter().try_for_each(|path| insert_one(db, path))
 }
 
 fn insert_one(db: &Connection, path: &[u8]) -> rusqlite::Result<()> {

@@ -2,6 +2,7 @@
 //! `key_ranges`, `skipped`, `skipped_names`).
 
 pub(super) mod folders;
+mod listed_digests;
 mod pages;
 mod ranges;
 pub(super) mod skips;

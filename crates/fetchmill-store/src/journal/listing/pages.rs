@@ -1,8 +1,8 @@
 //! Pages as they are listed: their names, and where the listing goes on.
 
-use rusqlite::{OptionalExtension as _, params};
+use rusqlite::params;
 
-use super::{folders, ranges};
+use super::{folders, listed_digests, ranges};
 use crate::journal::database::schema;
 use crate::journal::job::live::LivePage;
 use crate::journal::job::transactions::{Journal, LISTED_AT, now_text};
@@ -22,7 +22,7 @@ impl Journal {
     /// Adds a page and returns its first sequence number.
     pub fn add_page(&mut self, page: &ListedPage) -> Result<Sequence> {
         self.begin()?;
-        self.keep_cursor(&page.cursor)?;
+        self.keep_cursor(&page.cursor, &page.names)?;
         self.keep_total(page.total)?;
         // A folder's entries have none of it; those of a sitemap have.
         if matches!(
@@ -58,7 +58,7 @@ impl Journal {
         Ok(())
     }
 
-    fn keep_cursor(&mut self, cursor: &PageCursor) -> Result<()> {
+    fn keep_cursor(&mut self, cursor: &PageCursor, names: &Names) -> Result<()> {
         match cursor {
             PageCursor::Marker { from, next } => {
                 if let Some(next) = next
@@ -79,7 +79,11 @@ impl Journal {
                 self.keep_page_once(url, *items_digest, next_url.as_deref())?;
                 self.keep_next(next.as_deref())
             }
-            PageCursor::Folder { path, found, refused, read, digest, is_last } => {
+            PageCursor::Folder { path, found, refused, read, digest, is_last, names_once } => {
+                if *names_once {
+                    self.check(listed_digests::note_names(&self.db, names))?;
+                    self.check(listed_digests::note_names(&self.db, refused))?;
+                }
                 self.check(folders::keep(&self.db, path, found, (*read, *digest), *is_last))?;
                 self.refuse_folders(refused)
             }
@@ -133,12 +137,11 @@ impl Journal {
     }
 
     fn has_marker(&self, digest: [u8; 16]) -> Result<bool> {
-        let known = self.db.query_row("SELECT 1 FROM markers WHERE digest = ?", [digest], |_| Ok(()));
-        Ok(self.check(known.optional())?.is_some())
+        self.check(listed_digests::has(&self.db, digest))
     }
 
     fn note_marker(&self, digest: [u8; 16]) -> Result<()> {
-        self.check(self.db.execute("REPLACE INTO markers (digest) VALUES (?)", [digest])).map(drop)
+        self.check(listed_digests::note(&self.db, digest)).map(drop)
     }
 
     fn keep_traits(&self, entries: &Names) -> Result<()> {

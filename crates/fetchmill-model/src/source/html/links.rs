@@ -1,0 +1,204 @@
+//! The links below a folder, from any page in HTML that it gives.
+//!
+//! Such a page says neither that it is an index nor that it has everything. Text next to a link may be anything, so only
+//! the link counts. Pages may link to the same file in several folders: the journal takes each name and folder once.
+
+use std::io::{BufRead, BufReader, Read};
+
+use super::link::IndexPlace;
+use super::tokens::{IndexToken, tokens};
+use super::{SeenEntries, bad, entry_of};
+use crate::error::Error;
+use crate::limits::INDEX_HREF_BYTES_MAX;
+use crate::name::for_display;
+use crate::source::bounded_reader::read_error;
+use crate::source::folder::{FolderPages, FolderReadError};
+use crate::source::{ListedPage, OriginUrl, PendingFolder};
+
+const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// A page as it came.
+#[derive(Debug)]
+pub struct LinkPage<R> {
+    /// Reads its bytes.
+    pub reader: R,
+    /// Where it came from, after redirects.
+    pub url: String,
+    /// Whether its reply said where it ends: if not, a page without `</html>` may have been cut.
+    pub has_length: bool,
+}
+
+/// Reads the page of a folder, and gives its pages to `each`; the last one ends it.
+pub fn read_links(
+    page: LinkPage<impl Read>,
+    origin: &OriginUrl,
+    folder: &PendingFolder,
+    each: impl FnMut(ListedPage) -> Result<(), Error>,
+) -> Result<(), FolderReadError> {
+    let mut links = LinkReader {
+        place: place_of(&page.url, origin, folder)?,
+        seen: SeenEntries::default(),
+        has_base: false,
+        has_end: page.has_length,
+    };
+    let mut reader = BufReader::new(page.reader);
+    must_be_html(&mut reader)?;
+    let mut pages = FolderPages::of_links(folder, each);
+    for token in tokens(reader) {
+        match token.map_err(read_error)? {
+            IndexToken::Heading(_) | IndexToken::Base(None) => {}
+            IndexToken::Base(Some(href)) => links.take_base(&href)?,
+            IndexToken::End => links.has_end = true,
+            IndexToken::Link { href, .. } => {
+                let Some((name, kind)) = entry_of(&links.place, &href, b"") else { continue };
+                if links.seen.is_new(&name, kind)? {
+                    pages.push(&name, kind)?;
+                }
+            }
+        }
+    }
+    if !links.has_end {
+        return Err(FolderReadError::Cut("the page may have been cut: it has neither a length nor </html>"));
+    }
+    pages.finish()
+}
+
+fn place_of(url: &str, origin: &OriginUrl, folder: &PendingFolder) -> Result<IndexPlace, FolderReadError> {
+    let place = IndexPlace::new(origin, &folder.path).all_below(url.as_bytes());
+    place.map_or_else(
+        || {
+            let url = for_display(url.as_bytes());
+            bad(&format!("it redirects to {url}, which is not below it: list that one instead"))
+        },
+        Ok,
+    )
+}
+
+/// A script, an image or a page of JSON would look like a folder without files.
+fn must_be_html(reader: &mut impl BufRead) -> Result<(), FolderReadError> {
+    let start = reader.fill_buf().map_err(read_error)?;
+    let start = start.strip_prefix(UTF8_MARK).unwrap_or(start).trim_ascii_start();
+    if start.starts_with(b"<") { Ok(()) } else { bad("its page is not HTML: it does not begin with a tag") }
+}
+
+/// What is known of a page so far.
+struct LinkReader {
+    place: IndexPlace,
+    seen: SeenEntries,
+    has_base: bool,
+    has_end: bool,
+}
+
+impl LinkReader {
+    /// Takes the page's base; the first one counts, as in a browser.
+    fn take_base(&mut self, href: &[u8]) -> Result<(), FolderReadError> {
+        if std::mem::replace(&mut self.has_base, true) {
+            return Ok(());
+        }
+        if !self.seen.is_empty() {
+            return bad("it has links before its <base>");
+        }
+        let is_taken = href.len() <= INDEX_HREF_BYTES_MAX && self.place.set_base(href).is_some();
+        if is_taken { Ok(()) } else { bad("its <base> leads to another origin, or is not a URL") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::{FOLDER_DEPTH_MAX, INDEX_ENTRIES_MAX};
+    use crate::source::PageCursor;
+    use crate::source_metadata::SizedName;
+
+    fn read_in(
+        body: &[u8],
+        folder: &PendingFolder,
+        has_length: bool,
+    ) -> Result<Vec<ListedPage>, FolderReadError> {
+        let origin = OriginUrl::parse("http://a/top").unwrap();
+        let mut url = crate::source::folder::folder_path(&origin, &folder.path);
+        url.insert_str(0, "http://a");
+        let mut pages = Vec::new();
+        read_links(LinkPage { reader: body, url, has_length }, &origin, folder, |page| {
+            pages.push(page);
+            Ok(())
+        })?;
+        Ok(pages)
+    }
+
+    /// Names of files and of folders, and how many links were left out.
+    fn read(body: &str) -> (Vec<String>, Vec<String>, u64) {
+        let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+        let page = read_in(body.as_bytes(), &PendingFolder::default(), true).unwrap().remove(0);
+        let PageCursor::Folder { found, names_once: true, .. } = &page.cursor else { panic!() };
+        let files = page.names.iter().map(SizedName::read).map(|file| text(file.name)).collect();
+        (files, found.iter().map(text).collect(), page.skipped.total())
+    }
+
+    fn refusal(body: &[u8], has_length: bool) -> String {
+        match read_in(body, &PendingFolder::default(), has_length) {
+            Err(FolderReadError::Page(bad)) => bad.to_string(),
+            Err(FolderReadError::Cut(why)) => why.to_owned(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn any_page_gives_its_links_once() {
+        let page = "\u{feff} <!doctype html>\n<h1>Our <a href=/>mirror</a></h1><a href=a><img></a><a href='./a#x'>a</a> \
+                    01-Jan-2026 10:00 7<a href=b/c>c</a><a href=d/e/>e</a><a href=/other>o</a><a href=a?v=1>v</a><a href=?s>s</a>";
+
+        assert_eq!(read(page), (vec!["a".into(), "b/c".into()], vec!["d/e".into()], 2));
+        let pages = read_in(page.as_bytes(), &PendingFolder::default(), true).unwrap();
+        // What is next to a link may mean anything.
+        assert_eq!(pages[0].names.get(0), b"\0\0a");
+    }
+
+    #[test]
+    fn the_first_base_counts() {
+        let page = "<base target=x><base href=v1/><base href=v2/><a href=a>a</a>";
+
+        assert_eq!(read(page).0, ["v1/a"]);
+        assert!(refusal(b"<a href=a></a><base href=v1/>", true).contains("before its <base>"));
+        assert!(refusal(b"<base href=//b/><a href=a></a>", true).contains("another origin"));
+        let long = format!("<base href={}>", "x".repeat(INDEX_HREF_BYTES_MAX + 1));
+        assert!(refusal(long.as_bytes(), true).contains("not a URL"));
+    }
+
+    #[test]
+    fn what_is_not_a_whole_page_is_refused() {
+        for body in [&b""[..], b"[]", b"\xff\xfe<\0a\0", b"\x89PNG", b"a,b"] {
+            assert!(refusal(body, true).contains("not HTML"), "{body:?}");
+        }
+        assert!(refusal(b"<a href=a>a</a>", false).contains("may have been cut"));
+        assert!(read_in(b"<a href=a>a</a></html>", &PendingFolder::default(), false).is_ok());
+        let many =
+            (0..=INDEX_ENTRIES_MAX).map(|number| format!("<a href={number}>")).collect::<Vec<_>>().concat();
+        assert!(refusal(many.as_bytes(), true).contains("more than 1000000 links"));
+    }
+
+    #[test]
+    fn folders_have_a_bounded_depth() {
+        let above = ["x"; FOLDER_DEPTH_MAX - 1].join("/").into_bytes();
+
+        let folder = PendingFolder { path: above, ..PendingFolder::default() };
+        let pages = read_in(b"<a href=y/></a><a href=y/z/></a>", &folder, true).unwrap();
+
+        let PageCursor::Folder { found, refused, .. } = &pages[0].cursor else { panic!() };
+        assert_eq!((found.len(), refused.len()), (1, 1));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn names_stay_below_the_folder(body in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..300)) {
+            let page = [b"<a href='".as_slice(), &body, b"'></a>"].concat();
+            for page in read_in(&page, &PendingFolder::default(), true).unwrap_or_default() {
+                for name in page.names.iter() {
+                    let name = SizedName::read(name).name;
+                    let mut segments = name.split(|byte| *byte == b'/');
+                    proptest::prop_assert!(segments.all(|segment| !matches!(segment, b"" | b"." | b"..")));
+                }
+            }
+        }
+    }
+}
