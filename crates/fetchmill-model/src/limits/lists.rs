@@ -28,6 +28,8 @@ pub const FOLDER_PAGE_TARGETS: usize = 1000;
 /// Links of an index page in HTML, and URLs of a sitemap: each is remembered, so that none is taken twice. Digests of 16 bytes and a byte of the
 /// table for each, which is at most half empty: 36 MiB, of the part for pages.
 pub const INDEX_ENTRIES_MAX: usize = 1_000_000;
+/// Indexes of sitemaps that lead to each other, one after the other: real ones have one or two. An index after these fails.
+pub const SITEMAP_INDEX_DEPTH_MAX: u64 = 5;
 /// Bytes of such a page: 512 for each of its links. It is read as a stream once all of it is there.
 pub const INDEX_BYTES_MAX: u64 = 512 << 20;
 /// Bytes of such a page that stay in memory until then; the others are in a file without a name.

@@ -78,6 +78,8 @@ pub struct ListedPage {
 pub struct PendingFolder {
     /// Its path, without slashes at its ends; empty for the top.
     pub path: Vec<u8>,
+    /// How many pages lead to it, one after the other; 0 for the top.
+    pub depth: u64,
     /// See [`PageCursor::Folder`].
     pub read: u64,
     /// See [`PageCursor::Folder`].

@@ -3,7 +3,8 @@
 //! first bytes say.
 //!
 //! It is read as a stream. Of the protocol all is believed but who may be named: what is at another origin than the
-//! sitemap is left out, as the protocol wants it. An index that an index leads to is refused, so that there is an end.
+//! sitemap is left out, as the protocol wants it. Indexes may lead to indexes, up to a depth; the journal takes each
+//! sitemap once, so that there is an end.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -20,7 +21,7 @@ use super::list::normalise;
 use super::utf16_reader::{Utf16Reader, byte_order};
 use super::{BadPage, ListedPage, OriginUrl, PendingFolder, SkipReason, listed_time};
 use crate::error::Error;
-use crate::limits::{INDEX_ENTRIES_MAX, URL_BYTES_MAX, XML_DEPTH_MAX};
+use crate::limits::{INDEX_ENTRIES_MAX, SITEMAP_INDEX_DEPTH_MAX, URL_BYTES_MAX, XML_DEPTH_MAX};
 use crate::name::for_display;
 use crate::source_metadata::ListedTime;
 
@@ -207,8 +208,10 @@ enum SitemapPlace {
 struct SitemapParser {
     /// How URLs of its origin begin.
     start: String,
-    /// Whether it is the source itself.
-    is_source: bool,
+    /// The URL of the source, which no index needs to lead to.
+    source: String,
+    /// How many indexes lead to it, one after the other.
+    indexes_before: u64,
     kind: Option<SitemapKind>,
     depth: usize,
     is_ended: bool,
@@ -227,7 +230,8 @@ impl SitemapParser {
     fn new(origin: &OriginUrl, sitemap: &PendingFolder) -> Self {
         SitemapParser {
             start: format!("{}://{}/", origin.scheme(), origin.authority()),
-            is_source: sitemap.path.is_empty(),
+            source: format!("{}://{}{}", origin.scheme(), origin.authority(), sitemap_path(origin, b"")),
+            indexes_before: sitemap.depth,
             ..SitemapParser::default()
         }
     }
@@ -272,10 +276,12 @@ impl SitemapParser {
         match (self.depth, element) {
             (XML_DEPTH_MAX.., _) => return Err(bad("it is nested too deep")),
             (1, "urlset") if !self.is_ended => self.kind = Some(SitemapKind::Urls),
-            (1, "sitemapindex") if !self.is_ended && self.is_source => self.kind = Some(SitemapKind::Index),
-            (1, "sitemapindex") if !self.is_ended => {
-                return Err(bad("it is an index of sitemaps, to which another index leads"));
+            (1, "sitemapindex") if !self.is_ended && self.indexes_before >= SITEMAP_INDEX_DEPTH_MAX => {
+                return Err(bad(&format!(
+                    "it is an index of sitemaps, and {SITEMAP_INDEX_DEPTH_MAX} indexes lead to it, one after the other"
+                )));
             }
+            (1, "sitemapindex") if !self.is_ended => self.kind = Some(SitemapKind::Index),
             (1, _) => {
                 let shown = for_display(element.as_bytes());
                 return Err(bad(&format!("it is no sitemap, but an element {shown}")));
@@ -345,6 +351,7 @@ impl SitemapParser {
         let modified = self.modified.take();
         let Some(text) = self.loc.take() else { return Ok(None) };
         let (entry, kind) = match (normalise(&text), self.kind) {
+            (Ok(url), Some(SitemapKind::Index)) if *url == *self.source => return Ok(None),
             (Ok(url), Some(kind)) if url.starts_with(&self.start) => match kind {
                 SitemapKind::Urls => (url.as_bytes().to_vec(), EntryKind::Url(modified)),
                 SitemapKind::Index => (url.as_bytes()[self.start.len()..].to_vec(), EntryKind::Sitemap),
@@ -447,7 +454,28 @@ mod tests {
         assert_eq!((urls.len(), sitemaps, skipped), (0, vec!["maps/1.xml.gz?v=2".to_owned()], 1));
         assert_eq!(sitemap_path(&origin, b"maps/1.xml.gz?v=2"), "/maps/1.xml.gz?v=2");
         assert_eq!(sitemap_path(&origin, b""), "/maps/sitemap.xml");
-        assert!(refusal(body.as_bytes(), "maps/1.xml").contains("another index"));
+    }
+
+    #[test]
+    fn indexes_lead_to_indexes_up_to_a_depth() {
+        let body = b"<sitemapindex><sitemap><loc>http://a.test:81/maps/sitemap.xml</loc></sitemap>\
+            <sitemap><loc>http://a.test:81/maps/2.xml</loc></sitemap></sitemapindex>";
+        let origin = OriginUrl::parse("http://a.test:81/maps/sitemap.xml").unwrap();
+        let found_at = |depth: u64| {
+            let sitemap = PendingFolder { path: b"maps/1.xml".into(), depth, ..PendingFolder::default() };
+            let mut all = Vec::new();
+            read_sitemap(body.as_slice(), &origin, &sitemap, |page| {
+                let PageCursor::Folder { found, .. } = page.cursor else { panic!() };
+                all.extend(found.iter().map(<[u8]>::to_vec));
+                Ok(())
+            })?;
+            Ok::<_, FolderReadError>(all)
+        };
+
+        // The source is known.
+        assert_eq!(found_at(SITEMAP_INDEX_DEPTH_MAX - 1).unwrap(), [b"maps/2.xml"]);
+        let Err(FolderReadError::Page(refused)) = found_at(SITEMAP_INDEX_DEPTH_MAX) else { panic!() };
+        assert!(refused.0.contains("5 indexes lead to it"), "{refused}");
     }
 
     #[test]

@@ -218,27 +218,31 @@ fn the_deepest_folder_comes_first() {
     let folder = tempfile::tempdir().unwrap();
     let mut journal = open(folder.path());
     journal.start_walk().unwrap();
-    let mut found = Names::default();
-    for path in ["x", "a", "a/b"] {
-        found.push(path.as_bytes());
+    for (path, texts) in [("", &["x", "a"][..]), ("x", &["b"])] {
+        let mut found = Names::default();
+        for text in texts {
+            found.push(text.as_bytes());
+        }
+        let cursor = PageCursor::Folder {
+            path: path.into(),
+            found,
+            refused: Names::default(),
+            read: 3,
+            digest: 9,
+            is_last: true,
+            names_once: false,
+        };
+        let mut skipped = Skips::default();
+        skipped.add(SkipReason::Filter, b"y");
+        journal.add_page(&ListedPage { names: Names::default(), skipped, total: None, cursor }).unwrap();
     }
-    let cursor = PageCursor::Folder {
-        path: Vec::new(),
-        found,
-        refused: Names::default(),
-        read: 3,
-        digest: 9,
-        is_last: true,
-        names_once: false,
-    };
-    let mut skipped = Skips::default();
-    skipped.add(SkipReason::Filter, b"x");
-    skipped.add(SkipReason::Filter, b"y");
-    journal.add_page(&ListedPage { names: Names::default(), skipped, total: None, cursor }).unwrap();
 
-    assert_eq!(journal.next_folder().unwrap().unwrap().path, b"a/b");
-    journal.fail_folder(b"a/b", Some(403), 1, "403").unwrap();
-    assert_eq!(journal.next_folder().unwrap().unwrap().path, b"a");
+    // A sitemap's path says nothing of its depth.
+    let deepest = journal.next_folder().unwrap().unwrap();
+    assert_eq!((deepest.path.as_slice(), deepest.depth), (&b"b"[..], 2));
+    journal.fail_folder(b"b", Some(403), 1, "403").unwrap();
+    let next = journal.next_folder().unwrap().unwrap();
+    assert_eq!((next.path.as_slice(), next.depth), (&b"a"[..], 1));
     assert_eq!(journal.tally(), Tally { listed: 3, failed: 1, skipped: 2, ..Tally::default() });
 }
 
@@ -270,9 +274,9 @@ fn a_walk_over_links_takes_each_name_and_folder_once() {
         (taken, journal.next_folder().unwrap().map(|folder| folder.path))
     };
 
-    assert_eq!(walk("", &["\0\0a", "\0\0b/c"], &["b", "b/d"]), (2, Some(b"b/d".to_vec())));
-    assert_eq!(walk("b/d", &["\0\0a"], &["b", "b/d"]), (0, Some(b"b".to_vec())));
-    assert_eq!(walk("b", &["\0\0b/c", "\0\0b"], &["b/d", "a"]), (1, Some(b"a".to_vec())));
+    assert_eq!(walk("", &["\0\0a", "\0\0b/c"], &["b", "b/d"]), (2, Some(b"b".to_vec())));
+    assert_eq!(walk("b", &["\0\0b/c", "\0\0b"], &["b", "b/d"]), (1, Some(b"b/d".to_vec())));
+    assert_eq!(walk("b/d", &["\0\0a"], &["b", "b/d"]), (0, None));
 }
 
 #[test]

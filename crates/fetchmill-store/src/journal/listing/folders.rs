@@ -30,19 +30,20 @@ impl Journal {
     /// Starts the walk at the top.
     pub fn start_walk(&mut self) -> Result<()> {
         self.begin()?;
-        self.check(insert_one(&self.db, b""))?;
+        self.check(insert(&self.db, b"", 0))?;
         self.set("walk", "started")?;
         self.commit()
     }
 
     /// The folder to list next; none when the walk is over.
     pub fn next_folder(&self) -> Result<Option<PendingFolder>> {
-        let statement = "SELECT path, read, digest FROM folders ORDER BY depth DESC, path LIMIT 1";
+        let statement = "SELECT path, depth, read, digest FROM folders ORDER BY depth DESC, path LIMIT 1";
         let row = self.db.query_row(statement, [], |row| {
             Ok(PendingFolder {
                 path: row.get(0)?,
-                read: row.get::<_, i64>(1)? as u64,
-                digest: row.get::<_, i64>(2)? as u64,
+                depth: row.get::<_, i64>(1)? as u64,
+                read: row.get::<_, i64>(2)? as u64,
+                digest: row.get::<_, i64>(3)? as u64,
             })
         });
         self.check(row.optional())
@@ -70,9 +71,9 @@ impl Journal {
     }
 
     /// Folders that are not even asked for.
-    pub(in crate::journal) fn refuse_folders(&mut self, refused: &Names) -> Result<()> {
+    pub(in crate::journal) fn refuse_folders(&mut self, refused: &Names, depth: i64) -> Result<()> {
         for path in refused.iter() {
-            self.check(insert_one(&self.db, path))?;
+            self.check(insert(&self.db, path, depth))?;
             self.fail_folder(path, None, 0, "deeper than 64 folders, or no name of a folder")?;
         }
         Ok(())
@@ -110,18 +111,18 @@ fn statuses_of_failed(db: &Connection) -> rusqlite::Result<Vec<Option<u16>>> {
     query.query_map([], |row| row.get(0))?.collect()
 }
 
-/// Stores how far a folder was read and the folders found in it.
+/// Stores how far a folder was read, and the folders found in it with their depth.
 pub(in crate::journal) fn keep(
     db: &Connection,
     path: &[u8],
-    found: &Names,
+    (found, depth): (&Names, i64),
     (read, digest): (u64, u64),
     is_last: bool,
 ) -> rusqlite::Result<()> {
     for folder in found.iter() {
-        // Links may lead to a folder again, also when it is listed.
+        // Pages may lead to a folder again, also when it is listed.
         if listed_digests::note(db, listed_digests::folder_digest(folder))? {
-            insert_one(db, folder)?;
+            insert(db, folder, depth)?;
         }
     }
     if is_last {
@@ -133,12 +134,14 @@ pub(in crate::journal) fn keep(
     Ok(())
 }
 
-fn insert_one(db: &Connection, path: &[u8]) -> rusqlite::Result<()> {
+fn insert(db: &Connection, path: &[u8], depth: i64) -> rusqlite::Result<()> {
     let mut insert =
         db.prepare_cached("INSERT OR IGNORE INTO folders (path, depth, read, digest) VALUES (?, ?, 0, 0)")?;
-    insert.execute(params![path, depth(path)]).map(drop)
+    insert.execute(params![path, depth]).map(drop)
 }
 
-fn depth(path: &[u8]) -> i64 {
-    if path.is_empty() { 0 } else { 1 + memchr::memchr_iter(b'/', path).count() as i64 }
+/// Returns the depth of what a folder's page leads to.
+pub(in crate::journal) fn depth_below(db: &Connection, path: &[u8]) -> rusqlite::Result<i64> {
+    let mut query = db.prepare_cached("SELECT depth + 1 FROM folders WHERE path = ?")?;
+    Ok(query.query_row([path], |row| row.get(0)).optional()?.unwrap_or_default())
 }

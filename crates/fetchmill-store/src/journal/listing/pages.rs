@@ -84,8 +84,9 @@ impl Journal {
                     self.check(listed_digests::note_names(&self.db, names))?;
                     self.check(listed_digests::note_names(&self.db, refused))?;
                 }
-                self.check(folders::keep(&self.db, path, found, (*read, *digest), *is_last))?;
-                self.refuse_folders(refused)
+                let depth = self.check(folders::depth_below(&self.db, path))?;
+                self.check(folders::keep(&self.db, path, (found, depth), (*read, *digest), *is_last))?;
+                self.refuse_folders(refused, depth)
             }
             PageCursor::Keys { range, after, is_last } => {
                 let is_complete = self.check(ranges::keep(&self.db, *range, after, *is_last))?;
