@@ -92,6 +92,9 @@ class ReplyError(FetchmillError):
         self.kind = kind
         self.reason = reason
 
+    def __reduce__(self) -> tuple[type[Self], tuple[str, str, str]]:
+        return type(self), (self.url, self.kind, self.reason)
+
 
 class StrayReplyError(FetchmillError):
     """A server has sent a reply that nobody asked for: replies that a stream has given may be those of other requests.
@@ -134,3 +137,6 @@ class StatusError(FetchmillError):
         super().__init__(f"{url} gave status {status}")
         self.url = url
         self.status = status
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str, int]]:
+        return type(self), (self.url, self.status)

@@ -5,7 +5,9 @@ use std::borrow::Cow;
 use fetchmill_model::http1::field_lines;
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
-use pyo3::types::{PyIterator, PyList};
+use pyo3::types::{PyBytes, PyIterator, PyList};
+
+use super::pickling::{Reduced, reduced};
 
 /// Header fields by name, whatever its case.
 ///
@@ -82,6 +84,15 @@ impl Headers {
 
     fn __repr__(&self) -> String {
         format!("Headers({:?})", self.pairs())
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py, (Bound<'py, PyBytes>,)>> {
+        reduced::<Self, _>(py, (PyBytes::new(py, &self.head),))
+    }
+
+    #[staticmethod]
+    fn _restored(head: &[u8]) -> Self {
+        Headers::new(head)
     }
 
     /// The value of a field, or the default.

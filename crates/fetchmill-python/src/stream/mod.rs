@@ -6,6 +6,7 @@ mod client;
 mod headers;
 mod input;
 mod iterator;
+mod pickling;
 mod reply;
 mod request;
 

@@ -8,7 +8,9 @@ use std::borrow::Cow;
 
 use super::body::BodyBuffer;
 use super::headers::{Headers, value};
+use super::pickling::{Reduced, reduced};
 use super::request::Request;
+use crate::errors;
 
 /// Where the time of a request went, in seconds.
 #[pyclass(frozen, get_all, module = "fetchmill")]
@@ -31,7 +33,28 @@ impl Timings {
             self.queue, self.connect, self.first_byte, self.total
         )
     }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py, (f64, f64, f64, f64)>> {
+        reduced::<Self, _>(py, (self.queue, self.connect, self.first_byte, self.total))
+    }
+
+    #[staticmethod]
+    fn _restored(queue: f64, connect: f64, first_byte: f64, total: f64) -> Self {
+        Timings { queue, connect, first_byte, total }
+    }
 }
+
+/// A reply as pickles have it: what was asked, body, head, status, failure, final URL, times and index.
+type PickledReply<'py> = (
+    Bound<'py, PyAny>,
+    Bound<'py, PyBytes>,
+    Bound<'py, PyBytes>,
+    u16,
+    Option<(String, String)>,
+    Option<String>,
+    (u64, u64, u64, u64),
+    u64,
+);
 
 /// What came back: a complete reply of whatever status, or the error that came instead of one.
 #[pyclass(frozen, module = "fetchmill")]
@@ -199,6 +222,39 @@ impl Reply {
         Err(PyErr::from_value(class.call1((self.url_object(py), self.status))?))
     }
 
+    /// A memoryview cannot be pickled, so that a large body is copied into bytes.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Reduced<'py, (PickledReply<'py>,)>> {
+        let body = py.get_type::<PyBytes>().call1((self.body.bind(py),))?.cast_into::<PyBytes>()?;
+        let RequestTimes { queue, connect, first_byte, total } = self.times;
+        let state = (
+            self.asked.bind(py).clone(),
+            body,
+            PyBytes::new(py, &self.head),
+            self.status,
+            self.failure.as_ref().map(|(kind, reason)| (kind.name().to_owned(), reason.to_string())),
+            self.final_url.as_deref().map(str::to_owned),
+            (queue, connect, first_byte, total),
+            self.index,
+        );
+        reduced::<Self, _>(py, (state,))
+    }
+
+    #[staticmethod]
+    fn _restored(state: PickledReply<'_>) -> PyResult<Self> {
+        let (asked, body, head, status, failure, final_url, (queue, connect, first_byte, total), index) =
+            state;
+        Ok(Reply {
+            asked: asked.unbind(),
+            body: body.into_any().unbind(),
+            head: head.as_bytes().into(),
+            status,
+            failure: failure.map(known_failure).transpose()?,
+            final_url: final_url.map(String::into_boxed_str),
+            times: RequestTimes { queue, connect, first_byte, total },
+            index,
+        })
+    }
+
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let url = self.url_object(py);
         let url = url.repr()?;
@@ -206,6 +262,16 @@ impl Reply {
             Some((kind, _)) => Ok(format!("<Reply {} of {url}>", kind.name())),
             None => Ok(format!("<Reply {} of {url}>", self.status)),
         }
+    }
+}
+
+/// The failure of a pickled reply.
+fn known_failure((kind, reason): (String, String)) -> PyResult<(FailureKind, Cow<'static, str>)> {
+    match FailureKind::from_name(&kind) {
+        Some(kind) => Ok((kind, reason.into())),
+        None => Err(errors::usage(&format!(
+            "pickled reply: its failure kind is not known ({kind:?}); load it with the release that pickled it"
+        ))),
     }
 }
 

@@ -39,6 +39,15 @@ pub(crate) struct Request {
     pub(crate) call: Option<Arc<CustomRequest>>,
 }
 
+/// URL, method, header fields, body and tag of a request.
+type NewArguments<'py> = (
+    Bound<'py, PyString>,
+    String,
+    Vec<(String, String)>,
+    Option<Bound<'py, PyBytes>>,
+    Option<Bound<'py, PyAny>>,
+);
+
 #[pymethods]
 impl Request {
     #[new]
@@ -99,6 +108,15 @@ impl Request {
     #[getter]
     fn idempotent(&self) -> bool {
         self.call.as_ref().is_none_or(|call| call.is_idempotent)
+    }
+
+    /// Pickles and copies are made with the arguments of the constructor.
+    fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<(NewArguments<'py>, Bound<'py, PyDict>)> {
+        let fields = self.call.as_ref().map(|call| call.fields.clone()).unwrap_or_default();
+        let tag = self.tag.as_ref().map(|tag| tag.bind(py).clone());
+        let keywords = PyDict::new(py);
+        keywords.set_item("idempotent", self.idempotent())?;
+        Ok(((self.url(py).clone(), self.method.clone(), fields, self.body(py), tag), keywords))
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {

@@ -1,0 +1,15 @@
+//! How values of the native module are pickled and copied.
+
+use pyo3::PyTypeInfo;
+use pyo3::prelude::*;
+
+/// The result of `__reduce__`: the function that makes the value again, and its arguments.
+pub(super) type Reduced<'py, Arguments> = (Bound<'py, PyAny>, Arguments);
+
+/// Returns the result of `__reduce__` for a class with the static method `_restored`.
+pub(super) fn reduced<Class: PyTypeInfo, Arguments>(
+    py: Python<'_>,
+    arguments: Arguments,
+) -> PyResult<Reduced<'_, Arguments>> {
+    Ok((py.get_type::<Class>().getattr("_restored")?, arguments))
+}
