@@ -728,6 +728,9 @@ class Request:
     def idempotent(self) -> bool:
         """Whether it may be made twice."""
 
+    def __getnewargs_ex__(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Pickles and copies are made with the arguments of the constructor."""
+
 @final
 class Timings:
     """Where the time of a request went, in seconds."""
