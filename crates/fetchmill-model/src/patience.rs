@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn pages_are_known_sooner_and_one_in_ten_is_asked_for_again() {
         let mut pages = Patience::of_pages();
-        let abandoned = (0..20).filter(|_| {
+        let abandoned = (0..25).filter(|_| {
             pages.note_replies(1, 500);
             pages.abandons(0, 0, 0, LONG)
         });
