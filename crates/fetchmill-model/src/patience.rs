@@ -10,27 +10,27 @@
 use crate::certainty::MonotonicMicros;
 use crate::planner::origin::Millis;
 
-/// Milliseconds that a reply is waited for at least, as long as nothing is known of abandoned requests.
+/// The shortest wait for a reply, in milliseconds, before any request was abandoned.
 const FIRST: Millis = 1_000;
-/// The same where requests that were made again had their replies at once.
+/// The same once requests that were made again had their replies at once.
 const LEAST: Millis = 50;
-/// A reply is waited for so many times the origin's mean.
+/// The wait for a reply, as a multiple of the origin's mean.
 const MEANS: f64 = 8.0;
 /// Weight of one reply in the mean.
 const MEAN_WEIGHT: f64 = 1.0 / 16.0;
-/// The mean is known once so many replies have come, or so many pages of a listing.
+/// Replies, or pages of a listing, after which the mean is known.
 const KNOWN_REPLIES: u64 = 64;
 const KNOWN_PAGES: u64 = 4;
-/// A reply to a request that was made again is fast if it took this part of the least wait.
+/// A reply to a request that was made again is fast if it takes at most the shortest wait divided by this.
 const FAST: Millis = 8;
-/// A wait is so many times as long as the one before it for the same target.
+/// Each wait for a target is this many times as long as the one before it.
 const LONGER: Millis = 4;
-/// A target's request is abandoned at most so often.
+/// How often a target's request is abandoned, at most.
 const TIMES_MAX: u32 = 3;
-/// Requests that are made again, as a part of the replies that have come. Pages are few, and all objects wait for one that hangs.
+/// Extra requests for each reply that has come. Pages are few, and all objects wait for one that hangs.
 const EXTRA: f64 = 0.02;
 const EXTRA_PAGES: f64 = 0.1;
-/// At most so many are made again at once.
+/// Extra requests that may add up.
 const EXTRA_MAX: f64 = 200.0;
 /// Replies to later requests that must have come: a pause of the origin, or of this machine, delays all of them. ...
 const OVERTAKEN_BY: u64 = 64;
@@ -42,15 +42,18 @@ const REFUSED: Millis = 10_000;
 /// See the module: of one origin, as one thread has seen it.
 #[derive(Debug, Clone)]
 pub struct Patience {
+    /// The shortest wait.
     least: Millis,
     /// Microseconds that a reply takes.
     mean: f64,
     replies: u64,
     /// Requests that are out and may be abandoned.
     out: usize,
+    /// Extra requests that may be made now.
     extra: f64,
     /// What each reply adds to them.
     extra_each: f64,
+    /// Replies after which the mean is known.
     known: u64,
     /// No request is made again until then.
     refused_until: Millis,
@@ -77,7 +80,7 @@ impl Patience {
         Patience { extra_each: EXTRA_PAGES, known: KNOWN_PAGES, ..Patience::default() }
     }
 
-    /// Notes that so many replies came within `took` to requests that were sent together.
+    /// Notes `count` replies to requests that were sent together; all came within `took`.
     pub fn note_replies(&mut self, count: u32, took: MonotonicMicros) {
         let each = took as f64 / f64::from(count.max(1));
         self.mean += (each - self.mean) * if self.replies == 0 { 1.0 } else { MEAN_WEIGHT };

@@ -46,8 +46,8 @@ pub(super) fn note_patience<R: Requester>(
     }
 }
 
-/// Makes a request again that was sent at `sent` and is slower than others. That is no attempt that counts. What its connection
-/// holds is not certain: one of those replies may be the one that is late.
+/// Abandons a request that was sent at `sent` and is slower than others. It is made again, and the first one does not count as an
+/// attempt. Replies that its connection holds are not certain: one of them may answer another request.
 pub(super) fn abandon<R: Requester>(
     requester: &R,
     task: &mut ConnectionOf<R>,
