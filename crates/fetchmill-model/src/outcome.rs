@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::file_name::FileName;
+use crate::skips::{SkipReason, Skips};
 
 /// The order in which targets became durable in the journal; names a target inside one job only.
 pub type Sequence = u64;
@@ -18,18 +19,21 @@ pub enum Outcome {
     Absent,
     /// Anything else, final.
     Failed(FailureKind),
-    /// Left out on purpose, by a filter or by a transform.
-    Skipped,
+    /// Left out on purpose.
+    Skipped(SkipReason),
 }
 
 impl Outcome {
+    /// The name of [`Outcome::Skipped`] in rows.
+    pub const SKIPPED: &str = "skipped";
+
     /// As it stands in rows.
     pub fn name(self) -> &'static str {
         match self {
             Outcome::Fetched => "fetched",
             Outcome::Absent => "absent",
             Outcome::Failed(_) => "failed",
-            Outcome::Skipped => "skipped",
+            Outcome::Skipped(_) => Self::SKIPPED,
         }
     }
 }
@@ -245,7 +249,7 @@ impl Tally {
             Outcome::Fetched => self.fetched += 1,
             Outcome::Absent => self.absent += 1,
             Outcome::Failed(_) => self.failed += 1,
-            Outcome::Skipped => self.skipped += 1,
+            Outcome::Skipped(_) => self.skipped += 1,
         }
     }
 }
@@ -406,6 +410,9 @@ pub struct Receipt {
     pub tally: Tally,
     /// The failed ones among them, by kind.
     pub kinds: KindCounts,
+    /// The skipped ones among them, by reason.
+    #[serde(default)]
+    pub skips: Skips,
     /// Numbers that are staged now and settled by the next receipt (`files` only).
     pub staged: Runs,
     /// The worker's failures shard, when it grew.

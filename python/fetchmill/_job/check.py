@@ -39,6 +39,7 @@ class CheckReport:
         doubtful_count: how many such targets there are.
         notices: what a person should know, a line each.
         found_nothing: whether a list has no target, or all that is listed was skipped and nobody asked for that.
+        skipped_by: skipped targets by reason, as in `Report.skipped_by`. Those that `opted-out` have rows.
     """
 
     source: str
@@ -58,6 +59,7 @@ class CheckReport:
     doubtful_count: int
     notices: tuple[str, ...]
     found_nothing: bool = False
+    skipped_by: Mapping[str, int] = field(default_factory=dict, hash=False)
 
     def count(self, pattern: str) -> int:
         """How many rows gave an answer that a pattern means.
@@ -90,6 +92,7 @@ class CheckReport:
             suspect=found["suspect"] if found else 0,
             failed=tuple(json.loads(row) for row in found["failed"]) if found else (),
             skipped=values["skipped"],
+            skipped_by=dict(values["skipped_by"]),
             seconds=values["seconds"],
             attempts=values["attempts"],
             already_finished=values["already_finished"],

@@ -353,6 +353,13 @@ class OfEncodings(TypedDict, total=False):
     """Ask for replies in gzip, br or zstd, and store them decoded (docs/reference/http-support.md)."""
 
 
+class OfOptOuts(TypedDict, total=False):
+    """What `get` and `check` have: whether replies that reserve their content count."""
+
+    opt_out: bool
+    """Skip objects whose X-Robots-Tag, TDM-Reservation or HTML meta reserves them (docs/guide/opt-out.md)."""
+
+
 class OfBodies(TypedDict, total=False):
     """What `get` and streams have: how much of a body is taken, for how long, and what it is compared with."""
 
@@ -424,6 +431,7 @@ class GetKeywords(
     OfFormat,
     Storing,
     OfEncodings,
+    OfOptOuts,
     OfFiles,
     OfServer,
     OfJsonPages,
@@ -453,6 +461,7 @@ class PlanKeywords(
     OfFormat,
     Storing,
     OfEncodings,
+    OfOptOuts,
     OfFiles,
     OfServer,
     OfJsonPages,
@@ -482,6 +491,7 @@ class CheckKeywords(
     OfList,
     OfRows,
     OfFilters,
+    OfOptOuts,
     Checking,
     OfFetching,
     OfHosts,

@@ -553,6 +553,15 @@ _OF_ENCODINGS = {
     ),
 }
 
+_OF_OPT_OUTS = {
+    "opt_out": Option(
+        "flag",
+        bool,
+        False,
+        "Skip objects whose X-Robots-Tag, TDM-Reservation or HTML meta reserves them (docs/guide/opt-out.md).",
+    ),
+}
+
 _OF_BODIES = {
     "total_timeout": Option("seconds", float, 60.0, "Time for an attempt, plus a second for each 64 KiB of its body."),
     "max_size": Option("bytes", int, 67108864, "Largest body; a larger one is failed."),
@@ -645,6 +654,7 @@ GET: Final[Mapping[str, Option]] = {
     **_OF_FORMAT,
     **_STORING,
     **_OF_ENCODINGS,
+    **_OF_OPT_OUTS,
     **_OF_FILES,
     **_OF_SERVER,
     **_OF_JSON_PAGES,
@@ -671,6 +681,7 @@ PLAN: Final[Mapping[str, Option]] = {
     **_OF_FORMAT,
     **_STORING,
     **_OF_ENCODINGS,
+    **_OF_OPT_OUTS,
     **_OF_FILES,
     **_OF_SERVER,
     **_OF_JSON_PAGES,
@@ -697,6 +708,7 @@ CHECK: Final[Mapping[str, Option]] = {
     **_OF_LIST,
     **_OF_ROWS,
     **_OF_FILTERS,
+    **_OF_OPT_OUTS,
     **_CHECKING,
     **_OF_FETCHING,
     **_OF_HOSTS,

@@ -135,7 +135,7 @@ def _conclude(notices: Sequence[str], lines: Sequence[str], display: Display) ->
 def _summary(report: dict[str, Any], found: dict[str, int], *, is_resumable: bool) -> list[str]:
     """What was found, and how to go on."""
     lines = [_run_line(report), *_count_lines(report), *_failed_lines(report["failed"])]
-    lines += [*private_address_lines(report["counts"]), *_doubt_lines(report)]
+    lines += [*private_address_lines(report["counts"]), *_doubt_lines(report), *_opt_out_lines(report["skipped_by"])]
     if found:
         lines.append("--fail-on: " + ", ".join(f"{format_count(count)} x {answer}" for answer, count in found.items()))
     if report["interrupted"]:
@@ -153,6 +153,12 @@ def _doubt_lines(report: dict[str, Any]) -> list[str]:
     if report["doubtful_count"]:
         lines.append(doubtful_line(report["doubtful"], report["doubtful_count"], "row", "tell another target's answer"))
     return lines
+
+
+def _opt_out_lines(skipped_by: dict[str, int]) -> list[str]:
+    """Rows whose site reserves its content."""
+    count = skipped_by.get("opted-out", 0)
+    return [f"opted out: {format_count(count)}; the column detail has the field or meta of each"] if count else []
 
 
 def _run_line(report: dict[str, Any]) -> str:

@@ -102,7 +102,7 @@ impl Counters {
         self.bytes.fetch_add(bytes as i64 - bytes_before as i64, Ordering::Relaxed);
         match outcome {
             Outcome::Failed(kind) => self.refuse(kind),
-            Outcome::Skipped => {
+            Outcome::Skipped(_) => {
                 self.fetched.fetch_sub(1, Ordering::Relaxed);
                 self.skipped.fetch_add(1, Ordering::Relaxed);
             }
@@ -122,7 +122,7 @@ impl Counters {
         match outcome {
             Outcome::Fetched => _ = self.fetched.fetch_sub(1, Ordering::Relaxed),
             Outcome::Absent => _ = self.absent.fetch_sub(1, Ordering::Relaxed),
-            Outcome::Skipped => _ = self.skipped.fetch_sub(1, Ordering::Relaxed),
+            Outcome::Skipped(_) => _ = self.skipped.fetch_sub(1, Ordering::Relaxed),
             Outcome::Failed(kind) => {
                 self.failed.fetch_sub(1, Ordering::Relaxed);
                 self.kinds[kind as usize].fetch_sub(1, Ordering::Relaxed);

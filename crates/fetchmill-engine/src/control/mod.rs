@@ -183,7 +183,7 @@ impl Control {
     pub(super) fn may_settle(&self, outcome: Outcome, status: u16) -> bool {
         match (outcome, status) {
             (Outcome::Failed(_), 401 | 403) => self.is_refused_alone(status),
-            (Outcome::Skipped, _) => {
+            (Outcome::Skipped(_), _) => {
                 self.refusals.note_success();
                 true
             }

@@ -25,7 +25,8 @@ use fetchmill_model::limits::{self, BODY_MEMORY_BYTES_MAX, COMMIT_WINDOW_BYTES, 
 use fetchmill_model::name;
 use fetchmill_model::object::Object;
 use fetchmill_model::outcome::{FailureKind, KindCounts, Outcome, Tally};
-use fetchmill_model::source::{ListedPage, PageCursor, Skips};
+use fetchmill_model::skips::Skips;
+use fetchmill_model::source::{ListedPage, PageCursor};
 use fetchmill_model::stored_name::StoredNames;
 use fetchmill_model::target::{Names, Sequence};
 use fetchmill_store::background::Background;
@@ -543,7 +544,7 @@ impl ExportWriter<'_> {
     }
 
     fn settle_other(&mut self, sequence: Sequence, kind: FailureKind) {
-        self.gathered.add(sequence, Outcome::Failed(kind));
+        self.gathered.add(sequence, Outcome::Failed(kind), None);
         let mut shown = self.shared.written.lock().unwrap_or_else(PoisonError::into_inner);
         shown.0.failed += 1;
         shown.1.add(kind, 1);

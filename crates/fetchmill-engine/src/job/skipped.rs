@@ -6,10 +6,10 @@ use crate::request::source_options::SourceOptions;
 use fetchmill_model::error::Result;
 use fetchmill_model::hidden_text::hide_secrets;
 use fetchmill_model::outcome::{FailureKind, KindCounts, Tally};
-use fetchmill_model::source::SkipReason;
-use fetchmill_store::journal::{DROPPED, Journal, UNCHANGED};
+use fetchmill_model::skips::SkipReason;
+use fetchmill_store::journal::Journal;
 
-/// How many were skipped, by reason: those of [`SkipReason`], `unchanged` and `dropped`. A job of 0.1.0 has none.
+/// The number of skipped targets by [`SkipReason`]. A job of 0.1.0 has none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SkippedByReason(BTreeMap<String, u64>);
 
@@ -30,11 +30,11 @@ impl SkippedByReason {
         if of_list.is_some_and(|kinds| tally.listed == kinds.count(FailureKind::Url)) {
             return true;
         }
-        let asked = [SkipReason::Filter.name(), UNCHANGED, DROPPED];
+        let asked = [SkipReason::Filter, SkipReason::Unchanged, SkipReason::Dropped];
         tally.listed > 0
             && tally.listed == tally.skipped
             && !self.0.is_empty()
-            && !asked.iter().any(|reason| self.0.contains_key(*reason))
+            && !asked.iter().any(|reason| self.0.contains_key(reason.name()))
     }
 
     /// What is said when there was nothing to do: an empty result may be a slip of the pen.
@@ -56,7 +56,8 @@ impl SkippedByReason {
 
     /// What is said of a job that has skipped all that it listed; nothing of one with nothing to do.
     fn notice(&self, listed: u64) -> Option<String> {
-        if self.0.keys().all(|reason| [UNCHANGED, DROPPED].contains(&reason.as_str())) {
+        let usual = [SkipReason::Unchanged, SkipReason::Dropped];
+        if self.0.keys().all(|reason| usual.iter().any(|usual| usual.name() == reason)) {
             return None;
         }
         let parts = self.0.iter().map(|(reason, count)| format!("{count} {}", describe(reason)));
@@ -75,6 +76,7 @@ fn describe(reason: &str) -> &str {
         "robots" => "forbidden by robots.txt",
         "folder-marker" => "markers of folders",
         "no-object" => "no objects",
+        "opted-out" => "opted out",
         other => other,
     }
 }
@@ -84,6 +86,7 @@ fn hint(reason: &str) -> Option<&'static str> {
         "other-origin" => Some("name that origin as SOURCE, or fetch from a list of URLs"),
         "other-path" => Some("name the folder that the links lead to as SOURCE"),
         "robots" => Some("--no-robots takes them"),
+        "opted-out" => Some("--opt-out skips them"),
         _ => None,
     }
 }

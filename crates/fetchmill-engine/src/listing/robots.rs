@@ -6,14 +6,13 @@ use super::server::{PageReach, ServerLister};
 use crate::control::Control;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
+use fetchmill_model::skips::{SkipReason, Skips};
 use fetchmill_model::source::folder::folder_path;
-use fetchmill_model::source::robots::Robots;
-use fetchmill_model::source::{ListedPage, PageCursor, SkipReason, Skips, percent};
+use fetchmill_model::source::robots::{PRODUCT_TOKEN, Robots};
+use fetchmill_model::source::{ListedPage, PageCursor, percent};
 use fetchmill_model::source_metadata::SizedName;
 use fetchmill_model::target::Names;
 
-/// Whom rules are about, in a robots.txt.
-const PRODUCT_TOKEN: &str = "fetchmill";
 const PATH: &str = "/robots.txt";
 
 /// Takes out what is forbidden, and counts it.

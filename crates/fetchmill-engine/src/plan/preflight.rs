@@ -259,7 +259,7 @@ fn bytes_text(bytes: u64) -> String {
 mod tests {
     use super::*;
     use fetchmill_model::object::Facts;
-    use fetchmill_model::source::Skips;
+    use fetchmill_model::skips::Skips;
     use fetchmill_model::target::Names;
     use fetchmill_store::sink::FetchedBody;
 

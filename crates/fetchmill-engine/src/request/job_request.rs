@@ -44,6 +44,8 @@ options! {
         listing: Listing = Listing::Auto;
         /// Whether a server's robots.txt is heeded where its index pages are walked.
         robots: bool = true;
+        /// Whether objects whose replies reserve them are skipped.
+        opt_out: bool = false;
         /// What a list is; none: as its name says.
         list_format: Option<ListFormat> = None;
         /// What objects of a list are called.

@@ -50,6 +50,7 @@ impl JobRequest {
         }
         self.check_workers()?;
         self.check_compressed()?;
+        self.check_opt_out()?;
         self.check_requests()?;
         self.check_pipeline()?;
         if self.coalesce.is_some() && !self.list.request.has_range() {
@@ -170,6 +171,30 @@ impl JobRequest {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// Refuses `--opt-out` where replies are not read by it.
+    fn check_opt_out(&self) -> Result<()> {
+        if !self.opt_out {
+            return Ok(());
+        }
+        let refuse = |problem: &str| Err(Error::Usage(format!("--opt-out {problem}")));
+        if self.lists_only() {
+            return refuse("is for get and check: a list requests no objects");
+        }
+        if self.pass.is_some() {
+            return refuse("is for get and check: a sync would keep or delete objects that opted out later");
+        }
+        if self.workers != Workers::Native {
+            return refuse("needs --engine native");
+        }
+        if self.list.request.has_range() {
+            return refuse("does not go with --offset-column: a part of an object does not show its start");
+        }
+        if self.pipeline > 1 {
+            return refuse("does not go with --pipeline: leave out one of them");
+        }
+        Ok(())
     }
 
     /// What encoded replies are not for.

@@ -1,6 +1,7 @@
 //! What a window has settled besides what its sink stores, and the receipt of both.
 
 use fetchmill_model::outcome::{KindCounts, Outcome, Receipt, Runs, ShardEnd, Tally};
+use fetchmill_model::skips::Skips;
 use fetchmill_model::target::Sequence;
 use fetchmill_store::sink::CheckpointResult;
 
@@ -11,21 +12,27 @@ pub(crate) struct WindowOutcomes {
     others: Vec<Sequence>,
     tally: Tally,
     kinds: KindCounts,
+    skips: Skips,
 }
 
 impl WindowOutcomes {
-    /// Adds one.
-    pub(crate) fn add(&mut self, sequence: Sequence, outcome: Outcome) {
+    /// Adds one. `name` lists a skipped target; `None` only counts it.
+    pub(crate) fn add(&mut self, sequence: Sequence, outcome: Outcome, name: Option<&[u8]>) {
         self.others.push(sequence);
         self.tally.count(outcome);
-        if let Outcome::Failed(kind) = outcome {
-            self.kinds.add(kind, 1);
+        match outcome {
+            Outcome::Failed(kind) => self.kinds.add(kind, 1),
+            Outcome::Skipped(reason) => match name {
+                Some(name) => self.skips.add(reason, name),
+                None => self.skips.add_unnamed(reason),
+            },
+            Outcome::Fetched | Outcome::Absent => {}
         }
     }
 
     /// Adds one of a check, with the bytes of its body.
     pub(crate) fn add_row(&mut self, sequence: Sequence, outcome: Outcome, bytes: u64) {
-        self.add(sequence, outcome);
+        self.add(sequence, outcome, None);
         self.tally.bytes += bytes;
     }
 
@@ -54,6 +61,7 @@ impl WindowOutcomes {
             settled: Runs::from_unsorted(&mut settled),
             tally,
             kinds: std::mem::take(&mut self.kinds),
+            skips: std::mem::take(&mut self.skips),
             staged: durable.staged,
             failures,
             open: durable.open,

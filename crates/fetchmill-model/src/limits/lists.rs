@@ -40,6 +40,11 @@ pub const INDEX_TAG_BYTES_MAX: usize = 64 * 1024;
 pub const INDEX_HREF_BYTES_MAX: usize = 16 * 1024;
 /// Bytes of a robots.txt that are read, as RFC 9309 asks for at least; what is behind them is not.
 pub const ROBOTS_BYTES_MAX: usize = 500 * 1024;
+/// Bytes at the start of an HTML page that are searched for `meta` with `--opt-out`: its head is there. Memory for each body on
+/// its way.
+pub const OPT_OUT_HTML_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of a field or a `meta` in the detail of an object that has opted out.
+pub const OPT_OUT_EVIDENCE_BYTES_MAX: usize = 256;
 /// Pages one after the other that brought no name, before the listing is called endless.
 pub const EMPTY_PAGES_MAX: u32 = 1000;
 /// Nesting of folders: a link to a folder above it lists for ever.

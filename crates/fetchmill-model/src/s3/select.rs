@@ -1,7 +1,7 @@
 //! Which of the listed keys are fetched.
 
 use crate::options::{Bounds, options};
-use crate::source::SkipReason;
+use crate::skips::SkipReason;
 use crate::source::list::Filters;
 use crate::source_metadata::ListedKey;
 

@@ -7,10 +7,11 @@
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{BadPage, ListedPage, OriginUrl, PageCursor, Skips, resolve_marker};
+use super::{BadPage, ListedPage, OriginUrl, PageCursor, resolve_marker};
 use crate::error::{Error, Result};
 use crate::limits::MARKER_BYTES_MAX;
 use crate::options::options;
+use crate::skips::Skips;
 use crate::target::Names;
 
 options! {

@@ -8,8 +8,9 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::folder::{EntryKind, FileFacts, FolderPages, FolderReadError};
-use super::{BadPage, ListedPage, PendingFolder, SkipReason};
+use super::{BadPage, ListedPage, PendingFolder};
 use crate::error::Error;
+use crate::skips::SkipReason;
 use crate::source_metadata::ListedTime;
 use crate::time_text::parse_http_date;
 

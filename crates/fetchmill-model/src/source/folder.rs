@@ -4,10 +4,11 @@
 //! When the connection breaks in the middle the folder is read again from its start; what is in the journal already
 //! is passed over, and a digest proves that it is the same.
 
-use super::{BadPage, ListedPage, OriginUrl, PageCursor, PendingFolder, SkipReason, Skips};
+use super::{BadPage, ListedPage, OriginUrl, PageCursor, PendingFolder};
 use crate::entry::{ExpectedObject, ListEntry};
 use crate::error::Error;
 use crate::limits::{FOLDER_DEPTH_MAX, FOLDER_PAGE_TARGETS};
+use crate::skips::{SkipReason, Skips};
 use crate::source_metadata::{ListedTime, SizedName};
 use crate::target::Names;
 

@@ -19,11 +19,9 @@ pub mod percent;
 mod position;
 pub mod robots;
 pub mod sitemap;
-mod skips;
 mod utf16_reader;
 
 pub use api::ApiNames;
 pub use origin_url::{OriginUrl, resolve_marker, resolve_next};
 pub use page::{BadPage, KeyRange, ListedPage, PageCursor, PendingFolder};
 pub use position::ListPosition;
-pub use skips::{SkipReason, Skips};

@@ -6,6 +6,9 @@
 
 use super::percent;
 
+/// The name of this program in robots.txt, `X-Robots-Tag` and `meta`.
+pub const PRODUCT_TOKEN: &str = "fetchmill";
+
 /// The rules for this program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Robots {

@@ -19,10 +19,11 @@ use super::bounded_reader::{BoundedReader, read_error};
 use super::folder::{EntryKind, FolderPages, FolderReadError};
 use super::list::normalise;
 use super::utf16_reader::{Utf16Reader, byte_order};
-use super::{BadPage, ListedPage, OriginUrl, PendingFolder, SkipReason, listed_time};
+use super::{BadPage, ListedPage, OriginUrl, PendingFolder, listed_time};
 use crate::error::Error;
 use crate::limits::{INDEX_ENTRIES_MAX, SITEMAP_INDEX_DEPTH_MAX, URL_BYTES_MAX, XML_DEPTH_MAX};
 use crate::name::for_display;
+use crate::skips::SkipReason;
 use crate::source_metadata::ListedTime;
 
 /// How a file begins that gzip has made.

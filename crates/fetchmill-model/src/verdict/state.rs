@@ -11,6 +11,7 @@ use crate::outcome::{FailureClass, FailureKind, Outcome};
 use crate::planner::hosts::may_be_dead;
 use crate::planner::origin::Millis;
 use crate::s3::{ErrorDocument, StoreError};
+use crate::skips::SkipReason;
 use crate::source_metadata::ListedKey;
 
 /// The status of a reply to a conditional request whose object has not changed (RFC 9110, 15.4.5).
@@ -85,7 +86,7 @@ impl AttemptState {
     fn after_status(&mut self, reply: &ReplyFacts<'_>, rules: &Rules, now: Millis) -> Verdict {
         if reply.status == NOT_MODIFIED && reply.is_conditional {
             // It is what who asked has already: there is nothing to store.
-            return Verdict::Settle(Outcome::Skipped, None);
+            return Verdict::Settle(Outcome::Skipped(SkipReason::Unchanged), None);
         }
         if is_redirect(reply.status) && rules.redirects_max > 0 {
             return Verdict::Redirect;

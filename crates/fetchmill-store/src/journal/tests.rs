@@ -5,7 +5,8 @@ use std::path::Path;
 use super::*;
 use fetchmill_model::file_name::FileName;
 use fetchmill_model::outcome::{FailureKind, Receipt, Runs, ShardEnd, Tally};
-use fetchmill_model::source::{ListPosition, ListedPage, PageCursor, SkipReason, Skips};
+use fetchmill_model::skips::{SkipReason, Skips};
+use fetchmill_model::source::{ListPosition, ListedPage, PageCursor};
 use fetchmill_model::target::{Names, WaitingTarget};
 
 fn identity(source: &str) -> Identity {

@@ -191,7 +191,9 @@ fn gather(
     }
     let tally = journal.tally();
     // A folder that gave no listing counts as failed, and is no target.
-    let settled = tally.settled() - tally.skipped - journal.kinds()?.count(FailureKind::Listing);
+    let settled = tally.settled()
+        - (tally.skipped - journal.skipped_after_replies()?)
+        - journal.kinds()?.count(FailureKind::Listing);
     if summary.rows != settled {
         let reason = format!("it holds {} rows, and {settled} targets have an outcome", summary.rows);
         return Err(damaged(&place.failures_path(), &reason));

@@ -114,7 +114,7 @@ impl FailureRow {
 
     /// Whether a transform has dropped it: then it neither failed nor was absent.
     pub fn is_skipped(&self) -> bool {
-        self.outcome == Outcome::Skipped.name()
+        self.outcome == Outcome::SKIPPED
     }
 
     /// The name's bytes; `None` when the row is damaged.

@@ -23,6 +23,7 @@ use fetchmill_model::limits::{
     BODY_FREE_BYTES, BODY_MEMORY_BYTES_MAX, HEAD_KEPT_BYTES, KEPT_BODY_BYTES_MAX, READ_BYTES,
 };
 use fetchmill_model::object::Facts;
+use fetchmill_model::opt_out::OptOutReader;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::s3::BodyChecksum;
 use fetchmill_model::source_metadata::ListedKey;
@@ -80,6 +81,8 @@ pub(super) struct BodyReceiver {
     /// Bytes that came, whatever was made of them.
     received: u64,
     expected_hash: Option<ExpectedHash>,
+    /// With `--opt-out`.
+    opt_out: Option<OptOutReader>,
 }
 
 /// Whether what comes is decoded.
@@ -114,13 +117,14 @@ enum ExpectedBody {
 }
 
 impl BodyReceiver {
-    /// In a check a body is read to `enough` bytes.
+    /// In a check a body is read to `enough` bytes. With `opts_out` it is searched for a reservation.
     pub(super) fn new(
         properties: Properties,
         budget: Arc<BodyMemory>,
         meter: Option<Arc<BodyMeter>>,
         stage: Option<Arc<Stage>>,
         enough: Option<u64>,
+        opts_out: bool,
     ) -> Self {
         BodyReceiver {
             properties,
@@ -148,7 +152,13 @@ impl BodyReceiver {
             decoding: Decoding::Off,
             received: 0,
             expected_hash: None,
+            opt_out: opts_out.then(OptOutReader::default),
         }
+    }
+
+    /// Returns the field or the `meta` of a complete reply that reserves its content; `None` without `--opt-out`.
+    pub(super) fn opt_out(&mut self) -> Option<String> {
+        self.opt_out.as_mut()?.evidence()
     }
 
     /// Another body comes, for this target. What is left of the last one is forgotten.
@@ -161,6 +171,9 @@ impl BodyReceiver {
         (self.is_conditional, self.decoding) = (false, Decoding::Off);
         self.expected_hash = None;
         self.start.clear();
+        if let Some(opt_out) = &mut self.opt_out {
+            opt_out.start();
+        }
         if let Some(seen) = &mut self.seen {
             seen.clear();
         }
@@ -285,6 +298,9 @@ impl BodyReceiver {
         self.length += piece.len() as u64;
         if let Some(hash) = &mut self.hash {
             hash.update(piece);
+        }
+        if let Some(opt_out) = &mut self.opt_out {
+            opt_out.piece(piece);
         }
         self.keep(piece);
         !self.has_failed()
@@ -501,6 +517,9 @@ impl ResumableBody for BodyReceiver {
         self.forget();
         self.hash = self.expected_hash.as_ref().map(BodyChecksum::of_hash);
         self.start.clear();
+        if let Some(opt_out) = &mut self.opt_out {
+            opt_out.start();
+        }
     }
 
     fn has_failed(&self) -> bool {
@@ -529,6 +548,9 @@ impl BodySink for BodyReceiver {
         if let Some(part) = &mut self.part {
             part.head(head, bytes);
         }
+        if let Some(opt_out) = &mut self.opt_out {
+            opt_out.head(bytes);
+        }
     }
 
     fn wants_more(&self) -> bool {
@@ -552,8 +574,13 @@ impl BodySink for BodyReceiver {
         if let Some(checksum) = &mut self.checksum {
             checksum.update(bytes);
         }
-        if let (Some(hash), Decoding::Off | Decoding::Due(Ok(None))) = (&mut self.hash, &self.decoding) {
-            hash.update(bytes);
+        if let Decoding::Off | Decoding::Due(Ok(None)) = &self.decoding {
+            if let Some(hash) = &mut self.hash {
+                hash.update(bytes);
+            }
+            if let Some(opt_out) = &mut self.opt_out {
+                opt_out.piece(bytes);
+            }
         }
         if self.is_caught {
             let room = ERROR_BYTES_MAX - self.start.len();

@@ -28,6 +28,7 @@ impl Worker {
             self.control().body_meter.clone(),
             self.setup.stage.clone(),
             self.setup.enough,
+            self.setup.opts_out,
         ));
         while !self.supply.is_done() {
             if !self.take(batch.first()) {

@@ -36,6 +36,7 @@ impl Worker {
         let entry = ListEntry::read(&target.entry);
         let clock = &self.control().clock;
         let kind = kind_of(outcome, seen.status);
+        let has_detail = kind.is_some() || matches!(outcome, Outcome::Skipped(_));
         let begun = seen.phases.started.map(|started| clock.micros_at(started));
         let dns = target.looked_up_in;
         let queue = begun.unwrap_or(target.asked_at).saturating_sub(target.taken_at + dns.unwrap_or(0));
@@ -45,7 +46,7 @@ impl Worker {
             key: entry.key.and_then(text_of),
             status: (seen.status != 0).then_some(seen.status),
             kind,
-            detail: entry.reason().and_then(text_of).or(detail.filter(|_| kind.is_some()).map(Cow::from)),
+            detail: entry.reason().and_then(text_of).or(detail.filter(|_| has_detail).map(Cow::from)),
             final_url: Some(Cow::from(&target.at.url))
                 .filter(|url| url.as_bytes() != entry.url && !entry.url.is_empty()),
             content_type: text_of(&seen.content_type),

@@ -7,6 +7,7 @@ use crate::fetch::target::CurrentTarget;
 use fetchmill_model::entry::ListEntry;
 use fetchmill_model::limits;
 use fetchmill_model::outcome::{FailureKind, Outcome};
+use fetchmill_model::skips::SkipReason;
 use fetchmill_model::verdict::Verdict;
 use fetchmill_net::{Connection, ReceivedReply};
 use fetchmill_store::sink::StoredParts;
@@ -52,7 +53,7 @@ impl Worker {
         let verdict = state.after_reply(&facts, &self.rules(target), self.clock.now());
         target.state = state;
         match verdict {
-            Verdict::Settle(Outcome::Skipped, _)
+            Verdict::Settle(Outcome::Skipped(SkipReason::Unchanged), _)
                 if body.inner.etag().is_some_and(|etag| !target.has_version(etag)) =>
             {
                 body.discard();
@@ -122,8 +123,14 @@ impl Worker {
             body.discard();
             return AttemptEnd::Over;
         }
+        let completed = completed.map(|()| body.inner.opt_out());
         match completed {
-            Ok(()) => {
+            Ok(Some(evidence)) => {
+                body.discard();
+                let outcome = Outcome::Skipped(SkipReason::OptedOut);
+                self.carry_out(target, Verdict::Settle(outcome, Some(evidence.into())), Some(replied))
+            }
+            Ok(None) => {
                 self.outcomes.note_received(body.inner.received());
                 self.settle_fetched(target, body.inner.get(), body.inner.facts(replied.head.status));
                 body.inner.handed_over();

@@ -53,6 +53,8 @@ pub(crate) struct WorkerSetup {
     pub(crate) interrupted: Arc<Runs>,
     /// Whether replies may be encoded, and are stored decoded.
     pub(crate) decodes: bool,
+    /// Whether objects whose replies reserve them are skipped (`--opt-out`).
+    pub(crate) opts_out: bool,
     /// For the hosts of a job over many.
     pub(crate) hosts: HostRules,
     /// In a check, where every outcome is a row: a body is read so far.

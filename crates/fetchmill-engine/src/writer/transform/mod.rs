@@ -23,6 +23,7 @@ use fetchmill_model::http1::RequestTemplate;
 use fetchmill_model::limits::{BODY_MEMORY_BYTES_MAX, TRANSFORM_BATCH_BYTES, TRANSFORM_STARTS_MAX};
 use fetchmill_model::object::Facts;
 use fetchmill_model::outcome::{FailureKind, Outcome};
+use fetchmill_model::skips::SkipReason;
 use fetchmill_store::sink::{
     Block, BlockBody, BlockEntry, EntryDescription, FetchedBody, Stage, StoredParts,
 };
@@ -294,7 +295,11 @@ impl Transform {
             },
             TransformAnswer::Dropped => {
                 let facts = self.listed_facts(block, entry);
-                self.leave(entry, Outcome::Skipped, &EntryDescription::fetched(block.name(entry), &facts))
+                self.leave(
+                    entry,
+                    Outcome::Skipped(SkipReason::Dropped),
+                    &EntryDescription::fetched(block.name(entry), &facts),
+                )
             }
             TransformAnswer::Failed => {
                 let detail = frame::one_line(&self.body);

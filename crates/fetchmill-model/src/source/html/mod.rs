@@ -17,10 +17,11 @@ pub use self::links::{LinkPage, read_links};
 use self::tokens::{IndexToken, tokens};
 use super::bounded_reader::read_error;
 use super::folder::{EntryKind, FileFacts, FolderPages, FolderReadError};
-use super::{BadPage, ListedPage, OriginUrl, PendingFolder, SkipReason, listed_time};
+use super::{BadPage, ListedPage, OriginUrl, PendingFolder, listed_time};
 use crate::error::Error;
 use crate::limits::{INDEX_ENTRIES_MAX, INDEX_HREF_BYTES_MAX};
 use crate::name::for_display;
+use crate::skips::SkipReason;
 
 /// How headings of index pages begin, in lower case: Apache, nginx and lighttpd; Python.
 const INDEX_HEADINGS: [&str; 2] = ["index of", "directory listing for"];

@@ -12,10 +12,11 @@ use super::fields::{FieldPath, FieldText, NULL, find_fields};
 use crate::entry::{ExpectedObject, ListEntry};
 use crate::limits::PAGE_BYTES_MAX;
 use crate::name::for_display;
+use crate::skips::{SkipReason, Skips};
 use crate::source::api::whole_number;
 use crate::source::json_text::JsonText;
 use crate::source::list::{Filters, normalise};
-use crate::source::{SkipReason, Skips, listed_time};
+use crate::source::listed_time;
 use crate::source_metadata::ListedTime;
 use crate::target::Names;
 

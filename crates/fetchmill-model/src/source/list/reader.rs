@@ -22,8 +22,9 @@ use crate::entry::ListEntry;
 use crate::error::{Error, Result};
 use crate::extra_columns::ColumnType;
 use crate::limits::{LIST_FIRST_PAGE_TARGETS, LIST_PAGE_BYTES, LIST_PAGE_ENTRIES, LIST_PAGE_TARGETS};
+use crate::skips::{SkipReason, Skips};
 use crate::source::ListPosition;
-use crate::source::{ListedPage, PageCursor, SkipReason, Skips};
+use crate::source::{ListedPage, PageCursor};
 use crate::target::Names;
 
 /// A list that is read.

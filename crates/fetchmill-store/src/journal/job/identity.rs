@@ -71,6 +71,9 @@ pub const ALL_REPLIES: &str = "all";
 /// The part of a job's identity that says that encoded replies are stored decoded.
 pub const COMPRESSED: &str = "compressed";
 
+/// The part of a job's identity that says that reserved objects are skipped: a later run must not fetch them unnoticed.
+pub const OPT_OUT: &str = "opt-out";
+
 /// Refuses a job of rows where objects, or lists of failures, are asked for.
 pub fn must_have_objects(identity: &BTreeMap<String, String>, dest: &Path) -> Result<()> {
     match identity.get("format").map(String::as_str) {

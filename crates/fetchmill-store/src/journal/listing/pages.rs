@@ -168,7 +168,7 @@ impl Journal {
         self.set(RELISTING, "")?;
         // What is left out will be counted once more.
         // A journal of 0.1.0 has no reasons.
-        let skipped = if self.knows_skips()? { self.forget_skips()? } else { self.tally.skipped };
+        let skipped = if self.knows_skips()? { self.forget_listing_skips()? } else { self.tally.skipped };
         self.tally.listed -= skipped;
         self.tally.skipped -= skipped;
         Ok(())

@@ -1,4 +1,4 @@
-//! What the listing has left out, by reason.
+//! Skipped targets by reason: those that the listing left out, and those that a reply led to.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,7 @@ use crate::journal::job::transactions::Journal;
 use crate::journal::location::JobLocation;
 use fetchmill_model::error::Result;
 use fetchmill_model::limits::SKIPPED_NAMES_MAX;
-use fetchmill_model::source::Skips;
-
-/// Targets that a condition has left as they are: the server answered 304.
-pub const UNCHANGED: &str = "unchanged";
-/// Targets that a transform has dropped; of a job with conditions as well, those that are unchanged, too.
-pub const DROPPED: &str = "dropped";
+use fetchmill_model::skips::{SkipReason, Skips};
 
 /// How many were left out for a reason, and names of some of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -29,7 +24,7 @@ pub struct SkippedOf {
 }
 
 impl Journal {
-    /// Takes note of what a page has left out. Part of the page's transaction.
+    /// Adds the skipped targets of a page or of a receipt. Part of its transaction.
     pub(in crate::journal) fn note_skips(&self, skips: &Skips) -> Result<()> {
         for (reason, count) in skips.counts() {
             let add = "INSERT INTO skipped VALUES (?1, ?2)
@@ -52,20 +47,34 @@ impl Journal {
         self.check(by_reason(&self.db, &identity))
     }
 
+    /// The number of targets whose reply is the reason: these have an outcome of their own, and rows.
+    pub(crate) fn skipped_after_replies(&self) -> Result<u64> {
+        let known = self.check(counts(&self.db))?;
+        let of_replies = SkipReason::ALL.into_iter().filter(|reason| reason.is_of_reply());
+        Ok(of_replies.filter_map(|reason| known.get(reason.name())).sum())
+    }
+
     /// Whether it has reasons: one of 0.1.0 has none.
     pub fn knows_skips(&self) -> Result<bool> {
         Ok(self.get(RULES)?.is_some())
     }
 
-    /// The listing begins again, and counts them again; how many there were.
-    pub(in crate::journal) fn forget_skips(&self) -> Result<u64> {
-        let known = self.check(counts(&self.db))?.values().sum();
-        self.check(self.db.execute_batch("DELETE FROM skipped; DELETE FROM skipped_names"))?;
-        Ok(known)
+    /// Forgets those of the listing, which begins again and counts them again. Returns how many there were.
+    pub(in crate::journal) fn forget_listing_skips(&self) -> Result<u64> {
+        let known = self.check(counts(&self.db))?;
+        let of_listing = SkipReason::ALL.into_iter().filter(|reason| !reason.is_of_reply());
+        let mut forgotten = 0;
+        for reason in of_listing.map(SkipReason::name) {
+            forgotten += known.get(reason).copied().unwrap_or_default();
+            for table in ["skipped", "skipped_names"] {
+                self.check(self.db.execute(&format!("DELETE FROM {table} WHERE reason = ?"), [reason]))?;
+            }
+        }
+        Ok(forgotten)
     }
 }
 
-/// What the listing of a job has left out, by reason.
+/// The skipped targets of a job, by reason.
 pub fn read_skipped(place: &JobLocation) -> Result<BTreeMap<String, SkippedOf>> {
     let path = place.journal_path();
     let db = schema::open_to_read(&path)?;
@@ -102,9 +111,11 @@ pub(in crate::journal) fn by_reason(
     let mut counts = counts(db)?;
     let skipped = schema::read_tally(db)?.0.skipped;
     let by_replies = skipped.saturating_sub(counts.values().sum());
+    // Older releases did not count those that a reply led to.
     if by_replies > 0 {
         let transforms = identity.contains_key(TRANSFORM);
-        counts.insert(if transforms { DROPPED } else { UNCHANGED }.to_owned(), by_replies);
+        let reason = if transforms { SkipReason::Dropped } else { SkipReason::Unchanged };
+        *counts.entry(reason.name().to_owned()).or_default() += by_replies;
     }
     Ok(counts)
 }

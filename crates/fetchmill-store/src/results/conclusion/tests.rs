@@ -5,7 +5,8 @@ use crate::journal::Identity;
 use crate::sink::failures::FailuresShard;
 use fetchmill_model::file_name::FileName;
 use fetchmill_model::outcome::{Receipt, Runs, Tally};
-use fetchmill_model::source::{ListedPage, PageCursor, Skips};
+use fetchmill_model::skips::Skips;
+use fetchmill_model::source::{ListedPage, PageCursor};
 use fetchmill_model::target::Names;
 
 const ROWS: u64 = 3;

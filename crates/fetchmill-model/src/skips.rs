@@ -1,9 +1,11 @@
-//! What a listing leaves out, by reason, with some names of each.
+//! Targets that are left out on purpose, by reason, with some names of each.
+
+use serde::{Deserialize, Serialize};
 
 use crate::limits::{SKIPPED_NAME_BYTES_MAX, SKIPPED_NAMES_PAGE};
 
-/// Why an entry of a listing is no target.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// Why a target is left out: by its listing, or after its reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum SkipReason {
     /// A filter, a sample or a bound that the user gave.
     Filter,
@@ -17,18 +19,32 @@ pub enum SkipReason {
     FolderMarker,
     /// It is no object: neither a file nor a folder, or a version of a bucket that is not the current one.
     NoObject,
+    /// The server answered a condition with 304.
+    Unchanged,
+    /// A transform has dropped its reply.
+    Dropped,
+    /// Its reply reserves it from machine learning or from indexing (`--opt-out`).
+    OptedOut,
 }
 
 impl SkipReason {
     /// All of them.
-    pub const ALL: [SkipReason; 6] = [
+    pub const ALL: [SkipReason; 9] = [
         SkipReason::Filter,
         SkipReason::OtherOrigin,
         SkipReason::OtherPath,
         SkipReason::Robots,
         SkipReason::FolderMarker,
         SkipReason::NoObject,
+        SkipReason::Unchanged,
+        SkipReason::Dropped,
+        SkipReason::OptedOut,
     ];
+
+    /// Whether a reply is the reason, and not the listing.
+    pub fn is_of_reply(self) -> bool {
+        matches!(self, SkipReason::Unchanged | SkipReason::Dropped | SkipReason::OptedOut)
+    }
 
     /// As reports and the journal have it.
     pub fn name(self) -> &'static str {
@@ -39,29 +55,36 @@ impl SkipReason {
             SkipReason::Robots => "robots",
             SkipReason::FolderMarker => "folder-marker",
             SkipReason::NoObject => "no-object",
+            SkipReason::Unchanged => "unchanged",
+            SkipReason::Dropped => "dropped",
+            SkipReason::OptedOut => "opted-out",
         }
     }
 }
 
-/// How many entries were left out, and some of their names: a page has at most a few of each reason. Most pages have none.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// The number of targets left out by a page or a window, and up to [`SKIPPED_NAMES_PAGE`] names of each reason. Most have none.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skips(Option<Box<CountedSkips>>);
 
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct CountedSkips {
     counts: [u64; SkipReason::ALL.len()],
     names: Vec<(SkipReason, Vec<u8>)>,
 }
 
 impl Skips {
-    /// Counts one. Of the first ones of a page the names are kept, cut where they are long.
+    /// Counts one. Of the first ones the names are kept, cut where they are long.
     pub fn add(&mut self, reason: SkipReason, name: &[u8]) {
+        self.add_unnamed(reason);
         let CountedSkips { counts, names } = &mut **self.0.get_or_insert_default();
-        let count = &mut counts[reason as usize];
-        *count += 1;
-        if *count <= SKIPPED_NAMES_PAGE {
+        if counts[reason as usize] <= SKIPPED_NAMES_PAGE {
             names.push((reason, name[..name.len().min(SKIPPED_NAME_BYTES_MAX)].to_vec()));
         }
+    }
+
+    /// Counts one without a name.
+    pub fn add_unnamed(&mut self, reason: SkipReason) {
+        self.0.get_or_insert_default().counts[reason as usize] += 1;
     }
 
     /// All of them.

@@ -1,0 +1,197 @@
+//! Replies that reserve their content: `X-Robots-Tag`, `TDM-Reservation`, and the same as `meta` of HTML (`--opt-out`).
+//!
+//! `X-Robots-Tag` and `meta name="robots"`: <https://developers.google.com/search/docs/crawling-indexing/robots-meta-tag>;
+//! `noai` and `noimageai` are in wide use. `TDM-Reservation`: the W3C community group's TDM Reservation Protocol, 6.1 and 6.3.
+
+use html5gum::{DefaultEmitter, Token, Tokenizer};
+
+use crate::limits::{OPT_OUT_EVIDENCE_BYTES_MAX, OPT_OUT_HTML_BYTES_MAX};
+use crate::source::robots::PRODUCT_TOKEN;
+use crate::verdict::fields_in;
+
+/// Directives that reserve an object; `none` is `noindex` and `nofollow`.
+const RESERVING: [&[u8]; 5] = [b"noai", b"noimageai", b"noindex", b"noimageindex", b"none"];
+/// A directive whose value follows a colon, as the name of a program does.
+const DATED: &[u8] = b"unavailable_after";
+const TDM: &str = "tdm-reservation";
+
+/// Reads a reply for a reservation. Memory: [`OPT_OUT_HTML_BYTES_MAX`] for each body on its way.
+#[derive(Debug, Default)]
+pub struct OptOutReader {
+    evidence: Option<String>,
+    is_html: bool,
+    html: Vec<u8>,
+}
+
+impl OptOutReader {
+    /// Another reply comes.
+    pub fn start(&mut self) {
+        self.evidence = None;
+        self.is_html = false;
+        self.html = Vec::new();
+    }
+
+    /// Reads a head. The head of an object's rest adds to that of its start.
+    pub fn head(&mut self, head: &[u8]) {
+        self.is_html |= fields_in(head, b"content-type:").any(is_html);
+        if self.evidence.is_none() {
+            self.evidence = reserving_field(head);
+        }
+    }
+
+    /// Takes a piece of the body, decoded.
+    pub fn piece(&mut self, bytes: &[u8]) {
+        if self.is_html && self.evidence.is_none() {
+            let room = OPT_OUT_HTML_BYTES_MAX - self.html.len();
+            self.html.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        }
+    }
+
+    /// Returns the field or the `meta` that reserves the object, if there is one, when the body is complete.
+    pub fn evidence(&mut self) -> Option<String> {
+        let html = std::mem::take(&mut self.html);
+        self.evidence.take().or_else(|| reserving_meta(&html))
+    }
+}
+
+fn is_html(content_type: &[u8]) -> bool {
+    let media_type = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    [b"text/html".as_slice(), b"application/xhtml+xml"]
+        .iter()
+        .any(|html| media_type.eq_ignore_ascii_case(html))
+}
+
+fn reserving_field(head: &[u8]) -> Option<String> {
+    let robots = fields_in(head, b"x-robots-tag:")
+        .find(|value| robots_tag_reserves(value))
+        .map(|value| format!("X-Robots-Tag: {}", shown(value)));
+    robots.or_else(|| {
+        let mut reservations = fields_in(head, b"tdm-reservation:");
+        reservations.any(|value| value == b"1").then(|| "TDM-Reservation: 1".to_owned())
+    })
+}
+
+/// Whether a value of `X-Robots-Tag` is for this program and reserves the object. `name: directive, directive` is for one
+/// program.
+fn robots_tag_reserves(value: &[u8]) -> bool {
+    let mut is_for_us = true;
+    value.split(|byte| *byte == b',').any(|directive| {
+        let mut directive = directive.trim_ascii();
+        if let Some(colon) = memchr::memchr(b':', directive) {
+            let name = directive[..colon].trim_ascii();
+            if name.eq_ignore_ascii_case(DATED) {
+                return false;
+            }
+            is_for_us = name == b"*" || name.eq_ignore_ascii_case(PRODUCT_TOKEN.as_bytes());
+            directive = directive[colon + 1..].trim_ascii();
+        }
+        is_for_us && is_reserving(directive)
+    })
+}
+
+fn is_reserving(directive: &[u8]) -> bool {
+    RESERVING.iter().any(|reserving| directive.eq_ignore_ascii_case(reserving))
+}
+
+/// The first `meta` of an HTML page that reserves it, in the bytes that are read.
+fn reserving_meta(html: &[u8]) -> Option<String> {
+    if html.is_empty() {
+        return None;
+    }
+    let mut emitter = DefaultEmitter::default();
+    // The text of scripts is not tags.
+    emitter.naively_switch_states(true);
+    Tokenizer::new_with_emitter(html, emitter).find_map(|token| {
+        let Ok(Token::StartTag(tag)) = token else { return None };
+        if !tag.name.eq_ignore_ascii_case(b"meta") {
+            return None;
+        }
+        let value_of = |name: &[u8]| tag.attributes.get(name).map(|value| value.trim_ascii());
+        let (name, content) = (value_of(b"name")?, value_of(b"content")?);
+        let is_robots =
+            name.eq_ignore_ascii_case(b"robots") || name.eq_ignore_ascii_case(PRODUCT_TOKEN.as_bytes());
+        let reserves = if is_robots {
+            content.split(|byte| *byte == b',').any(|directive| is_reserving(directive.trim_ascii()))
+        } else {
+            name.eq_ignore_ascii_case(TDM.as_bytes()) && content == b"1"
+        };
+        reserves.then(|| format!("<meta name=\"{}\" content=\"{}\">", shown(name), shown(content)))
+    })
+}
+
+/// A value for people: one line, and not a long one.
+fn shown(value: &[u8]) -> String {
+    let start = &value[..value.len().min(OPT_OUT_EVIDENCE_BYTES_MAX)];
+    String::from_utf8_lossy(start)
+        .chars()
+        .map(|shown| if shown.is_control() { '\u{fffd}' } else { shown })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn evidence(head: &str, body: &[u8]) -> Option<String> {
+        let mut reader = OptOutReader::default();
+        reader.head(format!("HTTP/1.1 200 OK\r\n{head}\r\n").as_bytes());
+        body.chunks(7).for_each(|piece| reader.piece(piece));
+        reader.evidence()
+    }
+
+    #[test]
+    fn fields_reserve_an_object() {
+        for (field, reserves) in [
+            ("X-Robots-Tag: noai", true),
+            ("x-robots-tag:noimageai, nofollow", true),
+            ("X-Robots-Tag: NoIndex", true),
+            ("X-Robots-Tag: none", true),
+            ("X-Robots-Tag: nofollow, noarchive", false),
+            ("X-Robots-Tag: noaim", false),
+            ("X-Robots-Tag: googlebot: noindex", false),
+            ("X-Robots-Tag: googlebot: nofollow, noindex", false),
+            ("X-Robots-Tag: fetchmill: noai", true),
+            ("X-Robots-Tag: googlebot: noindex, fetchmill: noai", true),
+            ("X-Robots-Tag: *: noai", true),
+            ("X-Robots-Tag: unavailable_after: 25 Jun 2030 15:00:00 PST, noai", true),
+            ("X-Robots-Tag: nofollow\r\nX-Robots-Tag: noai", true),
+            ("TDM-Reservation: 1", true),
+            ("tdm-reservation: 0", false),
+            ("TDM-Policy: https://a.test/", false),
+        ] {
+            assert_eq!(evidence(&format!("{field}\r\n"), b"").is_some(), reserves, "{field}");
+        }
+        assert_eq!(evidence("X-Robots-Tag: noai\r\n", b"").as_deref(), Some("X-Robots-Tag: noai"));
+    }
+
+    #[test]
+    fn meta_of_html_reserves_it() {
+        for (meta, reserves) in [
+            ("<meta name=robots content=noai>", true),
+            ("<META CONTENT=' noindex , nofollow ' NAME='Robots'/>", true),
+            ("<meta name=\"fetchmill\" content=\"noimageai\">", true),
+            ("<meta name=tdm-reservation content=1>", true),
+            ("<meta name=tdm-reservation content=0>", false),
+            ("<meta name=googlebot content=noindex>", false),
+            ("<meta property=robots content=noai>", false),
+            ("<!-- <meta name=robots content=noai> -->", false),
+            ("<script>'<meta name=robots content=noai>'</script>", false),
+        ] {
+            let html = format!("<!doctype html><html><head>{meta}</head><p>text");
+            let of =
+                |content_type: &str| evidence(&format!("Content-Type: {content_type}\r\n"), html.as_bytes());
+            assert_eq!(of("text/html; charset=utf-8").is_some(), reserves, "{meta}");
+            assert_eq!(of("text/plain"), None, "{meta}");
+        }
+    }
+
+    #[test]
+    fn what_is_read_and_shown_is_bounded() {
+        let mut page = vec![b' '; 2 * OPT_OUT_HTML_BYTES_MAX];
+        page.extend_from_slice(b"<meta name=robots content=noai>");
+        assert_eq!(evidence("Content-Type: text/html\r\n", &page), None);
+
+        let long = evidence(&format!("X-Robots-Tag: noai, {}\r\n", "x".repeat(60_000)), b"").unwrap();
+        assert!(long.len() < 2 * OPT_OUT_EVIDENCE_BYTES_MAX, "{}", long.len());
+    }
+}

@@ -1,0 +1,92 @@
+"""`--opt-out`: objects whose reply reserves them are skipped, with the evidence."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import fetchmill
+from conftest import Ended
+from raw_server import RawServer, reply
+
+Run = Callable[..., Ended]
+Raw = Callable[..., RawServer]
+
+HTML = "Content-Type: text/html; charset=utf-8"
+# What a reply has, and what its evidence is.
+RESERVED = {
+    "/field": (reply(b"x", "X-Robots-Tag: noai, noimageai"), "X-Robots-Tag: noai, noimageai"),
+    "/ours": (reply(b"x", "X-Robots-Tag: fetchmill: noindex"), "X-Robots-Tag: fetchmill: noindex"),
+    "/tdm": (reply(b"x", "TDM-Reservation: 1"), "TDM-Reservation: 1"),
+    "/meta": (
+        reply(b"<html><head><meta content='NOINDEX' name=Robots></head>text", HTML),
+        '<meta name="Robots" content="NOINDEX">',
+    ),
+    "/meta-tdm": (reply(b"<meta name=tdm-reservation content=1>", HTML), '<meta name="tdm-reservation" content="1">'),
+    "/leads": (reply(b"", "Location: /field", status="302 Found"), "X-Robots-Tag: noai, noimageai"),
+}
+FREE = {
+    "/plain": reply(b"plain"),
+    "/other": reply(b"other", "X-Robots-Tag: googlebot: noindex", "TDM-Reservation: 0"),
+    "/text": reply(b"<meta name=robots content=noai>", "Content-Type: text/plain"),
+    "/gone": reply(b"", "X-Robots-Tag: noai", status="404 Not Found"),
+}
+
+
+def address_of(row: dict[str, str]) -> str:
+    """The URL of a row, which is its name where it has no other."""
+    return row.get("url") or row["name"]
+
+
+@pytest.fixture
+def urls(raw: Raw, tmp_path: Path) -> Path:
+    """A list of all of them."""
+    server = raw({**{path: head for path, (head, _) in RESERVED.items()}, **FREE})
+    made = tmp_path / "urls.txt"
+    made.write_text("".join(f"{server.url}{path}\n" for path in (*RESERVED, *FREE)))
+    return made
+
+
+@pytest.mark.parametrize("command", ["get", "check"])
+def test_reserved_objects_are_skipped_with_evidence(run: Run, urls: Path, dest: Path, command: str) -> None:
+    """A job says how many, and rows say why; nothing of a reserved body is stored."""
+    result = dest if command == "get" else dest.with_suffix(".jsonl")
+    words = ("--format", "jsonl", "--all-rows") if command == "get" else ()
+    ended = run(command, urls, result, "--allow-private", "--opt-out", *words)
+    assert ended.code in (0, 3), ended.err
+    summary = "skipped: opted-out 6; list them" if command == "get" else "opted out: 6; the column detail"
+    assert summary in ended.out + ended.err
+    files = result.glob("*.jsonl") if command == "get" else [result]
+    rows = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    details = {f"/{address_of(row).rsplit('/', 1)[-1]}": row.get("detail") for row in rows}
+    assert {path: details[path] for path in RESERVED} == {path: why for path, (_, why) in RESERVED.items()}
+    assert [row for row in rows if address_of(row).endswith(tuple(RESERVED)) and row.get("body")] == []
+    assert set(details) == {*RESERVED, *FREE}
+
+
+def test_opt_out_is_counted_listed_and_kept_by_the_job(run: Run, urls: Path, dest: Path) -> None:
+    """The summary, Python and the next run agree."""
+    report = fetchmill.get(urls, dest, format="null", allow_private=True, opt_out=True)
+    assert dict(report.skipped_by) == {"opted-out": len(RESERVED)}
+    assert (report.fetched, report.absent) == (3, 1)
+    (found,) = fetchmill.skipped(dest)
+    assert (found.reason, found.count, len(found.names)) == ("opted-out", len(RESERVED), len(RESERVED))
+    again = run("get", urls, dest, "--format", "null", "--allow-private")
+    assert again.code == 2
+    assert "opt-out" in again.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--engine", "threads"), ("--pipeline", "4")],
+    ids=["engine", "pipeline"],
+)
+def test_opt_out_is_refused_where_replies_are_not_read(
+    run: Run, urls: Path, dest: Path, words: tuple[str, ...]
+) -> None:
+    """It never only looks as if it counted."""
+    source = urls if "--engine" in words else urls.read_text().split("/field")[0] + "/"
+    ended = run("get", source, dest, "--allow-private", "--opt-out", *words)
+    assert ended.code == 2
+    assert "--opt-out" in ended.err
