@@ -626,7 +626,7 @@ def test_the_only_file_of_a_zip_archive_is_the_list(run: Run, tmp_path: Path) ->
         ("urls.txt", b"PAR1\x15\x04", "is not a list: it is Parquet; say --list-format parquet"),
         ("urls.csv", b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n", "is not a list: it is a PDF"),
         ("page.txt", b"<!DOCTYPE html>\n<p>", "is not a list: it is an HTML or XML page"),
-        ("urls.jsonl", b'[\n  {"url": "http://a.test/"}\n]\n', "convert it: jq -c '.[]' FILE"),
+        ("urls.json", b'{\n  "urls": ["http://a.test/"]\n}\n', "convert it: jq -c '.FIELD[]' FILE"),
         ("urls.bin", bytes(range(8)) * 9 + bytes(9), "is not a list: it is binary"),
         ("urls.gz", gzip.compress(b"a" * 257 + b"ustar\x0000"), "is not a list: it is a tar archive"),
         ("urls.7z", b"7z\xbc\xaf\x27\x1c\0\4", "is not a list: it is a 7z archive"),

@@ -21,14 +21,7 @@ pub(super) fn open(path: Option<&Path>) -> Result<File> {
         let own = stdin.as_fd().try_clone_to_owned();
         return own.map(File::from).map_err(|error| Error::storage("read", "standard input", error));
     };
-    let file = File::open(path).map_err(|error| cannot_open(path, &error))?;
-    match file.metadata() {
-        Ok(metadata) if metadata.is_dir() => Err(Error::Usage(format!(
-            "{} is a folder, not a list; `fetchmill serve` serves folders",
-            path.display()
-        ))),
-        _ => Ok(file),
-    }
+    File::open(path).map_err(|error| cannot_open(path, &error))
 }
 
 pub(super) fn cannot_open(path: &Path, error: &std::io::Error) -> Error {
@@ -100,6 +93,5 @@ mod tests {
 
         assert_eq!(error.exit_code(), 2);
         assert!(error.to_string().contains("http://HOST:PORT"), "{error}");
-        assert!(open(Some(Path::new("/"))).unwrap_err().to_string().contains("a folder"));
     }
 }

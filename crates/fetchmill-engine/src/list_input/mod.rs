@@ -3,27 +3,33 @@
 
 mod files;
 mod inventory_files;
+mod one_file;
+mod part_files;
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::request::source_options::SourceOptions;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::extra_columns::ColumnType;
 use fetchmill_model::source::list::{
-    Compression, Items, ListFormat, ListOptions, ListReader, ListSample, ListSource, ListStep, decoded,
-    format_of, open_only_member,
+    Items, ListFormat, ListOptions, ListParts as _, ListReader, ListSample, ListSource, ListStep,
 };
 use fetchmill_store::journal::Journal;
+use part_files::PartFiles;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// The fact of a job that has the length of its list.
 const LENGTH: &str = "list_bytes";
+/// The fact of a job that has the number of its list's files, and a digest of their names.
+const PARTS: &str = "list_files";
 
 /// A list that was opened.
 pub(crate) struct OpenedList {
     reader: ListReader,
-    /// Bytes of its file.
+    /// Bytes of its file, or of its files.
     length: Option<u64>,
+    /// Its files, if it has several.
+    parts: Option<PartFiles>,
     /// To be read a second time: how many of its targets are taken.
     sampled: Option<(u64, ListInput)>,
 }
@@ -41,61 +47,7 @@ pub fn open_list(
     format: Option<ListFormat>,
     options: &ListOptions,
 ) -> Result<ListReader> {
-    open(path, format, options).map(|(reader, _)| reader)
-}
-
-fn open(
-    path: Option<&Path>,
-    format: Option<ListFormat>,
-    options: &ListOptions,
-) -> Result<(ListReader, Option<u64>)> {
-    let file = files::open(path)?;
-    let length = files::length(&file);
-    let label = path.map_or_else(|| "standard input".to_owned(), |path| path.display().to_string());
-    let (named, promised) = path.map_or((None, None), |path| format_of(&path.to_string_lossy()));
-    let has_fields = options.delimiter.is_some() || options.quote.is_some();
-    let unnamed = if has_fields { ListFormat::Csv } else { ListFormat::Text };
-    let is_archive = length.is_some()
-        && files::is_zip_file(&file).map_err(|error| Error::storage("read", Path::new(&label), error))?;
-    if is_archive {
-        let member = open_only_member(&label, file)?;
-        let (of_member, promised) = format_of(&member.name);
-        let format = format.or(of_member).or(named).unwrap_or(unnamed);
-        return Ok((of_stream(&label, member.content, (format, promised), options)?, length));
-    }
-    let format = format.or(named).unwrap_or(unnamed);
-    let reader = match (format, length) {
-        (ListFormat::Inventory, _) => {
-            let (inventory, files) = inventory_files::open(path, file, &label)?;
-            ListReader::of_inventory(&label, inventory, files, options)?
-        }
-        (ListFormat::Parquet, Some(_)) if promised.is_none() => {
-            ListReader::of_parquet(&label, file, options)?
-        }
-        (ListFormat::Parquet, _) | (_, Some(_)) => {
-            of_stream(&label, Box::new(file), (format, promised), options)?
-        }
-        (_, None) => {
-            let patient = Box::new(files::PollingInput(file));
-            ListReader::of_stream(&label, patient, (format, promised), options)?
-        }
-    };
-    Ok((reader, length))
-}
-
-fn of_stream(
-    label: &str,
-    stream: Box<dyn Read + Send>,
-    (format, promised): (ListFormat, Option<Compression>),
-    options: &ListOptions,
-) -> Result<ListReader> {
-    if format != ListFormat::Parquet {
-        return ListReader::of_stream(label, stream, (format, promised), options);
-    }
-    // It is read at places: what comes as a stream is laid out first.
-    let laid_out = files::buffer_to_file(decoded(stream, promised))
-        .map_err(|error| Error::Listing(format!("the list {label} cannot be laid out as a file: {error}")))?;
-    ListReader::of_parquet(label, laid_out, options)
+    OpenedList::of_path(path, format, options).map(|list| list.reader)
 }
 
 impl OpenedList {
@@ -110,14 +62,14 @@ impl OpenedList {
             (SourceOptions::Server(_) | SourceOptions::S3 { .. }, _) => Ok(None),
             (SourceOptions::Iterable, Some(items)) => {
                 let reader = ListReader::of_items("the iterable", items, list)?;
-                Ok(Some(OpenedList { reader, length: None, sampled: None }))
+                Ok(Some(OpenedList { reader, length: None, parts: None, sampled: None }))
             }
             (SourceOptions::Iterable, None) => Err(Error::Internal("no iterable was given".into())),
             (SourceOptions::List(path), _) => {
-                let (reader, length) = open(path.as_deref(), format, list)?;
+                let opened = Self::of_path(path.as_deref(), format, list)?;
                 let sampled = match (list.sample, path) {
                     (None, _) => None,
-                    (Some(count), Some(path)) if length.is_some() => {
+                    (Some(count), Some(path)) if opened.length.is_some() => {
                         let place = ListInput { path: path.clone(), format, options: list.clone() };
                         Some((count, place))
                     }
@@ -127,7 +79,38 @@ impl OpenedList {
                         ));
                     }
                 };
-                Ok(Some(OpenedList { reader, length, sampled }))
+                Ok(Some(OpenedList { sampled, ..opened }))
+            }
+        }
+    }
+
+    /// The list in a file, in the files of a folder or of a glob, or on standard input without a path.
+    fn of_path(path: Option<&Path>, format: Option<ListFormat>, options: &ListOptions) -> Result<Self> {
+        let parts = path.map(|path| PartFiles::find(path, format, options)).transpose()?.flatten();
+        let Some(parts) = parts else {
+            let (reader, length) = one_file::open(path, format, options)?;
+            return Ok(OpenedList { reader, length, parts: None, sampled: None });
+        };
+        let length = Some(parts.length()?);
+        let reader = ListReader::of_parts(parts.label(), parts.clone(), options)?;
+        Ok(OpenedList { reader, length, parts: Some(parts), sampled: None })
+    }
+
+    /// Refuses a list that has other files than when the job began.
+    fn check_parts(&self, journal: &Journal) -> Result<()> {
+        let Some(parts) = &self.parts else { return Ok(()) };
+        let text = format!("{} {:016x}", parts.count(), xxh3_64(&parts.names()));
+        match journal.get(PARTS)? {
+            None => journal.set(PARTS, &text),
+            Some(known) if known == text => Ok(()),
+            Some(known) => {
+                let had = known.split(' ').next().unwrap_or_default().to_owned();
+                Err(Error::Usage(format!(
+                    "{}: its files changed since the job began (it had {had} and has {}, or some have other names); \
+                     restore them, or choose another destination",
+                    self.reader.called(),
+                    parts.count()
+                )))
             }
         }
     }
@@ -142,6 +125,7 @@ impl OpenedList {
     /// Before that end its length may change, since a list that was cut off has another one when it is whole. The digest
     /// of what was read shows whether it is the same list. A sample depends on the whole list, so its length must stay.
     pub(crate) fn resume(&mut self, journal: &Journal) -> Result<()> {
+        self.check_parts(journal)?;
         if let Some(length) = self.length {
             let is_read = journal.is_listed()?;
             match journal.get(LENGTH)?.and_then(|known| known.parse::<u64>().ok()) {

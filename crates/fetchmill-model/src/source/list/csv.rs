@@ -29,6 +29,8 @@ pub(super) struct Csv {
     has_template: bool,
     /// Which field each wanted column is; none before the header is read.
     places: Option<Vec<Option<usize>>>,
+    /// The names in the header; none: there is no header.
+    names: Option<Vec<String>>,
     /// Where the last record began.
     line: u64,
     odd: OddRecords,
@@ -85,6 +87,7 @@ impl Csv {
             header: header.or(plan.has_names().then_some(true)),
             has_template: plan.has_template(),
             places: None,
+            names: None,
             line: 0,
             odd: OddRecords::default(),
         })
@@ -113,6 +116,7 @@ impl Csv {
         };
         if self.header.unwrap_or_else(|| self.looks_like_a_header()) {
             self.places = Some(self.places_by_names()?);
+            self.names = Some(self.fields.texts(LIST_COLUMNS_MAX));
             self.odd.see(1, &mut self.fields);
             self.fields.consume(next);
         } else {
@@ -135,7 +139,7 @@ impl Csv {
     fn places_without_names(&self) -> Result<Vec<Option<usize>>> {
         let place = |column: &ColumnSelector| match column {
             ColumnSelector::Url => Ok(Some(0)),
-            ColumnSelector::Number(number) => Ok(Some(*number)),
+            ColumnSelector::Number(number) => self.numbered(*number),
             ColumnSelector::Manifest(_) => Ok(None),
             ColumnSelector::Name(name) | ColumnSelector::Inventory(name) => Err(self.no_column(name)),
         };
@@ -145,7 +149,7 @@ impl Csv {
     fn places_by_names(&self) -> Result<Vec<Option<usize>>> {
         let is_manifest = is_manifest(|name| self.place_of(|field| field == name.as_bytes()).is_some());
         let place = |column: &ColumnSelector| match column {
-            ColumnSelector::Number(number) => Ok(Some(*number)),
+            ColumnSelector::Number(number) => self.numbered(*number),
             ColumnSelector::Manifest(name) if is_manifest => {
                 Ok(self.place_of(|field| field == name.as_bytes()))
             }
@@ -163,6 +167,15 @@ impl Csv {
         self.wanted.iter().map(place).collect()
     }
 
+    /// A column by its number, which the first record must have.
+    fn numbered(&self, number: usize) -> Result<Option<usize>> {
+        // Of a first record that cannot be read nothing is known.
+        if self.fields.count() == 0 || number < self.fields.count() {
+            return Ok(Some(number));
+        }
+        Err(self.no_column(&(number + 1).to_string()))
+    }
+
     /// Of two columns with one name the first.
     fn place_of(&self, is_it: impl Fn(&[u8]) -> bool) -> Option<usize> {
         (0..self.fields.count())
@@ -170,8 +183,7 @@ impl Csv {
     }
 
     fn no_column(&self, name: &str) -> Error {
-        let shown = (0..self.fields.count().min(SHOWN_NAMES)).filter_map(|place| self.fields.get(place));
-        let names = shown.map(crate::name::for_display).collect::<Vec<_>>().join(", ");
+        let names = self.fields.texts(SHOWN_NAMES).join(", ");
         let label = self.fields.lines.label();
         Error::Usage(format!(
             "the list {label} has no column {name}; its first record is {names}: name the column of the URLs with \
@@ -225,6 +237,11 @@ impl Records for Csv {
 
     fn place(&self) -> String {
         format!("line {}", self.line)
+    }
+
+    fn columns(&mut self) -> Result<Option<Vec<String>>> {
+        self.begin()?;
+        Ok(self.names.clone())
     }
 
     fn notice(&self) -> Option<String> {
@@ -323,6 +340,12 @@ impl FieldSplitter {
 
     fn count(&self) -> usize {
         self.places.len()
+    }
+
+    /// Up to `max` fields of the record that was found last, for messages.
+    fn texts(&self, max: usize) -> Vec<String> {
+        let fields = (0..self.count().min(max)).filter_map(|place| self.get(place));
+        fields.map(crate::name::for_display).collect()
     }
 
     /// A field of the record that was found last, until that is consumed.

@@ -16,7 +16,7 @@ pub enum ListFormat {
     Csv,
     /// Records with tabs.
     Tsv,
-    /// A JSON object or string a line.
+    /// A JSON object or string a line, or one array of these.
     Jsonl,
     /// Rows of a Parquet file.
     Parquet,
@@ -37,13 +37,13 @@ impl ListFormat {
         }
     }
 
-    /// The reverse of [`ListFormat::name`]; `ndjson` is another word for `jsonl`.
+    /// The reverse of [`ListFormat::name`]; `ndjson` and `json` are other words for `jsonl`.
     pub fn from_name(name: &str) -> Option<Self> {
         Some(match name {
             "txt" => ListFormat::Text,
             "csv" => ListFormat::Csv,
             "tsv" => ListFormat::Tsv,
-            "jsonl" | "ndjson" => ListFormat::Jsonl,
+            "jsonl" | "ndjson" | "json" => ListFormat::Jsonl,
             "parquet" => ListFormat::Parquet,
             "inventory" => ListFormat::Inventory,
             _ => return None,
@@ -108,7 +108,8 @@ mod tests {
             ("a.jsonl", Some(ListFormat::Jsonl), None),
             ("a.parquet", Some(ListFormat::Parquet), None),
             ("a/manifest.json", Some(ListFormat::Inventory), None),
-            ("a.manifest.json", None, None),
+            ("a.manifest.json", Some(ListFormat::Jsonl), None),
+            ("a.JSON.gz", Some(ListFormat::Jsonl), Some(Compression::Gzip)),
             ("a.csv/urls", None, None),
             ("urls.gz", None, Some(Compression::Gzip)),
             ("-", None, None),

@@ -1,5 +1,6 @@
-//! `jsonl`: an object or a string a line.
+//! `jsonl`: an object or a string a line, or in one array.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
@@ -10,9 +11,15 @@ use super::lines::{LineSearch, Lines, ReadStep};
 use super::records::{RecordStep, RecordValues, Records};
 use super::text::skip;
 use crate::error::{Error, Result};
+use crate::name::for_display;
 use crate::row::LISTED_COLUMNS;
 use crate::source::ListPosition;
 use crate::source::json_text::JsonText;
+
+/// Values in which a wanted field must be, if there are objects among them.
+const CHECKED_VALUES: usize = 1000;
+/// Field names that are shown when one is missing.
+const SHOWN_NAMES: usize = 20;
 
 /// Lines with fields.
 pub(super) struct JsonRecords {
@@ -22,6 +29,8 @@ pub(super) struct JsonRecords {
     /// Those that only a manifest has.
     of_manifest: Vec<usize>,
     url: usize,
+    /// Whether the first values are still to be checked for the wanted fields.
+    is_unchecked: bool,
 }
 
 impl JsonRecords {
@@ -38,12 +47,85 @@ impl JsonRecords {
         let wanted = plan.wanted().iter().enumerate();
         let of_manifest = wanted.filter(|(_, column)| matches!(column, ColumnSelector::Manifest(_)));
         let of_manifest = of_manifest.map(|(field, _)| field).collect();
-        Ok(JsonRecords { lines, fields, of_manifest, url: plan.url_column() })
+        Ok(JsonRecords { lines, fields, of_manifest, url: plan.url_column(), is_unchecked: false })
+    }
+
+    /// Refuses a list whose first values do not have the wanted fields.
+    pub(super) fn checked(mut self) -> Self {
+        self.is_unchecked = true;
+        self
+    }
+
+    /// Checks the first values, which are not consumed. Of a pipe, those that are there.
+    fn check_fields(&mut self) -> Result<ReadStep> {
+        if !self.is_unchecked {
+            return Ok(ReadStep::Done);
+        }
+        let (mut seen, mut from) = (SeenFields::default(), 0);
+        for _ in 0..CHECKED_VALUES {
+            match self.lines.find(from)? {
+                (LineSearch::Line(place), next) => {
+                    seen.add(self.lines.bytes(place).trim_ascii());
+                    from = next;
+                }
+                (LineSearch::NothingNow, _) if from == 0 => return Ok(ReadStep::NothingNow),
+                // Of a pipe the rest is still to come.
+                (LineSearch::NothingNow, _) => return Ok(self.end_check()),
+                (LineSearch::TooLong | LineSearch::End, _) => break,
+            }
+        }
+        let wanted = self.fields.iter().enumerate().filter(|(field, _)| !self.of_manifest.contains(field));
+        let mut missing = wanted.filter(|(field, name)| !seen.has(name, *field == self.url));
+        if let Some((_, name)) = missing.next() {
+            return Err(Error::Usage(format!(
+                "the list {} has no column {name}; its first values have {}: name the column of the URLs with --column \
+                 NAME",
+                self.lines.label(),
+                seen.shown()
+            )));
+        }
+        Ok(self.end_check())
+    }
+
+    fn end_check(&mut self) -> ReadStep {
+        self.is_unchecked = false;
+        ReadStep::Done
+    }
+}
+
+/// The fields of a list's first values.
+#[derive(Default)]
+struct SeenFields {
+    names: BTreeMap<String, IgnoredAny>,
+    has_objects: bool,
+    has_strings: bool,
+}
+
+impl SeenFields {
+    fn add(&mut self, line: &[u8]) {
+        if let Ok(fields) = serde_json::from_slice::<BTreeMap<String, IgnoredAny>>(line) {
+            self.has_objects = true;
+            self.names.extend(fields);
+        }
+        self.has_strings |= line.starts_with(b"\"");
+    }
+
+    /// Whether a field may be there: a string is a URL, and of lists without objects nothing is known.
+    fn has(&self, name: &str, is_url: bool) -> bool {
+        !self.has_objects || self.names.contains_key(name) || is_url && self.has_strings
+    }
+
+    fn shown(&self) -> String {
+        let names = self.names.keys().take(SHOWN_NAMES);
+        names.map(|name| for_display(name.as_bytes())).collect::<Vec<_>>().join(", ")
     }
 }
 
 impl Records for JsonRecords {
     fn next(&mut self, values: &mut RecordValues) -> Result<RecordStep> {
+        if self.check_fields()? == ReadStep::NothingNow {
+            return Ok(RecordStep::NothingNow);
+        }
         loop {
             values.clear(self.fields.len());
             if self.lines.is_skipping() {
@@ -73,7 +155,8 @@ impl Records for JsonRecords {
     }
 
     fn place(&self) -> String {
-        format!("line {}", self.lines.line())
+        let unit = if self.lines.is_array() { "item" } else { "line" };
+        format!("{unit} {}", self.lines.line())
     }
 
     fn position(&mut self) -> ListPosition {
@@ -81,6 +164,8 @@ impl Records for JsonRecords {
     }
 
     fn go_to(&mut self, position: ListPosition) -> Result<ReadStep> {
+        // The job has begun with these fields.
+        self.is_unchecked = false;
         self.lines.go_to(position)
     }
 }

@@ -6,6 +6,7 @@ use std::ops::Range;
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::decode::{DecodedInput, MAGIC_BYTES};
+use super::json_array::JsonInput;
 use super::{ListFormat, not_a_list};
 use crate::error::{Error, Result};
 use crate::limits::{LIST_LINE_BYTES_MAX, LIST_STRETCH_BYTES, READ_BYTES};
@@ -35,12 +36,28 @@ pub(super) enum ReadStep {
     End,
 }
 
+/// The bytes that lines are in.
+enum LineInput {
+    Plain(DecodedInput),
+    /// A JSON array becomes lines.
+    Json(JsonInput<DecodedInput>),
+}
+
+impl Read for LineInput {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            LineInput::Plain(input) => input.read(buffer),
+            LineInput::Json(input) => input.read(buffer),
+        }
+    }
+}
+
 /// Reads lines.
 pub(super) struct Lines {
     /// For messages.
     label: String,
     format: ListFormat,
-    input: DecodedInput,
+    input: LineInput,
     buffer: Vec<u8>,
     /// The bytes of the buffer that are read and not consumed.
     unread: Range<usize>,
@@ -63,7 +80,10 @@ impl Lines {
         Lines {
             label: label.to_owned(),
             format,
-            input,
+            input: match format {
+                ListFormat::Jsonl => LineInput::Json(JsonInput::new(input)),
+                _ => LineInput::Plain(input),
+            },
             buffer: vec![0; READ_BYTES],
             unread: 0..0,
             digested: 0,
@@ -80,6 +100,11 @@ impl Lines {
 
     pub(super) fn label(&self) -> &str {
         &self.label
+    }
+
+    /// Whether lines are the values of a JSON array.
+    pub(super) fn is_array(&self) -> bool {
+        matches!(&self.input, LineInput::Json(input) if input.is_array())
     }
 
     /// Lines that are consumed.

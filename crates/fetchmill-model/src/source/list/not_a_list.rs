@@ -56,8 +56,9 @@ pub(super) fn kind_of(head: &[u8], format: ListFormat) -> Option<&'static str> {
     if memchr::memchr_iter(0, head_of_text).count() * BYTES_PER_NUL > head_of_text.len() {
         return Some("binary: it has many NUL bytes");
     }
-    let is_array = format == ListFormat::Jsonl && head.trim_ascii_start().starts_with(b"[");
-    is_array.then_some("one JSON array, not a value a line; convert it: jq -c '.[]' FILE")
+    let first = head_of_text.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let is_object = format == ListFormat::Jsonl && head.len() > first.len() && first.trim_ascii() == b"{";
+    is_object.then_some("one JSON object, not an array or a value a line; convert it: jq -c '.FIELD[]' FILE")
 }
 
 /// Whether there are control bytes, or bytes that are not UTF-8. A character may be cut at the end.
@@ -95,7 +96,7 @@ mod tests {
         tar.extend_from_slice(b"ustar\x0000");
         assert!(kind_of(&tar, ListFormat::Text).is_some_and(|kind| kind.contains("tar archive")));
         assert!(kind_of(b"a\0b\0", ListFormat::Csv).is_some_and(|kind| kind.contains("NUL")));
-        assert!(kind_of(b" \n[{}]", ListFormat::Jsonl).is_some_and(|kind| kind.contains("jq -c")));
+        assert!(kind_of(b"{\n  \"a\": 1", ListFormat::Jsonl).is_some_and(|kind| kind.contains("jq -c")));
         assert!(kind_of(b"%PDF-1.7\n%\xe2\xe3", ListFormat::Text).is_some());
     }
 }

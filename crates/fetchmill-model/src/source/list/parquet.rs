@@ -48,6 +48,8 @@ pub(super) struct ParquetRecords {
     places: Vec<Option<usize>>,
     /// What the values of each wanted column are.
     types: Vec<ColumnType>,
+    /// The names of all columns, with their types.
+    names: Vec<String>,
     row: u64,
     digest: Xxh3Default,
 }
@@ -67,6 +69,11 @@ impl ParquetRecords {
             })
         };
         let types = columns.iter().map(type_of).collect();
+        let name_of = |field: &FieldRef| {
+            let name = crate::name::for_display(field.name().as_bytes());
+            format!("{name} ({})", value::column_type(field.data_type()).name())
+        };
+        let names = metadata.schema().fields().iter().map(name_of).collect();
         let mut projected: Vec<usize> = columns.iter().flatten().copied().collect();
         projected.sort_unstable();
         projected.dedup();
@@ -85,6 +92,7 @@ impl ParquetRecords {
             next: 0,
             places,
             types,
+            names,
             row: 0,
             digest: Xxh3Default::new(),
         })
@@ -166,6 +174,10 @@ impl Records for ParquetRecords {
 
     fn column_type(&self, column: usize) -> ColumnType {
         self.types.get(column).copied().unwrap_or_default()
+    }
+
+    fn columns(&mut self) -> Result<Option<Vec<String>>> {
+        Ok(Some(self.names.clone()))
     }
 
     fn unit(&self) -> &'static str {

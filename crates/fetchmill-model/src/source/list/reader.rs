@@ -14,7 +14,8 @@ use super::items::{ItemRecords, Items, KEY_COLUMN};
 use super::json::JsonRecords;
 use super::lines::{Lines, ReadStep, unreadable};
 use super::parquet::ParquetRecords;
-use super::records::{RecordStep, RecordValues, Records};
+use super::parts::{ListParts, PartRecords};
+use super::records::{ListRecords, RecordStep, RecordValues, Records};
 use super::sample::SampleFinder;
 use super::text::TextRecords;
 use super::{Compression, Filters, ListFormat, ListOptions, ListSample, ListSource, ListStep};
@@ -85,7 +86,7 @@ impl ListReader {
             ListFormat::Csv | ListFormat::Tsv => {
                 Box::new(Csv::new(lines, dialect, &plan, options.csv_header.said())?)
             }
-            ListFormat::Jsonl => Box::new(JsonRecords::new(lines, &plan)?),
+            ListFormat::Jsonl => Box::new(JsonRecords::new(lines, &plan)?.checked()),
             ListFormat::Inventory => {
                 return Err(Error::Usage(format!(
                     "the inventory {label} is not read as a stream: its data files are found beside its manifest.json"
@@ -127,6 +128,13 @@ impl ListReader {
         let plan = ColumnPlan::new(options)?.with_times();
         let records = Box::new(InventoryRecords::new(label, inventory, files, &plan)?);
         Self::new(format!("the inventory {label}"), records, plan, options)
+    }
+
+    /// A list in several files, which are read one after the other.
+    pub fn of_parts(label: &str, parts: impl ListParts + 'static, options: &ListOptions) -> Result<Self> {
+        let plan = ColumnPlan::new(options)?;
+        let records = Box::new(PartRecords::new(label, Box::new(parts), plan.wanted().len())?);
+        Self::new(format!("the list {label}"), records, plan, options)
     }
 
     /// What a program gives. Its items have a URL and perhaps a key, no columns.
@@ -174,6 +182,11 @@ impl ListReader {
             resume: None,
             state: ReaderState::Open,
         })
+    }
+
+    /// Its records alone, for a list that it is a part of.
+    pub fn into_records(self) -> ListRecords {
+        ListRecords(self.records)
     }
 
     /// What messages call it.

@@ -42,6 +42,11 @@ pub(super) trait Records: Send {
         ColumnType::String
     }
 
+    /// The names of all columns, where the list itself has them: files of one list must agree. Nothing is consumed.
+    fn columns(&mut self) -> Result<Option<Vec<String>>> {
+        Ok(None)
+    }
+
     /// What a user should know of records that were read all the same.
     fn notice(&self) -> Option<String> {
         None
@@ -50,6 +55,15 @@ pub(super) trait Records: Send {
     /// What a position counts.
     fn unit(&self) -> &'static str {
         "bytes"
+    }
+}
+
+/// The records of a file that is a part of a list.
+pub struct ListRecords(pub(super) Box<dyn Records>);
+
+impl std::fmt::Debug for ListRecords {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ListRecords").field("place", &self.0.place()).finish_non_exhaustive()
     }
 }
 

@@ -97,7 +97,7 @@ fn a_text_has_a_url_a_line() {
         [
             "http://a/1",
             "http://a/2",
-            "line 5: it has no scheme; http:// and the like can be put before it by --template: example.com",
+            "line 5: it has no scheme; for bare domains add --template 'https://{}': example.com",
             "line 6: it is not UTF-8: http://a/\\xff",
             "line 7: it has a control character at an end: \\u{0}",
             "http://a/3",
@@ -196,7 +196,7 @@ fn a_quoted_value_may_have_newlines() {
         entries(CSV, "url\n\"a\nb\"\n\nc\n", &options()),
         [
             "line 2: it has a tab or a newline in it: a\\u{a}b",
-            "line 5: it has no scheme; http:// and the like can be put before it by --template: c",
+            "line 5: it has no scheme; for bare domains add --template 'https://{}': c",
         ]
     );
 }
@@ -243,7 +243,7 @@ fn json_lines_are_objects_or_urls() {
             r#"http://a/%C3%A4 key=7 kept="{\"y\":[1]}"|null"#,
             "http://a/2 kept=null|null",
             "line 4: it has no URL",
-            "line 5: it has no scheme; http:// and the like can be put before it by --template: 1",
+            "line 5: it has no scheme; for bare domains add --template 'https://{}': 1",
             "line 6: it is no JSON object or string",
             "line 7: it is no JSON object or string",
             "line 8: it is no JSON object or string",

@@ -14,6 +14,8 @@ use crate::source::percent;
 /// A host that is looked at no further; names have up to 253 bytes, their labels up to 63.
 const HOST_BYTES_MAX: usize = 253;
 const LABEL_BYTES_MAX: usize = 63;
+/// A bare domain, or a path.
+const NO_SCHEME: &str = "it has no scheme; for bare domains add --template 'https://{}'";
 
 /// The URL in a text, or why there is none that can be fetched. White space around it does not count.
 pub fn normalise(text: &str) -> Result<Cow<'_, str>, &'static str> {
@@ -44,6 +46,10 @@ fn normalise_slowly(text: &str) -> Result<String, &'static str> {
         return Err("it has a control character at an end");
     }
     let mut url = Url::parse(text).map_err(why)?;
+    // `example.com:8080` is a URL whose scheme is the host.
+    if url.scheme().contains('.') || url.scheme() == "localhost" {
+        return Err(NO_SCHEME);
+    }
     if !matches!(url.scheme(), "http" | "https") {
         return Err("its scheme is not http, https or s3");
     }
@@ -93,7 +99,7 @@ fn why(error: url::ParseError) -> &'static str {
         RelativeUrlWithoutBase,
     };
     match error {
-        RelativeUrlWithoutBase => "it has no scheme; http:// and the like can be put before it by --template",
+        RelativeUrlWithoutBase => NO_SCHEME,
         EmptyHost => "it has no host",
         IdnaError | InvalidDomainCharacter => "its host is no valid name",
         InvalidIpv4Address | InvalidIpv6Address => "its host is no valid address",

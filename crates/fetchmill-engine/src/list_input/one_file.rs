@@ -1,0 +1,65 @@
+//! A list in one file, in a pipe, or on standard input.
+
+use std::io::Read;
+use std::path::Path;
+
+use super::{files, inventory_files};
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::source::list::{
+    Compression, ListFormat, ListOptions, ListReader, decoded, format_of, open_only_member,
+};
+
+/// Opens a list, and returns the bytes of its file; none: it is a pipe.
+pub(super) fn open(
+    path: Option<&Path>,
+    format: Option<ListFormat>,
+    options: &ListOptions,
+) -> Result<(ListReader, Option<u64>)> {
+    let file = files::open(path)?;
+    let length = files::length(&file);
+    let label = path.map_or_else(|| "standard input".to_owned(), |path| path.display().to_string());
+    let (named, promised) = path.map_or((None, None), |path| format_of(&path.to_string_lossy()));
+    let has_fields = options.delimiter.is_some() || options.quote.is_some();
+    let unnamed = if has_fields { ListFormat::Csv } else { ListFormat::Text };
+    let is_archive = length.is_some()
+        && files::is_zip_file(&file).map_err(|error| Error::storage("read", Path::new(&label), error))?;
+    if is_archive {
+        let member = open_only_member(&label, file)?;
+        let (of_member, promised) = format_of(&member.name);
+        let format = format.or(of_member).or(named).unwrap_or(unnamed);
+        return Ok((of_stream(&label, member.content, (format, promised), options)?, length));
+    }
+    let format = format.or(named).unwrap_or(unnamed);
+    let reader = match (format, length) {
+        (ListFormat::Inventory, _) => {
+            let (inventory, files) = inventory_files::open(path, file, &label)?;
+            ListReader::of_inventory(&label, inventory, files, options)?
+        }
+        (ListFormat::Parquet, Some(_)) if promised.is_none() => {
+            ListReader::of_parquet(&label, file, options)?
+        }
+        (ListFormat::Parquet, _) | (_, Some(_)) => {
+            of_stream(&label, Box::new(file), (format, promised), options)?
+        }
+        (_, None) => {
+            let patient = Box::new(files::PollingInput(file));
+            ListReader::of_stream(&label, patient, (format, promised), options)?
+        }
+    };
+    Ok((reader, length))
+}
+
+fn of_stream(
+    label: &str,
+    stream: Box<dyn Read + Send>,
+    (format, promised): (ListFormat, Option<Compression>),
+    options: &ListOptions,
+) -> Result<ListReader> {
+    if format != ListFormat::Parquet {
+        return ListReader::of_stream(label, stream, (format, promised), options);
+    }
+    // It is read at places: what comes as a stream is laid out first.
+    let laid_out = files::buffer_to_file(decoded(stream, promised))
+        .map_err(|error| Error::Listing(format!("the list {label} cannot be laid out as a file: {error}")))?;
+    ListReader::of_parquet(label, laid_out, options)
+}

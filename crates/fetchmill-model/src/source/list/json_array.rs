@@ -1,0 +1,225 @@
+//! One JSON array as lines: each of its values on a line, as `jsonl` has them. An input that does not begin with `[` is
+//! unchanged.
+//!
+//! The bytes are changed in place and never become more, so that memory does not depend on the array.
+
+use std::io::{self, ErrorKind, Read};
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+/// White space before the first value: with more, the input is not an array.
+const BLANK_BYTES_MAX: usize = 4096;
+/// Takes the place of a bare newline in a string, where JSON has none: the value stays refused, on one line.
+const NEWLINE_IN_STRING: u8 = 0x1f;
+
+/// See the module.
+pub(super) struct JsonInput<R> {
+    input: R,
+    state: State,
+}
+
+enum State {
+    /// Blanks so far.
+    Start(Vec<u8>),
+    /// Unchanged; the first bytes are still to be given.
+    Lines(Vec<u8>),
+    Array(ArrayText),
+    Failed(&'static str),
+}
+
+impl<R: Read> JsonInput<R> {
+    pub(super) fn new(input: R) -> Self {
+        JsonInput { input, state: State::Start(Vec::new()) }
+    }
+
+    /// Whether the input is an array, as far as it is known.
+    pub(super) fn is_array(&self) -> bool {
+        matches!(self.state, State::Array(_))
+    }
+
+    /// Reads to the first byte that is not blank.
+    fn begin(&mut self) -> io::Result<()> {
+        while let State::Start(head) = &mut self.state {
+            let mut byte = [0];
+            let is_over = self.input.read(&mut byte)? == 0;
+            if !is_over {
+                head.push(byte[0]);
+            }
+            let is_mark = BYTE_ORDER_MARK.starts_with(head) || head == BYTE_ORDER_MARK;
+            let is_blank = is_mark || byte[0].is_ascii_whitespace();
+            if !is_over && is_blank && head.len() < BLANK_BYTES_MAX {
+                continue;
+            }
+            self.state = match byte[0] {
+                b'[' if !is_over => State::Array(ArrayText::default()),
+                _ => State::Lines(std::mem::take(head)),
+            };
+        }
+        Ok(())
+    }
+}
+
+impl<R: Read> Read for JsonInput<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.begin()?;
+        match &mut self.state {
+            State::Lines(head) if head.is_empty() => self.input.read(buffer),
+            State::Lines(head) => {
+                let count = head.len().min(buffer.len());
+                buffer[..count].copy_from_slice(&head[..count]);
+                head.drain(..count);
+                Ok(count)
+            }
+            State::Array(array) => loop {
+                let count = self.input.read(buffer)?;
+                if count == 0 {
+                    return if array.is_over || buffer.is_empty() {
+                        Ok(0)
+                    } else {
+                        Err(io::Error::new(ErrorKind::UnexpectedEof, "its array has no end"))
+                    };
+                }
+                let (written, fault) = array.split(&mut buffer[..count]);
+                match fault {
+                    // What came before the fault is given first.
+                    Some(fault) => {
+                        self.state = State::Failed(fault);
+                        return if written > 0 { Ok(written) } else { Err(malformed(fault)) };
+                    }
+                    None if written > 0 => return Ok(written),
+                    None => {}
+                }
+            },
+            State::Failed(fault) => Err(malformed(fault)),
+            State::Start(_) => Ok(0),
+        }
+    }
+}
+
+fn malformed(fault: &'static str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, fault)
+}
+
+/// Where in an array it is.
+#[derive(Default)]
+struct ArrayText {
+    /// Arrays and objects that are open in the value.
+    depth: u64,
+    is_in_string: bool,
+    is_escaped: bool,
+    /// Whether the value has begun.
+    has_value: bool,
+    /// Whether there was a comma before the value.
+    needs_value: bool,
+    is_over: bool,
+}
+
+impl ArrayText {
+    /// Makes lines of the next bytes, in place. Returns how many bytes are left, and the fault after them.
+    fn split(&mut self, bytes: &mut [u8]) -> (usize, Option<&'static str>) {
+        let mut written = 0;
+        for at in 0..bytes.len() {
+            match self.next(bytes[at]) {
+                Ok(None) => {}
+                Ok(Some(byte)) => {
+                    bytes[written] = byte;
+                    written += 1;
+                }
+                Err(fault) => return (written, Some(fault)),
+            }
+        }
+        (written, None)
+    }
+
+    fn next(&mut self, byte: u8) -> Result<Option<u8>, &'static str> {
+        if self.is_in_string {
+            return Ok(Some(self.next_in_string(byte)));
+        }
+        if byte.is_ascii_whitespace() {
+            return Ok(self.has_value.then_some(b' '));
+        }
+        if self.is_over {
+            return Err("it has more after its array; a list is one array, or a value a line");
+        }
+        match byte {
+            b',' if self.depth == 0 => {
+                self.needs_value = true;
+                return if std::mem::take(&mut self.has_value) { Ok(Some(b'\n')) } else { Err(NO_VALUE) };
+            }
+            b']' if self.depth == 0 => {
+                self.is_over = true;
+                let had_value = std::mem::take(&mut self.has_value);
+                return if had_value || !self.needs_value {
+                    Ok(had_value.then_some(b'\n'))
+                } else {
+                    Err(NO_VALUE)
+                };
+            }
+            b'}' if self.depth == 0 => return Err("its array has a } without a {"),
+            b']' | b'}' => self.depth -= 1,
+            b'[' | b'{' => self.depth += 1,
+            b'"' => self.is_in_string = true,
+            _ => {}
+        }
+        self.has_value = true;
+        Ok(Some(byte))
+    }
+
+    fn next_in_string(&mut self, byte: u8) -> u8 {
+        if std::mem::take(&mut self.is_escaped) {
+            return if byte == b'\n' { NEWLINE_IN_STRING } else { byte };
+        }
+        match byte {
+            b'"' => self.is_in_string = false,
+            b'\\' => self.is_escaped = true,
+            b'\n' => return NEWLINE_IN_STRING,
+            _ => {}
+        }
+        byte
+    }
+}
+
+const NO_VALUE: &str = "its array has a comma without a value";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads a few bytes at a time.
+    fn read(text: &str, step: usize) -> io::Result<String> {
+        let mut input = JsonInput::new(text.as_bytes());
+        let (mut all, mut buffer) = (Vec::new(), vec![0; step]);
+        loop {
+            match input.read(&mut buffer)? {
+                0 => return Ok(String::from_utf8(all).unwrap()),
+                count => all.extend_from_slice(&buffer[..count]),
+            }
+        }
+    }
+
+    #[test]
+    fn the_values_of_an_array_are_lines() {
+        for (text, lines) in [
+            ("[]", ""),
+            (" [ ] \n", ""),
+            ("\u{feff}\n[\"a\"]", "\"a\"\n"),
+            ("[\"a,]\\\"[\", {\"b\":\n[1,{}]}\n,3]", "\"a,]\\\"[\"\n{\"b\": [1,{}]} \n3\n"),
+            ("[\"a\nb\"]", "\"a\u{1f}b\"\n"),
+            ("{\"a\": [1]}\n\"b\"\n", "{\"a\": [1]}\n\"b\"\n"),
+            ("\n\u{feff}x[", "\n\u{feff}x["),
+            ("", ""),
+        ] {
+            for step in [1, 2, 100] {
+                assert_eq!(read(text, step).unwrap(), lines, "{text:?} {step}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_damaged_array_is_an_error() {
+        for text in ["[", "[1", "[\"a", "[1,]", "[,1]", "[1,,2]", "[1}", "[1] 2", "[1]\n[2]"] {
+            for step in [1, 100] {
+                assert!(read(text, step).is_err(), "{text:?}");
+            }
+        }
+    }
+}

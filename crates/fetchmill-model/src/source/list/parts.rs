@@ -1,0 +1,238 @@
+//! A list in several files: their records, one file after the other.
+//!
+//! One file is open at a time. A position has a digest of all files before it, so a resume reads these again: a file that
+//! was changed, added, removed or renamed is noticed.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::lines::ReadStep;
+use super::records::{ListRecords, RecordStep, RecordValues, Records};
+use crate::error::{Error, Result};
+use crate::extra_columns::ColumnType;
+use crate::source::ListPosition;
+
+/// Records that are passed over before the caller may check its stop signal.
+const STRETCH_RECORDS: u64 = 64 * 1024;
+
+/// The files of a list, in their order.
+pub trait ListParts: Send {
+    /// The number of files.
+    fn count(&self) -> usize;
+
+    /// The name of a file, counted from 0.
+    fn name(&self, part: usize) -> String;
+
+    /// Opens a file, counted from 0.
+    fn open(&self, part: usize) -> Result<ListRecords>;
+}
+
+/// See the module.
+pub(super) struct PartRecords {
+    label: String,
+    parts: Box<dyn ListParts>,
+    /// The file that is read, from 0.
+    at: usize,
+    /// Its records; none: it is not open.
+    records: Option<Box<dyn Records>>,
+    /// Digest of the files before it.
+    before: u64,
+    /// Types of the wanted columns, as the first file says them.
+    types: Vec<ColumnType>,
+    /// The first notice of a file that was read to its end.
+    notice: Option<String>,
+}
+
+impl PartRecords {
+    /// Checks that all files have the columns of the first one. `wanted` is the number of wanted columns.
+    pub(super) fn new(label: &str, parts: Box<dyn ListParts>, wanted: usize) -> Result<Self> {
+        let mut first = parts.open(0)?.0;
+        let columns = first.columns()?;
+        for part in 1..parts.count() {
+            let other = parts.open(part)?.0.columns()?;
+            if other != columns {
+                let shown = |columns: &Option<Vec<String>>| {
+                    columns.as_ref().map_or("none".to_owned(), |columns| columns.join(", "))
+                };
+                return Err(Error::Usage(format!(
+                    "the list {label}: its files have different columns ({}: {}; {}: {}); give files with the same columns",
+                    parts.name(0),
+                    shown(&columns),
+                    parts.name(part),
+                    shown(&other)
+                )));
+            }
+        }
+        let types = (0..wanted).map(|column| first.column_type(column)).collect();
+        let label = label.to_owned();
+        Ok(PartRecords { label, parts, at: 0, records: Some(first), before: 0, types, notice: None })
+    }
+
+    /// The records of the file that is read, opened if need be; none after the last file.
+    fn records(&mut self) -> Result<Option<&mut (dyn Records + 'static)>> {
+        if self.at == self.parts.count() {
+            return Ok(None);
+        }
+        if self.records.is_none() {
+            self.records = Some(self.parts.open(self.at)?.0);
+        }
+        Ok(self.records.as_deref_mut())
+    }
+
+    /// Goes to the next file, after the end of this one.
+    fn finish_part(&mut self) {
+        let name = self.parts.name(self.at);
+        if let Some(mut records) = self.records.take() {
+            let end = records.position().digest;
+            let said = [&self.before.to_le_bytes()[..], &end.to_le_bytes(), name.as_bytes()].concat();
+            self.before = xxh3_64(&said);
+            if self.notice.is_none() {
+                self.notice = records.notice().map(|notice| format!("{name}: {notice}"));
+            }
+        }
+        self.at += 1;
+    }
+
+    /// Reads to the start of a file. To be called again until it is done; `End`: there are fewer files.
+    fn go_to_part(&mut self, part: u64) -> Result<ReadStep> {
+        let mut values = RecordValues::default();
+        let mut passed = 0;
+        while (self.at as u64) < part {
+            let Some(records) = self.records()? else { return Ok(ReadStep::End) };
+            match records.next(&mut values)? {
+                RecordStep::End => self.finish_part(),
+                RecordStep::NothingNow => return Ok(ReadStep::NothingNow),
+                RecordStep::Record | RecordStep::Bad(_) | RecordStep::LeftOut => passed += 1,
+            }
+            if passed == STRETCH_RECORDS {
+                return Ok(ReadStep::NothingNow);
+            }
+        }
+        Ok(ReadStep::Done)
+    }
+}
+
+impl Records for PartRecords {
+    fn next(&mut self, values: &mut RecordValues) -> Result<RecordStep> {
+        while let Some(records) = self.records()? {
+            match records.next(values)? {
+                RecordStep::End => self.finish_part(),
+                step => return Ok(step),
+            }
+        }
+        Ok(RecordStep::End)
+    }
+
+    fn place(&self) -> String {
+        match &self.records {
+            Some(records) => format!("{} of {}", records.place(), self.parts.name(self.at)),
+            None => "the end".to_owned(),
+        }
+    }
+
+    fn position(&mut self) -> ListPosition {
+        let here = self.records.as_mut().map(|records| records.position()).unwrap_or_default();
+        ListPosition { digest: here.digest ^ self.before, file: self.at as u64, ..here }
+    }
+
+    fn go_to(&mut self, position: ListPosition) -> Result<ReadStep> {
+        let step = match self.go_to_part(position.file)? {
+            ReadStep::Done => {
+                let there = ListPosition { digest: position.digest ^ self.before, file: 0, ..position };
+                match &mut self.records {
+                    None if there.digest == 0 => ReadStep::Done,
+                    None if self.at == self.parts.count() => ReadStep::End,
+                    // It was between two files.
+                    _ => match self.records()? {
+                        Some(records) => records.go_to(there)?,
+                        None => ReadStep::End,
+                    },
+                }
+            }
+            other => other,
+        };
+        if step == ReadStep::End {
+            return Err(Error::Usage(format!(
+                "the list {} has changed since the job began: a file up to number {} is another one; restore it, or \
+                 choose another destination",
+                self.label,
+                position.file + 1
+            )));
+        }
+        Ok(step)
+    }
+
+    fn column_type(&self, column: usize) -> ColumnType {
+        self.types.get(column).copied().unwrap_or_default()
+    }
+
+    fn notice(&self) -> Option<String> {
+        let of_last = || self.records.as_ref().and_then(|records| records.notice());
+        self.notice.clone().or_else(of_last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::super::{ListFormat, ListOptions, ListReader, ListSource, ListStep};
+    use super::*;
+    use crate::source::PageCursor;
+
+    /// Texts as files.
+    struct Texts(Vec<String>);
+
+    impl ListParts for Texts {
+        fn count(&self) -> usize {
+            self.0.len()
+        }
+
+        fn name(&self, part: usize) -> String {
+            format!("part-{part}")
+        }
+
+        fn open(&self, part: usize) -> Result<ListRecords> {
+            let input = Box::new(Cursor::new(self.0[part].clone().into_bytes()));
+            let reader =
+                ListReader::of_stream("x", input, (ListFormat::Text, None), &ListOptions::default())?;
+            Ok(reader.into_records())
+        }
+    }
+
+    fn texts() -> Vec<String> {
+        let lines = |part| (0..400).map(move |line| format!("http://a/{part}/{line}\n")).collect();
+        vec![lines(0), String::new(), lines(2), lines(3)]
+    }
+
+    /// The number of entries from a position on, and the positions after each page.
+    fn read(texts: Vec<String>, from: ListPosition) -> Result<(usize, Vec<(usize, ListPosition)>)> {
+        let mut reader = ListReader::of_parts("parts", Texts(texts), &ListOptions::default())?;
+        reader.resume(from);
+        let (mut count, mut ends) = (0, Vec::new());
+        loop {
+            match reader.next_page()? {
+                ListStep::End => return Ok((count, ends)),
+                ListStep::NothingNow => {}
+                ListStep::Page(page) => {
+                    count += page.names.len();
+                    let PageCursor::List { position, .. } = page.cursor else { panic!("another cursor") };
+                    ends.push((count, position));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_list_in_parts_is_resumed_after_each_page_and_only_if_it_is_the_same() {
+        let (all, ends) = read(texts(), ListPosition::default()).unwrap();
+        assert_eq!(all, 1200);
+
+        for (count, position) in ends {
+            assert_eq!(read(texts(), position).unwrap().0, 1200 - count, "{position:?}");
+            let mut other = texts();
+            other[0] = other[0].replace("/0/", "/9/");
+            let error = read(other, position).unwrap_err();
+            assert!(error.exit_code() == 2 && error.to_string().contains("has changed"), "{error}");
+        }
+    }
+}
