@@ -82,9 +82,14 @@ fn push(item: &Bound<'_, PyAny>, number: u64, into: &mut ItemBatch) -> PyResult<
     )))
 }
 
-/// Adds a URL or a request; whether it is one of them.
+/// Adds a URL, a request or a missing value. Returns whether it is one of them.
 fn push_asked(asked: &Bound<'_, PyAny>, name: Option<&str>, into: &mut ItemBatch) -> PyResult<bool> {
     let name = name.map(str::as_bytes);
+    if asked.is_none() {
+        // A missing value is one failed target, not the end of the job.
+        into.push(b"", name, None);
+        return Ok(true);
+    }
     if let Ok(url) = asked.cast::<PyString>() {
         into.push(url.to_str()?.as_bytes(), name, None);
         return Ok(true);

@@ -6,10 +6,11 @@ import tempfile
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from os import PathLike
-from typing import Any, Self, Unpack
+from typing import Any, Self, Unpack, cast
 
 from fetchmill._job.async_input import InputItem, close_iterator, from_async
 from fetchmill._job.run import run_to_end
+from fetchmill._job.tables import ArrowTable, take_table
 from fetchmill._job.with_dashboard import JobDashboard
 from fetchmill._native import Job, answer_matches
 from fetchmill._options.check import CheckOptions
@@ -107,7 +108,7 @@ class CheckReport:
 
 
 def check(
-    source: str | PathLike[str] | Iterable[InputItem] | AsyncIterable[InputItem],
+    source: str | PathLike[str] | Iterable[InputItem | None] | AsyncIterable[InputItem | None] | ArrowTable,
     results: str | PathLike[str] | None = None,
     **options: Unpack[CheckKeywords],
 ) -> CheckReport:
@@ -145,8 +146,9 @@ def check(
     if isinstance(source, (str, PathLike)):
         checked = CheckOptions(source=source, results=results, **options)
         return _run(checked, None)
-    checked = CheckOptions(source="an iterable", results=results, **options)
-    iterator: Iterator[InputItem] = from_async(source) if isinstance(source, AsyncIterable) else iter(source)
+    rows, given = take_table(source, options)
+    checked = CheckOptions(source="an iterable", results=results, **cast("CheckKeywords", given))
+    iterator: Iterator[InputItem] = from_async(rows) if isinstance(rows, AsyncIterable) else iter(rows)
     try:
         return _run(checked, iterator)
     finally:

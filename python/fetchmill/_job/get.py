@@ -3,11 +3,12 @@
 import warnings
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from fetchmill._job.async_input import close_iterator, from_async
 from fetchmill._job.report import Report
 from fetchmill._job.run import run_to_end
+from fetchmill._job.tables import ArrowTable, take_table
 from fetchmill._job.with_dashboard import JobDashboard
 from fetchmill._native import Job, Request
 from fetchmill._options.get import GetOptions
@@ -19,13 +20,13 @@ if TYPE_CHECKING:
 
 
 # What is asked for, or that and the name of its object.
-GetItem = str | Request | tuple[str, str] | tuple[Request, str]
+GetItem = str | Request | tuple[str, str] | tuple[Request, str] | None
 # What fetches in our place, and what each worker begins and ends with.
 OwnFunctions = tuple[Callable[..., Any] | None, Callable[[], Any] | None, Callable[[Any], object] | None]
 
 
 def get(
-    source: str | PathLike[str] | Iterable[GetItem] | AsyncIterable[GetItem],
+    source: str | PathLike[str] | Iterable[GetItem] | AsyncIterable[GetItem] | ArrowTable,
     dest: str | PathLike[str],
     *,
     fetch: Callable[..., Any] | None = None,
@@ -44,7 +45,9 @@ def get(
             objects; `s3://bucket[/prefix]` for a bucket; the path of a list of URLs; or any iterable or async iterable
             of URLs or `fetchmill.Request`, or of pairs of one of these and a name, a generator without end included. It
             is read on a thread of its own, as far ahead as there is room. To resume, it must give the same items in the
-            same order: those that are done are skipped, and what differs stops the job.
+            same order: those that are done are skipped, and what differs stops the job. `None` is a failed target. A
+            folder or a glob of list files is one list. Of an Arrow table or stream and of a frame of Polars or pandas,
+            `column` (default `url`) has the URLs and `key_column` the names.
         dest: the destination: a folder that is missing, empty or the same job's; or `s3://BUCKET/PREFIX/`, which takes
             shards: what the job knows is then in `./NAME.fetchmill`, or in `state`.
         fetch: your own function instead of requests of ours, with an `engine` in Python: `fetch(target)` gives the
@@ -79,8 +82,9 @@ def get(
     if isinstance(source, (str, PathLike)):
         checked = GetOptions(source=source, dest=dest, **options)
         return _run(checked, checked.to_json(), own, None)
-    checked = GetOptions(source="an iterable", dest=dest, **options)
-    iterator: Iterator[Any] = from_async(source) if isinstance(source, AsyncIterable) else iter(source)
+    rows, given = take_table(source, options)
+    checked = GetOptions(source="an iterable", dest=dest, **cast("GetKeywords", given))
+    iterator: Iterator[Any] = from_async(rows) if isinstance(rows, AsyncIterable) else iter(rows)
     refusal = _refusal_of_requests(checked)
     if refusal is not None:
         iterator = _without_requests(iterator, refusal)

@@ -6,10 +6,11 @@ import threading
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack, cast
 
 from fetchmill._job.async_input import InputItem, close_iterator, from_async
 from fetchmill._job.run import STEP_SECONDS, RunningJob, run_to_end
+from fetchmill._job.tables import ArrowTable, take_table
 from fetchmill._native import SyncStore
 from fetchmill._options.keywords import SyncKeywords
 from fetchmill._options.sync import SyncOptions, lasting_source
@@ -23,7 +24,7 @@ T = TypeVar("T")
 
 
 def sync(
-    source: str | PathLike[str] | Iterable[InputItem] | AsyncIterable[InputItem],
+    source: str | PathLike[str] | Iterable[InputItem | None] | AsyncIterable[InputItem | None] | ArrowTable,
     dest: str | PathLike[str],
     *,
     dry_run: bool = False,
@@ -63,8 +64,9 @@ def sync(
     if isinstance(source, (str, PathLike)):
         checked = SyncOptions(source=lasting_source(source), dest=dest, **options)
         return run_pass(checked, _ProgramRunner(), dry_run=dry_run)
-    checked = SyncOptions(source="an iterable", dest=dest, **options)
-    items: Iterator[Any] = from_async(source) if isinstance(source, AsyncIterable) else iter(source)
+    rows, given = take_table(source, options)
+    checked = SyncOptions(source="an iterable", dest=dest, **cast("SyncKeywords", given))
+    items: Iterator[Any] = from_async(rows) if isinstance(rows, AsyncIterable) else iter(rows)
     try:
         return run_pass(checked, _ProgramRunner(), dry_run=dry_run, items=lambda: items)
     finally:
