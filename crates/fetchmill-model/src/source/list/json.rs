@@ -1,6 +1,6 @@
 //! `jsonl`: an object or a string a line, or in one array.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
@@ -96,27 +96,28 @@ impl JsonRecords {
 /// The fields of a list's first values.
 #[derive(Default)]
 struct SeenFields {
-    names: BTreeMap<String, IgnoredAny>,
+    names: BTreeSet<String>,
     has_objects: bool,
     has_strings: bool,
 }
 
 impl SeenFields {
+    #[expect(clippy::zero_sized_map_values, reason = "an object has values, which are not needed")]
     fn add(&mut self, line: &[u8]) {
         if let Ok(fields) = serde_json::from_slice::<BTreeMap<String, IgnoredAny>>(line) {
             self.has_objects = true;
-            self.names.extend(fields);
+            self.names.extend(fields.into_keys());
         }
         self.has_strings |= line.starts_with(b"\"");
     }
 
     /// Whether a field may be there: a string is a URL, and of lists without objects nothing is known.
     fn has(&self, name: &str, is_url: bool) -> bool {
-        !self.has_objects || self.names.contains_key(name) || is_url && self.has_strings
+        !self.has_objects || self.names.contains(name) || is_url && self.has_strings
     }
 
     fn shown(&self) -> String {
-        let names = self.names.keys().take(SHOWN_NAMES);
+        let names = self.names.iter().take(SHOWN_NAMES);
         names.map(|name| for_display(name.as_bytes())).collect::<Vec<_>>().join(", ")
     }
 }

@@ -104,13 +104,22 @@ fn malformed(fault: &'static str) -> io::Error {
 struct ArrayText {
     /// Arrays and objects that are open in the value.
     depth: u64,
-    is_in_string: bool,
-    is_escaped: bool,
+    string: StringState,
     /// Whether the value has begun.
     has_value: bool,
     /// Whether there was a comma before the value.
     needs_value: bool,
     is_over: bool,
+}
+
+/// Whether a string is open.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum StringState {
+    #[default]
+    Outside,
+    Inside,
+    /// After a backslash.
+    Escaped,
 }
 
 impl ArrayText {
@@ -131,7 +140,7 @@ impl ArrayText {
     }
 
     fn next(&mut self, byte: u8) -> Result<Option<u8>, &'static str> {
-        if self.is_in_string {
+        if self.string != StringState::Outside {
             return Ok(Some(self.next_in_string(byte)));
         }
         if byte.is_ascii_whitespace() {
@@ -157,7 +166,7 @@ impl ArrayText {
             b'}' if self.depth == 0 => return Err("its array has a } without a {"),
             b']' | b'}' => self.depth -= 1,
             b'[' | b'{' => self.depth += 1,
-            b'"' => self.is_in_string = true,
+            b'"' => self.string = StringState::Inside,
             _ => {}
         }
         self.has_value = true;
@@ -165,16 +174,12 @@ impl ArrayText {
     }
 
     fn next_in_string(&mut self, byte: u8) -> u8 {
-        if std::mem::take(&mut self.is_escaped) {
-            return if byte == b'\n' { NEWLINE_IN_STRING } else { byte };
-        }
-        match byte {
-            b'"' => self.is_in_string = false,
-            b'\\' => self.is_escaped = true,
-            b'\n' => return NEWLINE_IN_STRING,
-            _ => {}
-        }
-        byte
+        self.string = match (self.string, byte) {
+            (StringState::Inside, b'"') => StringState::Outside,
+            (StringState::Inside, b'\\') => StringState::Escaped,
+            _ => StringState::Inside,
+        };
+        if byte == b'\n' { NEWLINE_IN_STRING } else { byte }
     }
 }
 
