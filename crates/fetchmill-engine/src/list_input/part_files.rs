@@ -155,7 +155,9 @@ fn matching(glob: &Path) -> Result<Vec<PathBuf>> {
     for component in glob.components().filter(|part| !matches!(part, std::path::Component::RootDir)) {
         let component = component.as_os_str();
         if !is_glob(Path::new(component)) {
-            found.iter_mut().for_each(|folder| folder.push(component));
+            for folder in &mut found {
+                folder.push(component);
+            }
             continue;
         }
         let filters = Filters::new(&[component.to_string_lossy().into_owned()], &[])?;
