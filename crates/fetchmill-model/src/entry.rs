@@ -133,6 +133,8 @@ pub enum Naming {
     /// An entry's key, and behind it an extension, which a reply may still make another one
     /// ([`crate::stored_name`]): `--names '{id}.{ext}'`.
     Extension,
+    /// `12345`, by the sequence number: the target's bytes are the item itself (`--store items`).
+    Item,
 }
 
 impl Naming {
@@ -142,11 +144,16 @@ impl Naming {
             Naming::Whole => return entry,
             Naming::Sized => return SizedName::read(entry).name,
             Naming::Listed => return ListedKey::read(entry).key,
-            Naming::Url | Naming::Path | Naming::Number | Naming::Extension => {}
+            Naming::Url | Naming::Path | Naming::Number | Naming::Extension | Naming::Item => {}
         }
         let read = ListEntry::read(entry);
         match (self, read.key) {
             (_, Some(key)) if read.url.is_empty() => key,
+            (Naming::Item, _) => {
+                out.clear();
+                let _ = write!(out, "{sequence}");
+                out
+            }
             (Naming::Number, _) => {
                 out.clear();
                 // Writing to memory cannot fail.
@@ -174,13 +181,13 @@ impl Naming {
 
     /// Whether targets stand with their URLs: those of a list.
     pub fn has_url(self) -> bool {
-        !matches!(self, Naming::Whole | Naming::Sized | Naming::Listed)
+        !matches!(self, Naming::Whole | Naming::Sized | Naming::Listed | Naming::Item)
     }
 
     /// The key that gives a target with this URL its name; none: it has that name without a key.
     pub fn key_of<'n>(self, sequence: u64, url: &[u8], name: &'n [u8]) -> Option<&'n [u8]> {
         match self {
-            Naming::Number => None,
+            Naming::Number | Naming::Item => None,
             Naming::Extension => {
                 let mut extension = Vec::new();
                 push_extension(None, url, &mut extension);

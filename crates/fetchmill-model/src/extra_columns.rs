@@ -18,6 +18,16 @@ pub const TYPES_PART: &str = "column types";
 pub const ROWS_PART: &str = "rows";
 /// and how it says so.
 pub const ALL_ROWS: &str = "all";
+/// The same of a job whose rows are items of an API.
+pub const ITEM_ROWS: &str = "items";
+/// The columns of an item that fetchmill adds: its sequence number,
+pub const ITEM_SEQUENCE_COLUMN: &str = "_sequence";
+/// the item itself,
+pub const ITEM_COLUMN: &str = "_item";
+/// and the fields that have no place in their columns.
+pub const UNFIT_COLUMN: &str = "_unfit";
+/// Bytes of the name of a column of items.
+const ITEM_COLUMN_NAME_MAX: usize = 256;
 /// The part of a job's identity that says that rows have the encoding of bodies: a job of fetchmill 0.1.0 has none.
 pub const ENCODINGS_PART: &str = "encodings";
 /// Where it is.
@@ -165,9 +175,36 @@ pub struct ExtraColumns {
     types: Arc<TypesByName>,
     has_outcomes: bool,
     has_encodings: bool,
+    /// Whether rows are items of an API: then the kept columns are theirs, and there are no standard ones.
+    has_items: bool,
+}
+
+/// Whether a field of an item may be a column of that name.
+pub fn is_item_column(name: &str) -> bool {
+    let is_own = [ITEM_SEQUENCE_COLUMN, ITEM_COLUMN, UNFIT_COLUMN].contains(&name);
+    !is_own && !name.is_empty() && name.len() <= ITEM_COLUMN_NAME_MAX && !name.contains(char::is_control)
 }
 
 impl ExtraColumns {
+    /// Those of items of an API.
+    pub fn of_items(columns: impl IntoIterator<Item = (String, ColumnType)>) -> Self {
+        let columns: Vec<_> = columns.into_iter().collect();
+        let types = columns.iter().cloned().collect();
+        let kept: Vec<String> = columns.into_iter().map(|(name, _)| name).collect();
+        Self::found(Some(kept), false).with_types(&types).with_items(true)
+    }
+
+    /// The same where rows are items of an API, or not.
+    #[must_use]
+    pub fn with_items(self, has_items: bool) -> Self {
+        ExtraColumns { has_items, ..self }
+    }
+
+    /// Whether rows are items of an API.
+    pub fn has_items(&self) -> bool {
+        self.has_items
+    }
+
     /// Those of a list of URLs: `kept` is what `--keep-columns` says.
     pub fn of_list(kept: impl IntoIterator<Item = String>) -> Result<Self> {
         Self::of_option("--keep-columns", kept.into_iter().collect())
@@ -253,7 +290,8 @@ impl ExtraColumns {
         let has_outcomes = identity.get(ROWS_PART).is_some_and(|rows| rows == ALL_ROWS);
         let has_encodings = identity.get(ENCODINGS_PART).is_some_and(|place| place == ENCODINGS_IN_COLUMN);
         let columns = Self::found(names, has_outcomes).with_encodings(has_encodings);
-        columns.with_types(&types.unwrap_or_default())
+        let has_items = identity.get(ROWS_PART).is_some_and(|rows| rows == ITEM_ROWS);
+        columns.with_types(&types.unwrap_or_default()).with_items(has_items)
     }
 
     /// As a part of a job's identity, if it has one.
@@ -268,7 +306,7 @@ impl ExtraColumns {
 
     /// Whether objects may have a URL that is not their name.
     pub fn has_url(&self) -> bool {
-        self.kept.is_some()
+        self.kept.is_some() && !self.has_items
     }
 
     /// Whether rows say what became of their targets.

@@ -18,6 +18,7 @@ from fetchmill._options.table import (
     NextPage,
     PathText,
     RowsFormat,
+    Stored,
 )
 from fetchmill._transform.reply import Function
 
@@ -57,6 +58,9 @@ class Storing(TypedDict, total=False):
     EXTENSION=COLUMN, such as txt=caption, for the value of one; may be repeated."""
     hash: HashAlgorithm | None
     """Give the rows of parquet and jsonl a column with this hash of each stored body."""
+    store: Stored
+    """Store the objects that the items of --listing json lead to, or with `items` the items themselves: a row for each
+    in parquet or jsonl."""
     all_rows: bool
     """Give every target of the finished job a row in parquet and jsonl: one that failed, was absent or skipped has no
     body, and says why."""

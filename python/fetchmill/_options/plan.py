@@ -59,6 +59,8 @@ class PlanOptions(Options):
         check_source(self)
         if str(self.source) == "-":
             raise UsageError("plan reads a list more than once: give it as a file, not as -")
+        if self.store == "items":
+            raise UsageError("store: plan measures objects, and items are not asked for; leave store away")
         if self.engine != "native":
             raise UsageError(f"plan fetches with engine native, not with engine {self.engine}: leave engine away")
 

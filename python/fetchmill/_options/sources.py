@@ -17,7 +17,7 @@ _API_ONLY = ("list_path", "names_field", "marker_field", "total_field", "marker_
 _API_OR_JSON = ("total_field", "marker_param")
 _JSON_ONLY = (
     *("items_field", "url_field", "name_field", "size_field", "modified_field"),
-    *("next_page", "next_field", "page_param", "offset_param"),
+    *("next_page", "next_field", "page_param", "offset_param", "store"),
 )
 _LIST_ONLY = (
     "list_format",

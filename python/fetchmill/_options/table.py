@@ -12,6 +12,7 @@ from fetchmill._transform.reply import Function
 Format = Literal["files", "tar", "parquet", "warc", "jsonl", "null"]
 RowsFormat = Literal["parquet", "csv", "jsonl"]
 Listing = Literal["auto", "api", "autoindex", "html", "links", "sitemap", "json"]
+Stored = Literal["objects", "items"]
 NextPage = Literal["marker", "url", "link", "page", "offset", "none"]
 Durability = Literal["power", "process"]
 HashAlgorithm = Literal["sha256"]
@@ -86,6 +87,14 @@ _STORING = {
         None,
         "Give the rows of parquet and jsonl a column with this hash of each stored body.",
         choices=("sha256",),
+    ),
+    "store": Option(
+        "choice",
+        Stored,
+        "objects",
+        "Store the objects that the items of --listing json lead to, or with `items` the items themselves: a "
+        "row for each in parquet or jsonl.",
+        choices=("objects", "items"),
     ),
     "all_rows": Option(
         "flag",

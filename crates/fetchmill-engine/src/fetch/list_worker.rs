@@ -1,8 +1,10 @@
 //! The worker of a list that is written out: a target becomes a row as it was listed, and nobody is asked.
 //!
 //! Rows go to the writer as those of a check do, a block at a time. Or they go to the program that has started the job,
-//! as lines of JSON in chunks, while it takes them: then nothing of them is kept, and the writer only settles them.
+//! as lines of JSON in chunks, while it takes them: then nothing of them is kept, and the writer only settles them. Items of
+//! an API go to the writer as objects that are there already.
 
+mod item_rows;
 mod target_urls;
 
 use std::sync::Arc;
@@ -22,6 +24,7 @@ use fetchmill_model::outcome::{FailureKind, Outcome};
 use fetchmill_model::planner::{NextWork, WorkerReport};
 use fetchmill_model::row::ListRow;
 use fetchmill_store::sink::Block;
+pub(crate) use item_rows::ItemRows;
 pub(crate) use target_urls::TargetUrls;
 
 /// Its number among the workers: it is the only one.
@@ -30,10 +33,18 @@ const INDEX: usize = 0;
 /// What the worker is made of.
 pub(crate) struct ListWorkerSetup {
     pub(crate) control: Arc<Control>,
-    pub(crate) target_urls: TargetUrls,
+    pub(crate) row_source: RowSource,
     pub(crate) block_input: BlockInput,
     /// Where chunks of rows go; none: into the shards of the job.
     pub(crate) rows_chunks: Option<Sender<Vec<u8>>>,
+}
+
+/// What rows are made of.
+pub(crate) enum RowSource {
+    /// Of targets as they were listed.
+    Targets(TargetUrls),
+    /// Of items of an API, which are their targets.
+    Items(ItemRows),
 }
 
 /// See the module.
@@ -105,8 +116,15 @@ impl ListWorker {
 
     fn push_row(&mut self) {
         let ListWorker { setup, target, line, block, rows_chunk, delta } = self;
+        let target_urls = match &mut setup.row_source {
+            RowSource::Targets(target_urls) => target_urls,
+            RowSource::Items(item_rows) => {
+                let outcome = item_rows.push(target.sequence, &target.entry, block);
+                return delta.count(outcome, 0);
+            }
+        };
         line.clear();
-        let row: ListRow<'_> = setup.target_urls.row_of(&target.entry);
+        let row: ListRow<'_> = target_urls.row_of(&target.entry);
         row.write_line(line);
         let outcome = if row.url.is_some() { Outcome::Fetched } else { Outcome::Failed(FailureKind::Url) };
         delta.count(outcome, 0);

@@ -17,7 +17,7 @@ const BOM: &[u8] = b"\xef\xbb\xbf";
 pub(crate) struct DetectedListing {
     pub(crate) listing: Listing,
     /// The listing's first page, unless it is too large to be kept.
-    pub(crate) first_page: Option<Vec<u8>>,
+    pub(crate) first_page: Option<FetchedPage>,
 }
 
 /// Asks the server; `None` when the job is to end.
@@ -27,8 +27,8 @@ pub(crate) fn detect(setup: ServerListerSetup, api: &ApiNames) -> Result<Option<
     let Some(answer) = lister.fetch(&path, PageReach::SameOrigin)? else { return Ok(None) };
     let (why, error) = match answer {
         Ok(FetchedPage { is_whole: false, .. }) => return Err(lister.too_large(&path)),
-        Ok(FetchedPage { bytes, .. }) => match api.read_page(&bytes, None) {
-            Ok(_) => return Ok(Some(DetectedListing { listing: Listing::Api, first_page: Some(bytes) })),
+        Ok(page) => match api.read_page(&page.bytes, None) {
+            Ok(_) => return Ok(Some(DetectedListing { listing: Listing::Api, first_page: Some(page) })),
             Err(bad) => ("something else than names".to_owned(), lister.unreadable(&path, &bad)),
         },
         Err(failed) => {
@@ -42,16 +42,17 @@ pub(crate) fn detect(setup: ServerListerSetup, api: &ApiNames) -> Result<Option<
     let top = folder_path(&lister.origin, b"");
     let Some(answer) = lister.fetch(&top, PageReach::SameOrigin)? else { return Ok(None) };
     // Where the source itself is not there, either, the first answer is what matters.
-    let Ok(FetchedPage { bytes, is_whole, .. }) = answer else { return Err(error) };
-    let listing = match bytes.strip_prefix(BOM).unwrap_or(&bytes).trim_ascii_start().first() {
+    let Ok(page) = answer else { return Err(error) };
+    let bytes = &page.bytes;
+    let listing = match bytes.strip_prefix(BOM).unwrap_or(bytes).trim_ascii_start().first() {
         Some(b'[') => Listing::Autoindex,
-        Some(b'<') => match html::is_index(&bytes) {
+        Some(b'<') => match html::is_index(bytes) {
             Ok(()) => Listing::Html,
             Err(title) => return Err(unknown(&lister, &top, &path, &why, &title)),
         },
         _ => return Err(error),
     };
-    Ok(Some(DetectedListing { listing, first_page: is_whole.then_some(bytes) }))
+    Ok(Some(DetectedListing { listing, first_page: Some(page).filter(|page| page.is_whole) }))
 }
 
 fn unknown(lister: &ServerLister, top: &str, path: &str, why: &str, title: &str) -> Error {

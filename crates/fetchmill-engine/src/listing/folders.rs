@@ -134,8 +134,8 @@ impl FolderWalk {
         let naming = format.naming();
         let each = |page| hand_over_folder(&control, &filters, naming, robots.allowed(page));
         let page = match first_page {
-            Some(bytes) => LinkPage {
-                reader: Box::new(Cursor::new(bytes)) as _,
+            Some(page) => LinkPage {
+                reader: Box::new(Cursor::new(page.bytes)) as _,
                 url: lister.url(path),
                 has_length: true,
             },

@@ -21,8 +21,11 @@ pub(super) fn list(setup: ServerListerSetup, pages: &JsonPages, mut from: Option
     while control.wait_for_room() && !lister.is_over() {
         let url = pages.url(from.as_deref())?;
         let path = &url[url::Position::BeforePath..url::Position::AfterQuery];
-        let asked = lister.fetch_page_from(path, is_of_earlier_run)?;
-        let FetchedPage { head, bytes, url: came_from, .. } = match asked {
+        let asked = match lister.first_page.take() {
+            Some(page) => PageFrom::Here(page),
+            None => lister.fetch_page_from(path, is_of_earlier_run)?,
+        };
+        let fetched = match asked {
             PageFrom::Here(page) => page,
             PageFrom::Start => {
                 (from, is_of_earlier_run) = (None, false);
@@ -31,13 +34,8 @@ pub(super) fn list(setup: ServerListerSetup, pages: &JsonPages, mut from: Option
             PageFrom::Nowhere => return Ok(()),
         };
         is_of_earlier_run = false;
-        let links = field_values(&head, "link");
-        let links: Vec<&[u8]> = links.iter().map(AsRef::as_ref).collect();
-        // Its links are relative to where redirects have led.
-        let base = url::Url::parse(&came_from).unwrap_or_else(|_| url.clone());
-        let reply = PageReply { from: from.as_deref(), url: &base, body: &bytes, links: &links };
         let JsonPage { page, items, is_without_urls, has_no_lead } =
-            pages.read(reply, &lister.filters)?.map_err(|bad| lister.unreadable(path, &bad))?;
+            read_page(&lister, pages, from.as_deref(), &fetched)?;
         if !lister.has_listed && is_without_urls {
             let bad = BadPage("no item of it has the field that --url-field names".to_owned());
             return Err(lister.unreadable(path, &bad));
@@ -53,11 +51,30 @@ pub(super) fn list(setup: ServerListerSetup, pages: &JsonPages, mut from: Option
         from.clone_from(next);
         lister.has_listed = true;
         let page = lister.without_known(page)?;
-        control.note_origins(page.names.iter());
+        if !pages.stores_items() {
+            control.note_origins(page.names.iter());
+        }
         hand_over(&control, page);
         if from.is_none() {
             return Ok(());
         }
     }
     Ok(())
+}
+
+/// Reads a page that `from` leads to.
+pub(super) fn read_page(
+    lister: &ServerLister,
+    pages: &JsonPages,
+    from: Option<&str>,
+    fetched: &FetchedPage,
+) -> Result<JsonPage> {
+    let url = pages.url(from)?;
+    let links = field_values(&fetched.head, "link");
+    let links: Vec<&[u8]> = links.iter().map(AsRef::as_ref).collect();
+    // Its links are relative to where redirects have led.
+    let base = url::Url::parse(&fetched.url).unwrap_or_else(|_| url.clone());
+    let reply = PageReply { from, url: &base, body: &fetched.bytes, links: &links };
+    let path = &url[url::Position::BeforePath..url::Position::AfterQuery];
+    pages.read(reply, &lister.filters)?.map_err(|bad| lister.unreadable(path, &bad))
 }

@@ -4,6 +4,7 @@
 pub(super) mod detect;
 pub(super) mod folders;
 mod hand_over;
+pub(super) mod item_columns;
 mod json;
 mod list;
 mod page_body;
@@ -17,6 +18,7 @@ pub(super) mod server;
 use std::sync::Arc;
 
 use self::hand_over::hand_over_live_pages;
+pub(super) use self::page_body::FetchedPage;
 use super::control::Control;
 use super::control::stop::Stop;
 use super::list_input::OpenedList;
@@ -42,7 +44,11 @@ pub(super) enum ListingStart {
 
 /// Works until everything is listed or the job is to end.
 pub(super) fn run(control: &Arc<Control>, from: ListingStart) {
-    let names_urls = matches!(from, ListingStart::List(..) | ListingStart::Json(..));
+    let names_urls = match &from {
+        ListingStart::List(..) => true,
+        ListingStart::Json(_, pages, _) => !pages.stores_items(),
+        _ => false,
+    };
     let listed = hand_over_live_pages(control, names_urls).and_then(|()| match from {
         ListingStart::Api(setup, names, marker) => server::list(*setup, &names, marker),
         ListingStart::Json(setup, pages, from) => json::list(*setup, &pages, from),

@@ -32,7 +32,7 @@ pub(super) struct PageBody {
 }
 
 /// A page that is there.
-pub(super) struct FetchedPage {
+pub(crate) struct FetchedPage {
     /// The reply's head, as it was sent.
     pub(super) head: Vec<u8>,
     /// Where it came from, after redirects.

@@ -43,7 +43,7 @@ pub(crate) struct ServerListerSetup {
     /// A page that fails for longer ends the job.
     pub(crate) give_up_after: Millis,
     /// The first page of all, when it is there already.
-    pub(crate) first_page: Option<Vec<u8>>,
+    pub(crate) first_page: Option<FetchedPage>,
     /// How the listing begins again; none where nobody knows which names the job has.
     pub(crate) relisting: Option<Relisting>,
     /// Whether it had begun again when an earlier run ended.
@@ -81,7 +81,7 @@ pub(super) struct ServerLister {
     failing_since: Option<Millis>,
     give_up_after: Millis,
     pub(super) filters: Filters,
-    pub(super) first_page: Option<Vec<u8>>,
+    pub(super) first_page: Option<FetchedPage>,
     relisting: Option<Relisting>,
     is_relisting: bool,
     /// The listing begins again with the next page.
@@ -145,7 +145,7 @@ impl ServerLister {
         while self.control.wait_for_room() && !self.is_over() {
             let path = names.page_path(&self.origin, marker.as_deref())?;
             let body = match self.first_page.take() {
-                Some(body) => body,
+                Some(page) => page.bytes,
                 None => match self.fetch_page_from(&path, is_of_earlier_run)? {
                     PageFrom::Here(page) => page.bytes,
                     PageFrom::Start => {

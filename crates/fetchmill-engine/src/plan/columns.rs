@@ -7,7 +7,7 @@ use crate::request::job_request::JobRequest;
 use fetchmill_model::entry::Naming;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::extra_columns::{ColumnType, ExtraColumns, TypesByName, column_types};
-use fetchmill_store::journal::{JobLocation, JobRules, has_text_columns};
+use fetchmill_store::journal::{JobLocation, JobRules, has_text_columns, item_columns};
 use fetchmill_store::pack::{SampleKeys, Sidecars};
 use fetchmill_store::sink::{Format, HashColumn};
 
@@ -17,6 +17,10 @@ pub(crate) type ListColumns = Vec<(String, ColumnType)>;
 /// Returns the columns that were asked for: those of a list, of the transform, of the hash, and of outcomes. `of_list` are
 /// the kept columns of an opened list; of pages of JSON only the URL is kept.
 pub(super) fn asked(request: &JobRequest, of_list: Option<ListColumns>) -> Result<ExtraColumns> {
+    if request.stores_items() {
+        // Those of a table follow from the first page, or from the journal.
+        return Ok(ExtraColumns::of_items([]));
+    }
     let has_url = request.pass.is_none_or(|pass| pass.has_url);
     let kept = of_list.or_else(|| request.leads_anywhere().then(Vec::new)).filter(|_| has_url);
     let columns = match &kept {
@@ -65,6 +69,9 @@ pub(super) fn check(request: &JobRequest, columns: &ExtraColumns) -> Result<()> 
 
 /// Returns the columns with the types of the job: if it began when all values were text, they stay text.
 pub(super) fn of_job(request: &JobRequest, asked: ExtraColumns, place: &JobLocation) -> Result<ExtraColumns> {
+    if request.stores_items() {
+        return of_items(request, item_columns(place)?.unwrap_or(asked));
+    }
     let has_found_types = asked.types_to_text().is_some() && request.list.column_types.is_empty();
     if has_found_types && has_text_columns(place)? {
         return Ok(asked.with_types(&TypesByName::new()));
@@ -72,13 +79,34 @@ pub(super) fn of_job(request: &JobRequest, asked: ExtraColumns, place: &JobLocat
     Ok(asked)
 }
 
+/// Returns the columns of a job of items, whose types stay as they were when it began.
+fn of_items(request: &JobRequest, columns: ExtraColumns) -> Result<ExtraColumns> {
+    let given = column_types(&request.list.column_types)?;
+    let is_other = |(name, kind): &(&String, &ColumnType)| {
+        !columns.typed().any(|(known, of_job)| known == *name && of_job == **kind)
+    };
+    match given.iter().find(is_other).filter(|_| !columns.kept().is_empty()) {
+        Some((name, kind)) => Err(Error::Usage(format!(
+            "--column-types: the job began without {name}={}; give the same types, or choose another destination",
+            kind.name()
+        ))),
+        None => Ok(columns),
+    }
+}
+
 impl JobPlan {
+    /// Whether the columns of items must be found out, from the first page.
+    pub(crate) fn needs_item_columns(&self) -> bool {
+        self.columns.has_items() && self.request.format == Format::Parquet && self.columns.kept().is_empty()
+    }
+
     /// The columns that objects are stored with, so that they are read again.
     pub(crate) fn stored_columns(&self) -> ExtraColumns {
         let JobRequest { format, sidecar, .. } = &self.request;
         let has_all = *format == Format::Tar && sidecar.iter().any(|text| text == Sidecars::JSON);
         let columns = if has_all { self.columns.clone() } else { format.columns(&self.columns) };
-        columns.with_encodings(*format == Format::Parquet && self.rules.have_encodings())
+        let has_encodings = *format == Format::Parquet && !columns.has_items();
+        columns.with_encodings(has_encodings && self.rules.have_encodings())
     }
 
     /// What stands beside objects.

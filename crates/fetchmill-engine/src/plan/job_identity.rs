@@ -5,7 +5,7 @@ use crate::request::name_scheme::NameScheme;
 use crate::request::source_options::{Listing, SourceOptions};
 use crate::request::storing_options::HashAlgorithm;
 use fetchmill_model::extra_columns::{
-    ALL_ROWS, COLUMNS_PART, ENCODINGS_IN_COLUMN, ENCODINGS_PART, ROWS_PART, TYPES_PART,
+    ALL_ROWS, COLUMNS_PART, ENCODINGS_IN_COLUMN, ENCODINGS_PART, ITEM_ROWS, ROWS_PART, TYPES_PART,
 };
 use fetchmill_model::row::RowKind;
 use fetchmill_model::source::ApiNames;
@@ -24,7 +24,8 @@ impl JobPlan {
             return listing.to_owned();
         }
         if self.listing == Listing::Json {
-            return format!("list json {}", self.request.json.text(&self.request.api.marker_param));
+            let items = if self.request.stores_items() { " store=items" } else { "" };
+            return format!("list json {}{items}", self.request.json.text(&self.request.api.marker_param));
         }
         let ApiNames { list_path, names_field, marker_field, marker_param, get_path, .. } = &self.request.api;
         format!("api {list_path} {names_field} {marker_field} {marker_param} {get_path}")
@@ -77,6 +78,7 @@ impl JobPlan {
                 .chain(request.rows.as_ref().map(|rows| ("results", rows.text())))
                 .chain(request.list.request.identity().map(|request| (REQUEST_PART, request)))
                 .chain(request.all_rows.then(|| (ROWS_PART, ALL_ROWS.to_owned())))
+                .chain(request.stores_items().then(|| (ROWS_PART, ITEM_ROWS.to_owned())))
                 .chain(request.cdxj.then(|| (INDEX_PART, CDXJ.to_owned())))
                 .chain(request.warc_all.then(|| (REPLIES_PART, ALL_REPLIES.to_owned())))
                 .chain(request.http.compressed.then(|| (COMPRESSED, true.to_string())))

@@ -42,6 +42,11 @@ impl JobPlan {
         JobPlan { listing, ..self.clone() }
     }
 
+    /// Returns the plan with the columns that the items have.
+    pub(crate) fn with_columns(&self, columns: ExtraColumns) -> Self {
+        JobPlan { columns, ..self.clone() }
+    }
+
     /// Whether the server must be asked how it lists.
     pub(crate) fn is_listing_unknown(&self) -> bool {
         matches!(self.request.source, SourceOptions::Server(_)) && self.listing == Listing::Auto

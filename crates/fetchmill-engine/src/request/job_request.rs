@@ -20,7 +20,7 @@ use fetchmill_model::origin::OriginKey;
 use fetchmill_model::row::RowKind;
 use fetchmill_model::s3::{KeyBounds, UploadDestination};
 use fetchmill_model::source::ApiNames;
-use fetchmill_model::source::json::{JsonPageOptions, JsonPages};
+use fetchmill_model::source::json::{JsonPageOptions, JsonPages, Stored};
 use fetchmill_model::source::list::{ListFormat, ListOptions, NameTemplate};
 use fetchmill_model::verdict::Rules;
 use fetchmill_net::AddressPolicy;
@@ -42,6 +42,8 @@ options! {
         seal_after: Duration = limits::SEAL_AFTER, Bounds::above_0("seconds");
         /// How the source is listed.
         listing: Listing = Listing::Auto;
+        /// What is stored of pages of JSON.
+        store: Stored = Stored::Objects;
         /// Whether a server's robots.txt is heeded where its index pages are walked.
         robots: bool = true;
         /// Whether objects whose replies reserve them are skipped.
@@ -151,7 +153,12 @@ impl JobRequest {
     pub(crate) fn json_pages(&self) -> Option<Result<JsonPages>> {
         match &self.source {
             SourceOptions::Server(url) if self.listing == Listing::Json => {
-                Some(JsonPages::new(url, &self.json, &self.api))
+                let pages = JsonPages::new(url, &self.json, &self.api);
+                let item_max = self.stores_items().then_some(self.http.max_size);
+                Some(pages.map(|pages| match item_max {
+                    Some(item_max) => pages.storing_items(item_max),
+                    None => pages,
+                }))
             }
             _ => None,
         }
@@ -171,9 +178,14 @@ impl JobRequest {
         matches!(self.source, SourceOptions::Server(_) | SourceOptions::S3 { .. })
     }
 
+    /// Whether the items of pages are stored themselves.
+    pub(crate) fn stores_items(&self) -> bool {
+        self.store == Stored::Items
+    }
+
     /// Whether targets are only listed, and not asked for.
     pub(crate) fn lists_only(&self) -> bool {
-        self.rows.as_ref().is_some_and(|rows| rows.kind == RowKind::Targets)
+        self.stores_items() || self.rows.as_ref().is_some_and(|rows| rows.kind == RowKind::Targets)
     }
 
     /// Whether names of a list end with what their replies are.

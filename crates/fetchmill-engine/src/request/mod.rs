@@ -4,6 +4,7 @@
 
 pub(super) mod custom_request;
 pub(super) mod http_options;
+mod item_checks;
 pub(super) mod job_request;
 pub(super) mod name_scheme;
 mod naming;

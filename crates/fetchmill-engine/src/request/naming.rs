@@ -16,6 +16,7 @@ impl JobRequest {
             (SourceOptions::Server(_), _) => match listing {
                 Listing::Auto | Listing::Api => Naming::Whole,
                 Listing::Autoindex | Listing::Html | Listing::Links => Naming::Sized,
+                Listing::Json if self.stores_items() => Naming::Item,
                 Listing::Sitemap | Listing::Json if self.format == Format::Files => Naming::Path,
                 Listing::Sitemap | Listing::Json => Naming::Url,
             },

@@ -38,6 +38,7 @@ impl JobRequest {
         }
         self.check_strip_prefix()?;
         self.check_rows()?;
+        self.check_items()?;
         self.check_upload()?;
         if self.all_rows {
             self.check_all_rows()?;

@@ -33,7 +33,7 @@ pub use progress::{ProgressStore, SavedProgress};
 pub use shards::cdxj::CdxjFile;
 pub use shards::uploads::UploadState;
 pub use shards::{Shard, read_manifests, read_shards as read_sealed_shards};
-pub use status::column_types::has_text_columns;
+pub use status::column_types::{has_text_columns, item_columns};
 pub use status::samples::read_samples;
 pub use status::snapshot::{JournalSnapshot, for_each_pending, for_each_pending_entry};
 pub use status::synced::{ShardExchange, has_synced_shards};

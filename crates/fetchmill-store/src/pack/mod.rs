@@ -2,6 +2,7 @@
 //! files, syncs and receipts are the sinks' business.
 
 mod file_body;
+mod item_lines;
 pub mod jsonl;
 mod member_name;
 mod number;
@@ -11,6 +12,7 @@ pub mod tar;
 pub mod warc;
 
 pub use file_body::FileBody;
+pub use item_lines::{ItemEncoder, item_of};
 pub use jsonl::{JsonlDecoder, JsonlEncoder};
 pub use member_name::SampleKeys;
 pub use sidecar::Sidecars;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::object_error::ObjectError;
 use crate::manifest::ManifestRow;
 use crate::pack::parquet::ParquetShard;
-use crate::pack::{Decoder, Encoder as _, JsonlDecoder, TarDecoder, TarEncoder, WarcDecoder};
+use crate::pack::{Decoder, Encoder as _, JsonlDecoder, TarDecoder, TarEncoder, WarcDecoder, item_of};
 use crate::sink::Format;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::{HEAD_BYTES_MAX, KEPT_BYTES_MAX, SIDECARS_MAX, URL_BYTES_MAX};
@@ -40,6 +40,7 @@ pub(super) struct RecordFile {
     length: u64,
     /// Where the last record must end.
     end: u64,
+    format: Format,
     decoder: Box<dyn Decoder>,
 }
 
@@ -47,7 +48,7 @@ impl RecordFile {
     /// Of a file that has so many bytes and should have so many.
     pub(super) fn new(file: File, format: Format, length: u64, sealed: u64) -> Result<Self> {
         let end = sealed.saturating_sub(trailer_bytes(format));
-        Ok(RecordFile { file, length, end, decoder: decoder(format)? })
+        Ok(RecordFile { file, length, end, format, decoder: decoder(format)? })
     }
 
     /// Where the last record ends.
@@ -64,7 +65,7 @@ impl RecordFile {
         let length = self.record_length(row, end)?;
         let mut record = vec![0; length];
         self.fill(row.place, &mut record)?;
-        self.decode(&record)
+        self.decode(row, &record)
     }
 
     /// Reads the record of a row as it stands there, for a shard that takes the place of this one.
@@ -94,7 +95,17 @@ impl RecordFile {
         Ok(length as usize)
     }
 
-    pub(super) fn decode(&self, record: &[u8]) -> std::result::Result<StoredObject, ObjectError> {
+    /// Reads the object of a row out of its record.
+    pub(super) fn decode(
+        &self,
+        row: &ManifestRow<'_>,
+        record: &[u8],
+    ) -> std::result::Result<StoredObject, ObjectError> {
+        if self.format == Format::Jsonl
+            && let Some(item) = item_of(record, row.name, row.length)
+        {
+            return Ok(item);
+        }
         self.decoder.decode(record).map_err(ObjectError::from)
     }
 

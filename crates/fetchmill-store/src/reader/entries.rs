@@ -67,7 +67,12 @@ pub(super) fn before_name(snapshot: &JournalSnapshot) -> Option<&'static str> {
         _ if has_more => None,
         Naming::Path => snapshot.traits.scheme(),
         Naming::Url => Some(""),
-        Naming::Number | Naming::Extension | Naming::Whole | Naming::Sized | Naming::Listed => None,
+        Naming::Number
+        | Naming::Extension
+        | Naming::Whole
+        | Naming::Sized
+        | Naming::Listed
+        | Naming::Item => None,
     }
 }
 

@@ -41,6 +41,11 @@ impl ObjectOrigin {
                  without --sample and --against",
             );
         }
+        if ExtraColumns::of_identity(&snapshot.identity).has_items() {
+            return refuse(
+                "items of an API have no URLs to ask for again; verify without --sample and --against",
+            );
+        }
         if snapshot.part("listing") == KEYS {
             return refuse(
                 "objects of a bucket cannot be asked for again yet: verify without --sample and --against, or fetch \

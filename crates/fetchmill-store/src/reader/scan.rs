@@ -192,7 +192,7 @@ impl ScanWindow {
             self.load(row.place, length)?;
         }
         let from = (row.place - self.start) as usize;
-        self.records.decode(self.bytes.get(from..from + length).unwrap_or_default())
+        self.records.decode(row, self.bytes.get(from..from + length).unwrap_or_default())
     }
 
     fn load(&mut self, place: u64, length: usize) -> std::result::Result<(), ObjectError> {

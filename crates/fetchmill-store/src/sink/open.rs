@@ -10,7 +10,7 @@ use super::{
     Sink, Stage, UploadQueue, Validators,
 };
 use crate::manifest::ManifestWriter;
-use crate::pack::{Encoder, JsonlEncoder, Sidecars, TarEncoder, WarcEncoder, WarcOrigin};
+use crate::pack::{Encoder, ItemEncoder, JsonlEncoder, Sidecars, TarEncoder, WarcEncoder, WarcOrigin};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::extra_columns::ExtraColumns;
 
@@ -120,6 +120,7 @@ pub fn new_encoder(
 ) -> Result<Box<dyn Encoder>> {
     match format {
         Format::Tar => Ok(Box::new(TarEncoder::new())),
+        Format::Jsonl if columns.has_items() => Ok(Box::new(ItemEncoder)),
         Format::Jsonl => Ok(Box::new(JsonlEncoder::new(columns))),
         Format::Warc => Ok(Box::new(new_warc_encoder(origin)?)),
         Format::Files | Format::Null | Format::Parquet => {

@@ -115,7 +115,7 @@ impl CurrentTarget {
     /// What its listing, or a manifest, said of the object, if it did.
     pub(crate) fn listed(&self, naming: Naming) -> Option<ListedKey<'_>> {
         let listed = match naming {
-            Naming::Whole => return None,
+            Naming::Whole | Naming::Item => return None,
             Naming::Sized => {
                 let SizedName { name, size, .. } = SizedName::read(&self.entry);
                 ListedKey { key: name, size, ..ListedKey::default() }

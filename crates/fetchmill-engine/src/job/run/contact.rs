@@ -11,13 +11,16 @@ use crate::access::s3::{Client, contact as contact_bucket};
 use crate::control::Control;
 use crate::control::stop::Stop;
 use crate::event_queues::network_runtime;
+use crate::listing::FetchedPage;
 use crate::listing::detect::detect;
+use crate::listing::item_columns::find_columns;
 use crate::plan::job_origins::ListingServer;
 use crate::plan::job_plan::JobPlan;
 use crate::request::source_options::{Listing, SourceOptions};
 use crate::writer::recovery;
 use crate::writer::upload::Uploader;
 use fetchmill_model::error::{Error, Result};
+use fetchmill_model::extra_columns::column_types;
 use fetchmill_model::limits;
 use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::FailureKind;
@@ -35,7 +38,7 @@ pub(super) struct Contact {
     /// Uploads shards; `None` if the destination is a folder.
     pub(super) uploader: Option<Uploader>,
     /// The first page of the listing, if it was asked for to find out how the server lists.
-    pub(super) first_page: Option<Vec<u8>>,
+    pub(super) first_page: Option<FetchedPage>,
 }
 
 impl Contact {
@@ -48,7 +51,25 @@ impl Contact {
         // Where it leads to is seen to before anybody is asked for anything.
         let uploader = prepare_upload(&plan, journal, control, &pool)?;
         let server = find_server(&plan, control, journal.is_listed()?)?;
-        Contact { plan, pool, server, uploader, first_page: None }.with_listing(journal, control)
+        let contact = Contact { plan, pool, server, uploader, first_page: None };
+        contact.with_listing(journal, control)?.with_item_columns(journal, control)
+    }
+
+    /// Finds out which columns items have, if they are rows of a table, and writes it into the journal.
+    fn with_item_columns(self, journal: &Journal, control: &Arc<Control>) -> Result<Self> {
+        let Some(pages) = self.plan.request.json_pages().filter(|_| self.plan.needs_item_columns()) else {
+            return Ok(self);
+        };
+        let access = PageAccess { server: self.server.clone(), pool: self.pool.clone(), first_page: None };
+        let Some(setup) = server_lister(&self.plan, journal, control, access)? else { return Ok(self) };
+        let given = column_types(&self.plan.request.list.column_types)?;
+        let Some((columns, first_page)) = find_columns(setup, &pages?, &given)? else {
+            let failure = control.stop.take_failure();
+            return Err(failure.unwrap_or_else(|| Error::Internal("the job is ending".into())));
+        };
+        let plan = self.plan.with_columns(columns);
+        journal.change_identity(&plan.identity())?;
+        Ok(Contact { plan, first_page: Some(first_page), ..self })
     }
 
     /// Asks the server how it lists, if that is not known, and writes it into the journal.

@@ -69,7 +69,7 @@ impl Engine<'_> {
         let (writer, block_input) = self.writer(&self.plan().sink_setup(1)?, 0)?;
         let setup = list_worker::ListWorkerSetup {
             control: Arc::clone(self.control),
-            target_urls: list_worker::TargetUrls::of(self.plan())?,
+            row_source: self.row_source()?,
             block_input,
             rows_chunks,
         };
@@ -78,6 +78,15 @@ impl Engine<'_> {
             spawn("fetchmill-sink", stop, move || writer.run())?,
             spawn("fetchmill-rows", stop, move || list_worker::run(setup))?,
         ])
+    }
+
+    /// Returns what rows are made of.
+    fn row_source(&self) -> Result<list_worker::RowSource> {
+        let plan = self.plan();
+        if plan.request.stores_items() {
+            return Ok(list_worker::RowSource::Items(list_worker::ItemRows::of(&plan.stored_columns())));
+        }
+        list_worker::TargetUrls::of(plan).map(list_worker::RowSource::Targets)
     }
 
     /// Opens a dispatcher for an engine in this process.

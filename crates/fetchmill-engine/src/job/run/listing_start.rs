@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use crate::control::Control;
 use crate::list_input::OpenedList;
-use crate::listing::ListingStart;
 use crate::listing::folders::FolderFormat;
 use crate::listing::relisting::Relisting;
 use crate::listing::s3::BucketListerSetup;
 use crate::listing::server::ServerListerSetup;
+use crate::listing::{FetchedPage, ListingStart};
 use crate::plan::job_origins::ListingServer;
 use crate::plan::job_plan::JobPlan;
 use crate::request::source_options::{Listing, SourceOptions};
@@ -25,7 +25,7 @@ pub(super) struct PageAccess {
     pub(super) server: Option<ListingServer>,
     pub(super) pool: PoolSettings,
     /// The first page; `None` if it was not asked for yet.
-    pub(super) first_page: Option<Vec<u8>>,
+    pub(super) first_page: Option<FetchedPage>,
 }
 
 /// Returns where the listing continues. A new walk over folders begins in the journal.
@@ -136,6 +136,7 @@ fn filters(plan: &JobPlan) -> Result<Filters> {
 fn relisting(plan: &JobPlan) -> Option<Relisting> {
     let request = &plan.request;
     let keeps_names = request.rows.is_none()
+        && !request.stores_items()
         && request.format != Format::Null
         && request.transform.is_none()
         && plan.stored_names().are_listed();

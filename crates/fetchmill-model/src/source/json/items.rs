@@ -9,6 +9,7 @@ use url::Url;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::fields::{FieldPath, FieldText, NULL, find_fields};
+use super::item_text::compact;
 use crate::entry::{ExpectedObject, ListEntry};
 use crate::limits::PAGE_BYTES_MAX;
 use crate::name::for_display;
@@ -33,6 +34,8 @@ pub(super) struct ItemFields {
 pub(super) struct ItemReader<'p> {
     pub(super) fields: &'p ItemFields,
     pub(super) filters: &'p Filters,
+    /// Largest item that is stored itself; `None` if what its URL leads to is.
+    pub(super) item_max: Option<u64>,
     /// The page's own URL, which references are resolved against.
     pub(super) page: &'p Url,
     pub(super) read: ReadItems,
@@ -76,6 +79,9 @@ impl ItemReader<'_> {
         self.read.digest.update(text.as_bytes());
         // Two numbers side by side are not one.
         self.read.digest.update(&[0]);
+        if let Some(item_max) = self.item_max {
+            return self.push_item(text, item_max);
+        }
         if text.starts_with('{') && self.fields.url.is_none() {
             return Err("its items are objects: say with --url-field which field has the URL".to_owned());
         }
@@ -90,20 +96,37 @@ impl ItemReader<'_> {
                 let expected = ExpectedObject { size, modified, ..ExpectedObject::default() };
                 ListEntry { url: url.as_bytes(), key, expected, ..ListEntry::default() }.write(&mut entry);
             }
-            Err(reason) => {
-                let place =
-                    format!("item {} of {}", self.read.count, for_display(self.page.as_str().as_bytes()));
-                let (key, kept) = (Some(place.as_bytes()), Some(reason.as_bytes()));
-                ListEntry { key, kept, ..ListEntry::default() }.write(&mut entry);
-            }
+            Err(reason) => self.write_refused(&reason, &mut entry),
         }
-        // A short reference becomes a long URL: what a page takes is bounded again.
+        self.push_entry(&entry)
+    }
+
+    /// Takes an item that is stored itself. JSON has no NUL, so the text is an entry whose URL it is.
+    fn push_item(&mut self, text: &str, item_max: u64) -> Result<(), String> {
+        let item = compact(text);
+        if item.len() as u64 <= item_max {
+            return self.push_entry(item.as_bytes());
+        }
+        let mut entry = Vec::new();
+        let reason = format!("it has {} bytes, more than --max-size ({item_max})", item.len());
+        self.write_refused(&reason, &mut entry);
+        self.push_entry(&entry)
+    }
+
+    fn write_refused(&self, reason: &str, entry: &mut Vec<u8>) {
+        let place = format!("item {} of {}", self.read.count, for_display(self.page.as_str().as_bytes()));
+        let (key, kept) = (Some(place.as_bytes()), Some(reason.as_bytes()));
+        ListEntry { key, kept, ..ListEntry::default() }.write(entry);
+    }
+
+    /// A short reference becomes a long URL: what a page takes is bounded again.
+    fn push_entry(&mut self, entry: &[u8]) -> Result<(), String> {
         if self.read.names.byte_len() + entry.len() > PAGE_BYTES_MAX {
             return Err(
                 "the URLs and names of its items are larger than 16 MiB: ask for smaller pages".to_owned()
             );
         }
-        self.read.names.push(&entry);
+        self.read.names.push(entry);
         Ok(())
     }
 

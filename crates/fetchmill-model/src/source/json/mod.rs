@@ -4,6 +4,8 @@
 //! believed in nothing: where the next page is must be at the source's own origin, and each page may come once.
 
 mod fields;
+mod item_columns;
+mod item_text;
 mod items;
 mod link_field;
 mod options;
@@ -11,5 +13,6 @@ mod pages;
 #[cfg(test)]
 mod tests;
 
-pub use options::{JsonPageOptions, NextPage};
+pub use item_columns::{ItemColumns, ItemTypes};
+pub use options::{JsonPageOptions, NextPage, Stored};
 pub use pages::{JsonPage, JsonPages, PageReply};

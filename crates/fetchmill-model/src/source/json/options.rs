@@ -24,7 +24,18 @@ pub enum NextPage {
     None,
 }
 
-words!(NextPage);
+/// What is stored of pages of JSON.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stored {
+    /// What the URLs of the items lead to.
+    #[default]
+    Objects,
+    /// The items themselves.
+    Items,
+}
+
+words!(NextPage, Stored);
 
 options! {
     /// How pages of JSON are read, and how each leads to the next one: part of what makes two runs the same job.

@@ -18,6 +18,8 @@ pub struct JsonPages {
     source: OriginUrl,
     items: FieldPath,
     fields: ItemFields,
+    /// See [`JsonPages::storing_items`].
+    item_max: Option<u64>,
     total: FieldPath,
     next: NextPage,
     /// Of the marker or the URL of the next page.
@@ -73,6 +75,7 @@ impl JsonPages {
                 size: field("--size-field", &options.size_field)?,
                 modified: field("--modified-field", &options.modified_field)?,
             },
+            item_max: None,
             total: FieldPath::new("--total-field", &api.total_field)?,
             next,
             next_field: FieldPath::new("--next-field", options.next_field.as_deref().unwrap_or("."))?,
@@ -80,6 +83,17 @@ impl JsonPages {
         };
         pages.number(None)?;
         Ok(pages)
+    }
+
+    /// The same where items are stored themselves, each of `item_max` bytes at most.
+    #[must_use]
+    pub fn storing_items(self, item_max: u64) -> Self {
+        JsonPages { item_max: Some(item_max), ..self }
+    }
+
+    /// Whether items are stored themselves, and not what their URLs lead to.
+    pub fn stores_items(&self) -> bool {
+        self.item_max.is_some()
     }
 
     /// Where the page is that `from` leads to; the source itself is the first one.
@@ -177,8 +191,13 @@ impl JsonPages {
             let field = self.items.text();
             return Err(BadPage(format!("the page has no field {field} with items (--items-field)")));
         };
-        let reader =
-            ItemReader { fields: &self.fields, filters, page: reply.url, read: ReadItems::default() };
+        let reader = ItemReader {
+            fields: &self.fields,
+            filters,
+            item_max: self.item_max,
+            page: reply.url,
+            read: ReadItems::default(),
+        };
         let read = reader.read(array).map_err(not_expected)?;
         // It is only a hint: where there is something else, the page is good.
         let total = find_fields(text, [Some(&self.total)]).ok().and_then(|[total]| whole_number(total?));

@@ -1,15 +1,27 @@
-//! Whether the columns of a job have types.
+//! Which columns a job has, and whether they have types.
+
+use std::collections::BTreeMap;
 
 use crate::journal::{Identity, JobLocation, Journal};
 use fetchmill_model::error::Result;
-use fetchmill_model::extra_columns::{COLUMNS_PART, TYPES_PART};
+use fetchmill_model::extra_columns::{COLUMNS_PART, ExtraColumns, TYPES_PART};
 
 /// Whether a job has begun that has columns of a list, all of them text.
 pub fn has_text_columns(place: &JobLocation) -> Result<bool> {
+    let parts = identity_of(place)?;
+    Ok(parts.contains_key(COLUMNS_PART) && !parts.contains_key(TYPES_PART))
+}
+
+/// The columns of a job whose rows are items of an API, once they are known.
+pub fn item_columns(place: &JobLocation) -> Result<Option<ExtraColumns>> {
+    let columns = ExtraColumns::of_identity(&identity_of(place)?);
+    Ok(Some(columns).filter(|columns| columns.has_items() && !columns.kept().is_empty()))
+}
+
+fn identity_of(place: &JobLocation) -> Result<BTreeMap<String, String>> {
     if !place.journal_path().exists() {
-        return Ok(false);
+        return Ok(BTreeMap::new());
     }
     let identity = Journal::open_any(place, false)?.get("identity")?;
-    let parts = identity.map(|stored| Identity::from_json(&stored)).unwrap_or_default();
-    Ok(parts.contains_key(COLUMNS_PART) && !parts.contains_key(TYPES_PART))
+    Ok(identity.map(|stored| Identity::from_json(&stored)).unwrap_or_default())
 }

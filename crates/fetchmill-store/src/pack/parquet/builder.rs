@@ -1,12 +1,13 @@
 //! Objects on their way into columns.
 
+use super::items::item_arrays;
 use super::kept_columns::KeptBuilder;
 use super::schema::schema;
 use arrow_array::builder::{
     BinaryBuilder, Int64Builder, StringBuilder, TimestampMicrosecondBuilder, UInt16Builder, UInt32Builder,
 };
 use arrow_array::{ArrayRef, RecordBatch};
-use arrow_schema::SchemaRef;
+use arrow_schema::{ArrowError, SchemaRef};
 use fetchmill_model::extra_columns::{ExtraColumns, extra_values};
 use fetchmill_model::object::{Micros, Object, Seconds, UnfetchedTarget};
 use fetchmill_model::outcome::Outcome;
@@ -32,6 +33,7 @@ pub struct BatchBuilder {
     fetched_at: TimestampMicrosecondBuilder,
     crc32c: UInt32Builder,
     body: BinaryBuilder,
+    has_items: bool,
     content_encoding: Option<StringBuilder>,
     outcomes: Option<OutcomeBuilders>,
     url: Option<StringBuilder>,
@@ -81,6 +83,7 @@ impl BatchBuilder {
             fetched_at: TimestampMicrosecondBuilder::new().with_timezone("UTC"),
             crc32c: UInt32Builder::new(),
             body: BinaryBuilder::new(),
+            has_items: columns.has_items(),
             content_encoding: columns.has_encodings().then(StringBuilder::new),
             outcomes: columns.has_outcomes().then(OutcomeBuilders::default),
             url: columns.has_url().then(StringBuilder::new),
@@ -197,8 +200,22 @@ impl BatchBuilder {
 
     /// The rows so far; then there are none.
     pub fn finish(&mut self) -> io::Result<RecordBatch> {
-        let mut columns: Vec<ArrayRef> = vec![
-            Arc::new(self.sequence.finish()),
+        let columns = self.finish_columns();
+        self.bytes = 0;
+        self.column_bytes = 0;
+        if std::mem::take(&mut self.overflow) {
+            return Err(io::Error::new(
+                io::ErrorKind::FileTooLarge,
+                "objects of more than 2 GiB do not fit into a batch of rows",
+            ));
+        }
+        RecordBatch::try_new(Arc::clone(&self.schema), columns.map_err(io::Error::other)?)
+            .map_err(io::Error::other)
+    }
+
+    fn finish_columns(&mut self) -> Result<Vec<ArrayRef>, ArrowError> {
+        let (sequences, bodies) = (self.sequence.finish(), self.body.finish());
+        let between: [ArrayRef; 8] = [
             Arc::new(self.name.finish()),
             Arc::new(self.name_raw.finish()),
             Arc::new(self.status.finish()),
@@ -207,8 +224,13 @@ impl BatchBuilder {
             Arc::new(self.last_modified.finish()),
             Arc::new(self.fetched_at.finish()),
             Arc::new(self.crc32c.finish()),
-            Arc::new(self.body.finish()),
         ];
+        if self.has_items {
+            return item_arrays(&mut self.kept, sequences, bodies);
+        }
+        let mut columns: Vec<ArrayRef> = vec![Arc::new(sequences)];
+        columns.extend(between);
+        columns.push(Arc::new(bodies));
         if let Some(encodings) = &mut self.content_encoding {
             columns.push(Arc::new(encodings.finish()));
         }
@@ -219,15 +241,7 @@ impl BatchBuilder {
             columns.push(Arc::new(url.finish()));
         }
         columns.extend(self.kept.iter_mut().map(KeptBuilder::finish));
-        self.bytes = 0;
-        self.column_bytes = 0;
-        if std::mem::take(&mut self.overflow) {
-            return Err(io::Error::new(
-                io::ErrorKind::FileTooLarge,
-                "objects of more than 2 GiB do not fit into a batch of rows",
-            ));
-        }
-        RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(io::Error::other)
+        Ok(columns)
     }
 }
 

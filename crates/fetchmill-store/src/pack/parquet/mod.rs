@@ -9,6 +9,7 @@
 mod builder;
 mod commit;
 mod error;
+mod items;
 mod kept_columns;
 mod large;
 mod merge;

@@ -1,6 +1,7 @@
 //! Reads a shard in place: one row, or batches of rows.
 
 use super::error::{ShardError, one_line};
+use super::items::widened;
 use super::rows::{BatchRows, check_body, stored};
 use super::schema::{Column, columns_of};
 use super::source::ShardBytes;
@@ -74,6 +75,8 @@ impl ParquetShard {
             return Err(no_row(rows.end.saturating_sub(1), self.rows()));
         }
         let schema = self.metadata.parquet_schema();
+        // Rows of items become those of objects as a whole.
+        let columns = columns.filter(|_| !self.columns.has_items());
         let columns = columns.map_or_else(ProjectionMask::all, |columns| {
             ProjectionMask::roots(schema, columns.iter().map(|column| *column as usize))
         });
@@ -146,7 +149,12 @@ impl RowBatches {
         loop {
             if let Some(open) = &mut self.open {
                 if let Some(batch) = open.read()? {
-                    return Ok(Some(batch));
+                    let columns = &self.shard.columns;
+                    return if columns.has_items() {
+                        widened(&batch, columns).map(Some)
+                    } else {
+                        Ok(Some(batch))
+                    };
                 }
                 self.open = None;
             }

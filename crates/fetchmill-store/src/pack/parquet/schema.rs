@@ -4,12 +4,12 @@ use super::error::ShardError;
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
-use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
 use parquet::schema::types::ColumnPath;
 use std::sync::{Arc, LazyLock};
 
 use fetchmill_model::extra_columns::{
-    ColumnType, ENCODING_COLUMN, ExtraColumns, OUTCOME_COLUMNS, URL_COLUMN,
+    ColumnType, ENCODING_COLUMN, ExtraColumns, ITEM_COLUMN, ITEM_SEQUENCE_COLUMN, OUTCOME_COLUMNS, URL_COLUMN,
 };
 
 /// Who wrote a file, as its footer says.
@@ -102,6 +102,9 @@ pub fn schema(columns: &ExtraColumns) -> SchemaRef {
     if *columns == ExtraColumns::default() {
         return Arc::clone(&SCHEMA);
     }
+    if columns.has_items() {
+        return Arc::new(item_schema(columns));
+    }
     let text = |name: &str| Field::new(name, DataType::Utf8, true);
     let mut fields = Column::ALL.map(|column| column.field(columns.has_outcomes())).to_vec();
     if columns.has_encodings() {
@@ -165,6 +168,9 @@ pub(super) fn url_place(schema: &Schema) -> usize {
 
 /// The columns behind those that every shard has, if they are such as a list has.
 pub(super) fn columns_of(schema: &Schema) -> Result<ExtraColumns, ShardError> {
+    if let Some(columns) = item_columns(schema) {
+        return Ok(columns);
+    }
     let theirs = schema.fields();
     let of_list = theirs.get(url_place(schema)..).and_then(<[_]>::split_first);
     let kept = || of_list.map(|(_, kept)| kept.iter()).into_iter().flatten();
@@ -210,8 +216,9 @@ pub(super) fn zstd() -> Result<Compression, ParquetError> {
 /// Of the kept columns and of what became of targets, many are categories: a dictionary that grows beyond this is none.
 const DICTIONARY_BYTES_MAX: usize = 64 * 1024;
 
-pub(super) fn properties(columns: &ExtraColumns) -> Result<WriterProperties, ParquetError> {
-    let mut builder = WriterProperties::builder()
+/// What all shards have in common, and the kept columns.
+fn properties_of_all(columns: &ExtraColumns) -> Result<WriterPropertiesBuilder, ParquetError> {
+    let builder = WriterProperties::builder()
         .set_created_by(CREATED_BY.to_owned())
         .set_compression(zstd()?)
         .set_dictionary_enabled(false)
@@ -219,6 +226,26 @@ pub(super) fn properties(columns: &ExtraColumns) -> Result<WriterProperties, Par
         .set_data_page_size_limit(PAGE_BYTES)
         .set_data_page_row_count_limit(PAGE_ROWS)
         .set_max_row_group_row_count(None);
+    Ok(with_dictionaries(builder, columns.kept().iter().map(String::as_str)))
+}
+
+fn with_dictionaries<'n>(
+    builder: WriterPropertiesBuilder,
+    names: impl Iterator<Item = &'n str>,
+) -> WriterPropertiesBuilder {
+    names.fold(builder, |builder, name| {
+        let path = || ColumnPath::from(name);
+        builder
+            .set_column_dictionary_enabled(path(), true)
+            .set_column_dictionary_page_size_limit(path(), DICTIONARY_BYTES_MAX)
+    })
+}
+
+pub(super) fn properties(columns: &ExtraColumns) -> Result<WriterProperties, ParquetError> {
+    if columns.has_items() {
+        return item_properties(columns);
+    }
+    let mut builder = properties_of_all(columns)?;
     for column in [Column::Status, Column::ContentType] {
         builder = builder.set_column_dictionary_enabled(column.path(), true);
     }
@@ -242,11 +269,42 @@ pub(super) fn properties(columns: &ExtraColumns) -> Result<WriterProperties, Par
     }
     let outcomes = OUTCOME_COLUMNS.iter().filter(|_| columns.has_outcomes()).copied();
     let encodings = columns.has_encodings().then_some(ENCODING_COLUMN);
-    for name in columns.kept().iter().map(String::as_str).chain(outcomes).chain(encodings) {
-        let path = || ColumnPath::from(name);
-        builder = builder
-            .set_column_dictionary_enabled(path(), true)
-            .set_column_dictionary_page_size_limit(path(), DICTIONARY_BYTES_MAX);
-    }
+    Ok(with_dictionaries(builder, outcomes.chain(encodings)).build())
+}
+
+/// The columns of fetchmill, behind those of the items.
+pub(super) const ITEM_OWN_COLUMNS: usize = 2;
+
+/// The columns of a shard of items.
+fn item_schema(columns: &ExtraColumns) -> Schema {
+    let own = [
+        Field::new(ITEM_SEQUENCE_COLUMN, DataType::Int64, false),
+        Field::new(ITEM_COLUMN, DataType::Utf8, false),
+    ];
+    Schema::new(kept_fields(columns).chain(own).collect::<Vec<_>>())
+}
+
+/// The columns of the items, if a shard with this schema has items.
+fn item_columns(schema: &Schema) -> Option<ExtraColumns> {
+    let of_items = schema.fields().len().checked_sub(ITEM_OWN_COLUMNS)?;
+    let kept = schema.fields().iter().take(of_items);
+    let columns =
+        ExtraColumns::of_items(kept.map(|field| (field.name().clone(), column_type(field.data_type()))));
+    let expected = item_schema(&columns);
+    let is_same = expected.fields().iter().zip(schema.fields()).all(|(ours, theirs)| {
+        ours.name() == theirs.name()
+            && ours.data_type() == theirs.data_type()
+            && ours.is_nullable() == theirs.is_nullable()
+    });
+    is_same.then_some(columns)
+}
+
+/// How the columns of a shard of items are stored.
+fn item_properties(columns: &ExtraColumns) -> Result<WriterProperties, ParquetError> {
+    let (sequence, item) = (ColumnPath::from(ITEM_SEQUENCE_COLUMN), ColumnPath::from(ITEM_COLUMN));
+    let builder = properties_of_all(columns)?
+        .set_column_encoding(sequence, Encoding::DELTA_BINARY_PACKED)
+        .set_column_encoding(item.clone(), Encoding::DELTA_LENGTH_BYTE_ARRAY)
+        .set_column_statistics_enabled(item, EnabledStatistics::None);
     Ok(builder.build())
 }

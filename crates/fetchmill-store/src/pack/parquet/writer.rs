@@ -85,7 +85,8 @@ impl<W: Write + Send> ParquetEncoder<W> {
 
     /// Appends an object. After an error the shard is lost: the object may be in it or not.
     pub fn push(&mut self, object: &Object<'_>) -> io::Result<()> {
-        if object.body.len() > BATCH_BYTES {
+        // An item is no larger than its page, and its text is a column among others.
+        if object.body.len() > BATCH_BYTES && !self.columns.has_items() {
             let without_body = Object { body: b"", ..*object };
             return self.push_alone(&without_body, LargeSource::Bytes(object.body));
         }
@@ -173,13 +174,12 @@ impl<W: Write + Send> ParquetEncoder<W> {
         if self.open.is_empty() {
             return Ok(());
         }
-        let described = self.file.schema_descr().column(Column::Body as usize);
         let columns = std::mem::take(&mut self.open);
         let mut group = self.file.next_row_group()?;
         for (position, column) in columns.into_iter().enumerate() {
             match large.filter(|_| position == Column::Body as usize) {
                 Some(body) => {
-                    let chunk = body.describe(Arc::clone(&described))?;
+                    let chunk = body.describe(self.descriptor.column(position))?;
                     group.append_column(body, chunk)?;
                 }
                 None => column.close()?.append_to_row_group(&mut group)?,

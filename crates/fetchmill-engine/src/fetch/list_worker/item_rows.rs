@@ -1,0 +1,43 @@
+//! Items of an API on their way into rows: an item is its own target and its own object.
+
+use fetchmill_model::entry::{ListEntry, Naming};
+use fetchmill_model::extra_columns::ExtraColumns;
+use fetchmill_model::object::Facts;
+use fetchmill_model::outcome::{FailureKind, Outcome};
+use fetchmill_model::source::json::ItemColumns;
+use fetchmill_model::target::Sequence;
+use fetchmill_store::sink::{Block, EntryDescription, FetchedBody};
+
+/// See the module. A block has the items of one page at most more than a full one has: 16 MiB.
+#[derive(Default)]
+pub(crate) struct ItemRows {
+    columns: ItemColumns,
+    kept: Vec<u8>,
+    name: Vec<u8>,
+}
+
+impl ItemRows {
+    /// Of a job with these columns.
+    pub(crate) fn of(columns: &ExtraColumns) -> Self {
+        let typed = columns.typed().map(|(name, kind)| (name.to_owned(), kind));
+        ItemRows { columns: ItemColumns::new(typed), ..ItemRows::default() }
+    }
+
+    /// Adds a target to the block. Returns its outcome: an item that was refused when it was listed has failed.
+    pub(super) fn push(&mut self, sequence: Sequence, entry: &[u8], block: &mut Block) -> Outcome {
+        let name = Naming::Item.name_of(sequence, entry, &mut self.name);
+        if let Some(reason) = ListEntry::read(entry).reason() {
+            let outcome = Outcome::Failed(FailureKind::BodyTooLarge);
+            let description = EntryDescription { detail: Some(reason), ..EntryDescription::named(name) };
+            block.push_other(sequence, outcome, 0, 0, &description);
+            return outcome;
+        }
+        self.kept.clear();
+        if let Ok(item) = std::str::from_utf8(entry) {
+            self.columns.write(item, &mut self.kept);
+        }
+        let facts = Facts { kept: Some(&self.kept), ..Facts::default() };
+        block.push_fetched(sequence, 0, name, FetchedBody::Bytes(entry), &facts);
+        Outcome::Fetched
+    }
+}

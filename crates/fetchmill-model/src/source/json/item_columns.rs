@@ -1,0 +1,254 @@
+//! Items of an API as rows: which columns they have, and which values.
+//!
+//! A column is a field of the items. What has no place in its column is null there, and the field is named in
+//! [`UNFIT_COLUMN`]: the item itself is in the row as well, so nothing is lost.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::fields::NULL;
+use crate::extra_columns::{ColumnType, TypedValue, TypesByName, UNFIT_COLUMN, is_item_column, write_extra};
+use crate::limits::KEPT_COLUMNS_MAX;
+use crate::source::json_text::JsonText;
+
+/// What stands in [`UNFIT_COLUMN`] for an item that is not an object.
+const NOT_AN_OBJECT: &str = ".";
+
+/// The columns that items have shown so far, and the type that fits all values of each: at most [`KEPT_COLUMNS_MAX`] of
+/// them, one of which is [`UNFIT_COLUMN`].
+#[derive(Debug, Default)]
+pub struct ItemTypes {
+    names: Vec<String>,
+    /// `None`: only null has come so far.
+    types: BTreeMap<String, Option<ColumnType>>,
+}
+
+impl ItemTypes {
+    /// With columns whose types are given: these stay.
+    pub fn given(given: &TypesByName) -> Self {
+        let types = given.iter().map(|(name, kind)| (name.clone(), Some(*kind))).collect();
+        ItemTypes { names: given.keys().cloned().collect(), types }
+    }
+
+    /// Looks at one more item.
+    pub fn add(&mut self, item: &str, given: &TypesByName) {
+        let mut fields = |name: &str, value: &str| {
+            if !given.contains_key(name) && is_item_column(name) {
+                self.see(name, value);
+            }
+        };
+        // What is not an object has no fields.
+        let _ = for_each_field(item, &mut fields);
+    }
+
+    fn see(&mut self, name: &str, value: &str) {
+        let seen = type_of(value);
+        match self.types.get_mut(name) {
+            Some(known) => *known = joined(*known, seen),
+            None if self.names.len() + 1 < KEPT_COLUMNS_MAX => {
+                self.names.push(name.to_owned());
+                self.types.insert(name.to_owned(), seen);
+            }
+            None => {}
+        }
+    }
+
+    /// The columns in the order in which they came, with that of what has no place last.
+    pub fn into_columns(self) -> Vec<(String, ColumnType)> {
+        let ItemTypes { names, types } = self;
+        let kind = |name: &String| types.get(name).copied().flatten().unwrap_or_default();
+        let columns: Vec<_> = names.iter().map(|name| (name.clone(), kind(name))).collect();
+        columns.into_iter().chain([(UNFIT_COLUMN.to_owned(), ColumnType::String)]).collect()
+    }
+}
+
+/// The type of a value; `None` for null.
+fn type_of(value: &str) -> Option<ColumnType> {
+    match value.as_bytes().first() {
+        Some(b'n') => None,
+        Some(b't' | b'f') => Some(ColumnType::Bool),
+        Some(b'-' | b'0'..=b'9') if ColumnType::Int64.read(value.as_bytes()).is_some() => {
+            Some(ColumnType::Int64)
+        }
+        Some(b'-' | b'0'..=b'9') => Some(ColumnType::Float64),
+        _ => Some(ColumnType::String),
+    }
+}
+
+/// The type that has a place for the values of both.
+fn joined(one: Option<ColumnType>, other: Option<ColumnType>) -> Option<ColumnType> {
+    let (Some(one_type), Some(other_type)) = (one, other) else { return one.or(other) };
+    if one_type == other_type {
+        return one;
+    }
+    let are_numbers =
+        [one_type, other_type].iter().all(|kind| matches!(kind, ColumnType::Int64 | ColumnType::Float64));
+    Some(if are_numbers { ColumnType::Float64 } else { ColumnType::String })
+}
+
+/// Takes the values of a job's columns out of items.
+#[derive(Debug, Default)]
+pub struct ItemColumns {
+    /// Without [`UNFIT_COLUMN`].
+    columns: Vec<(String, ColumnType)>,
+    places: BTreeMap<String, usize>,
+    /// The values of one item.
+    values: Vec<Option<Vec<u8>>>,
+    seen: Vec<bool>,
+    unfit: String,
+}
+
+impl ItemColumns {
+    /// Of a job with these columns; the last one is [`UNFIT_COLUMN`]. None at all: of a format without columns.
+    pub fn new(columns: impl Iterator<Item = (String, ColumnType)>) -> Self {
+        let columns: Vec<_> = columns.filter(|(name, _)| name != UNFIT_COLUMN).collect();
+        let places = columns.iter().enumerate().map(|(place, (name, _))| (name.clone(), place)).collect();
+        ItemColumns { columns, places, ..ItemColumns::default() }
+    }
+
+    /// Appends the values of an item, as [`write_extra`] does.
+    pub fn write(&mut self, item: &str, out: &mut Vec<u8>) {
+        self.values.clear();
+        self.values.resize(self.columns.len(), None);
+        self.seen.clear();
+        self.seen.resize(self.columns.len(), false);
+        self.unfit.clear();
+        let ItemColumns { columns, places, values, seen, unfit } = self;
+        let mut field = |name: &str, value: &str| match places.get(name) {
+            Some(place) if !std::mem::replace(&mut seen[*place], true) => {
+                values[*place] =
+                    value_of(columns[*place].1, value).map(|text| text.into_owned().into_bytes());
+                if values[*place].is_none() && value != NULL {
+                    add_name(unfit, name);
+                }
+            }
+            // It comes twice: neither is its value.
+            Some(place) => {
+                if values[*place].take().is_some() || value != NULL {
+                    add_name(unfit, name);
+                }
+            }
+            None => add_name(unfit, name),
+        };
+        if for_each_field(item, &mut field).is_err() {
+            add_name(unfit, NOT_AN_OBJECT);
+        }
+        let unfit = Some(unfit.as_bytes()).filter(|unfit| !unfit.is_empty());
+        write_extra(values.iter().map(Option::as_deref).chain([unfit]), out);
+    }
+}
+
+/// Notes a name once where it comes twice in a row.
+fn add_name(names: &mut String, name: &str) {
+    if names.rsplit(',').next() == Some(name) {
+        return;
+    }
+    if !names.is_empty() {
+        names.push(',');
+    }
+    names.push_str(name);
+}
+
+/// The text of a value in a column of this type; `None`: null, or it has no place there.
+fn value_of(kind: ColumnType, value: &str) -> Option<Cow<'_, str>> {
+    let first = value.as_bytes().first();
+    match (kind, first) {
+        (_, Some(b'n')) => None,
+        (ColumnType::String, Some(b'"')) => serde_json::from_str(value).ok().map(|JsonText(text)| text),
+        (ColumnType::String, _) => Some(Cow::Borrowed(value)),
+        (ColumnType::Bool, Some(b't' | b'f')) => Some(Cow::Borrowed(value)),
+        (ColumnType::Int64, Some(b'-' | b'0'..=b'9')) => {
+            kind.read(value.as_bytes()).map(|_| Cow::Borrowed(value))
+        }
+        (ColumnType::Float64, Some(b'-' | b'0'..=b'9')) => {
+            let fits = matches!(kind.read(value.as_bytes()), Some(TypedValue::Float64(number)) if number.is_finite());
+            fits.then_some(Cow::Borrowed(value))
+        }
+        _ => None,
+    }
+}
+
+/// Calls `field` with the name and the text of each field of an item.
+fn for_each_field(item: &str, field: &mut dyn FnMut(&str, &str)) -> serde_json::Result<()> {
+    let mut json = serde_json::Deserializer::from_str(item);
+    EachField(field).deserialize(&mut json).and_then(|()| json.end())
+}
+
+struct EachField<'f>(&'f mut dyn FnMut(&str, &str));
+
+impl<'t> DeserializeSeed<'t> for EachField<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'t>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'t> Visitor<'t> for EachField<'_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'t>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(JsonText(name)) = map.next_key()? {
+            let value = map.next_value::<&'t RawValue>()?;
+            (self.0)(&name, value.get());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::extra_columns::extra_values;
+
+    fn types(items: &[&str], given: &TypesByName) -> Vec<(String, ColumnType)> {
+        let mut types = ItemTypes::given(given);
+        items.iter().for_each(|item| types.add(item, given));
+        types.into_columns()
+    }
+
+    #[test]
+    fn a_column_has_the_type_that_fits_all_its_values() {
+        let items = [
+            r#"{"i":1,"f":1,"b":true,"s":"x","m":1,"n":null,"o":{},"_item":1}"#,
+            r#"{"i":-9,"f":1.5,"b":false,"s":null,"m":"x","n":null,"o":[],"big":18446744073709551616}"#,
+            "7",
+        ];
+        let found: Vec<_> = types(&items, &TypesByName::new())
+            .into_iter()
+            .map(|(name, kind)| format!("{name}={}", kind.name()))
+            .collect();
+        let expected =
+            "i=int64 f=float64 b=bool s=string m=string n=string o=string big=float64 _unfit=string";
+        assert_eq!(found.join(" "), expected);
+    }
+
+    #[test]
+    fn a_value_without_a_place_is_named() {
+        let columns = types(&[r#"{"i":1,"f":1.5,"b":true,"s":"x"}"#], &TypesByName::new());
+        let mut columns = ItemColumns::new(columns.into_iter());
+        for (item, expected) in [
+            (r#"{"i":2,"f":3,"b":false,"s":"\u00e9"}"#, "2 3 false \u{e9} -"),
+            (r#"{"i":"2","f":1e400,"b":0,"s":[1,{}]}"#, "- - - [1,{}] i,f,b"),
+            (r#"{"i":9223372036854775808,"new":1}"#, "- - - - i,new"),
+            (r#"{"i":1,"i":2,"i":3,"s":null}"#, "- - - - i"),
+            (r#"{"s":"\ud800"}"#, "- - - - s"),
+            ("{}", "- - - - -"),
+            ("[1]", "- - - - ."),
+        ] {
+            let mut out = Vec::new();
+            columns.write(item, &mut out);
+            let values: Vec<_> =
+                extra_values(&out).map(|value| value.map_or("-".into(), String::from_utf8_lossy)).collect();
+            assert_eq!(values.join(" "), expected, "{item}");
+        }
+    }
+}

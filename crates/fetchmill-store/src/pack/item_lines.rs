@@ -1,0 +1,33 @@
+//! Items of an API as jsonl: each is a line of its own, as it came.
+
+use std::io::{self, Write};
+
+use super::{Encoder, FileBody};
+use fetchmill_model::object::{Object, StoredObject};
+
+/// Writes items as lines. The text of an item has no line end in it.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct ItemEncoder;
+
+impl Encoder for ItemEncoder {
+    fn start(&mut self, _: &mut Vec<u8>) {}
+
+    fn encode(&mut self, object: &Object<'_>, out: &mut Vec<u8>) {
+        out.extend_from_slice(object.body);
+        out.push(b'\n');
+    }
+
+    fn encode_file(&mut self, _: &Object<'_>, body: &FileBody, out: &mut dyn Write) -> io::Result<()> {
+        body.for_each(|piece| out.write_all(piece))?;
+        out.write_all(b"\n")
+    }
+
+    fn finish(&mut self, _: &mut Vec<u8>) {}
+}
+
+/// The item of a record, with the name that its manifest gives it; `None` if the record is that of an object. Only an item
+/// is as long as its record without the line end: the line of an object has its name and more.
+pub fn item_of(record: &[u8], name: &[u8], length: u64) -> Option<StoredObject> {
+    let item = record.strip_suffix(b"\n").filter(|item| item.len() as u64 == length)?;
+    Some(StoredObject { name: name.to_vec(), body: item.to_vec(), ..StoredObject::default() })
+}

@@ -1,0 +1,49 @@
+//! Items of an API as rows: the columns of the items, then their sequence number and the item itself.
+//!
+//! Whatever reads objects reads these rows as well: they are widened to the columns that objects have. An item is called by
+//! its sequence number, and it is its own body.
+
+use super::error::ShardError;
+use super::kept_columns::KeptBuilder;
+use super::schema::{ITEM_OWN_COLUMNS, schema};
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, Int64Array, RecordBatch, StringArray, UInt32Array, new_null_array,
+};
+use arrow_schema::{DataType, SchemaRef};
+use fetchmill_model::extra_columns::ExtraColumns;
+use std::sync::Arc;
+
+/// The arrays of a batch of items. JSON is UTF-8, which is checked once more.
+pub(super) fn item_arrays(
+    kept: &mut [KeptBuilder],
+    sequences: Int64Array,
+    items: BinaryArray,
+) -> Result<Vec<ArrayRef>, arrow_schema::ArrowError> {
+    let own: [ArrayRef; ITEM_OWN_COLUMNS] =
+        [Arc::new(sequences), Arc::new(StringArray::try_from_binary(items)?)];
+    Ok(kept.iter_mut().map(KeptBuilder::finish).chain(own).collect())
+}
+
+/// A batch of items as objects with the standard columns.
+pub(super) fn widened(batch: &RecordBatch, columns: &ExtraColumns) -> Result<RecordBatch, ShardError> {
+    let foreign = || ShardError::Foreign("rows of items are not as they should be".into());
+    let of_items = columns.kept().len();
+    let own = |place: usize| batch.columns().get(of_items + place).ok_or_else(foreign);
+    let sequences: &Int64Array = own(0)?.as_any().downcast_ref().ok_or_else(foreign)?;
+    let items: &StringArray = own(1)?.as_any().downcast_ref().ok_or_else(foreign)?;
+    let names = StringArray::from_iter_values(sequences.values().iter().map(i64::to_string));
+    let bodies = BinaryArray::from(items.clone());
+    let checksums: UInt32Array = bodies.iter().map(|body| body.map(crc32c::crc32c)).collect();
+    let schema: SchemaRef = schema(&columns.clone().with_items(false));
+    let mut arrays: Vec<ArrayRef> = Vec::with_capacity(schema.fields().len());
+    arrays.extend([Arc::clone(own(0)?), Arc::new(names) as ArrayRef]);
+    let unknown = schema.fields().iter().skip(arrays.len()).take(UNKNOWN_COLUMNS);
+    arrays.extend(unknown.map(|field| new_null_array(field.data_type(), batch.num_rows())));
+    arrays.extend([Arc::new(checksums) as ArrayRef, Arc::new(bodies)]);
+    arrays.push(new_null_array(&DataType::Utf8, batch.num_rows()));
+    arrays.extend(batch.columns().iter().take(of_items).cloned());
+    RecordBatch::try_new(schema, arrays).map_err(|error| ShardError::Damage(error.to_string()))
+}
+
+/// Between the name of an object and its checksum: an item has none of these.
+const UNKNOWN_COLUMNS: usize = 6;
