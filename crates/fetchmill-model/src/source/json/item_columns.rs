@@ -159,8 +159,7 @@ fn value_of(kind: ColumnType, value: &str) -> Option<Cow<'_, str>> {
     match (kind, first) {
         (_, Some(b'n')) => None,
         (ColumnType::String, Some(b'"')) => serde_json::from_str(value).ok().map(|JsonText(text)| text),
-        (ColumnType::String, _) => Some(Cow::Borrowed(value)),
-        (ColumnType::Bool, Some(b't' | b'f')) => Some(Cow::Borrowed(value)),
+        (ColumnType::String, _) | (ColumnType::Bool, Some(b't' | b'f')) => Some(Cow::Borrowed(value)),
         (ColumnType::Int64, Some(b'-' | b'0'..=b'9')) => {
             kind.read(value.as_bytes()).map(|_| Cow::Borrowed(value))
         }
