@@ -210,7 +210,9 @@ mod tests {
 
     fn types(items: &[&str], given: &TypesByName) -> Vec<(String, ColumnType)> {
         let mut types = ItemTypes::given(given);
-        items.iter().for_each(|item| types.add(item, given));
+        for item in items {
+            types.add(item, given);
+        }
         types.into_columns()
     }
 

@@ -200,7 +200,8 @@ mod tests {
     }
 
     fn texts() -> Vec<String> {
-        let lines = |part| (0..400).map(move |line| format!("http://a/{part}/{line}\n")).collect();
+        let line_of = |part, line| format!("http://a/{part}/{line}\n");
+        let lines = |part| (0..400).map(|line| line_of(part, line)).collect();
         vec![lines(0), String::new(), lines(2), lines(3)]
     }
 
