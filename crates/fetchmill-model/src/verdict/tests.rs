@@ -93,7 +93,9 @@ fn a_status_says_what_became_of_a_target() {
 fn what_has_not_changed_is_skipped_only_where_that_was_asked() {
     let asked = |status| ReplyFacts { is_conditional: true, ..reply(status) };
     let follows = Rules { redirects_max: 5, ..job() };
-    for (status, expected) in [(304, "skipped(unchanged)"), (200, "store"), (404, "absent"), (301, "redirect")] {
+    for (status, expected) in
+        [(304, "skipped(unchanged)"), (200, "store"), (404, "absent"), (301, "redirect")]
+    {
         assert_eq!(first(&asked(status), &follows), expected, "{status}");
     }
     assert_eq!(first(&reply(304), &follows), "failed redirect");
