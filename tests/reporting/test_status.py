@@ -37,7 +37,7 @@ def test_the_ledger_is_shown(run: Run, finished: Path) -> None:
     assert (shown.code, shown.err) == (0, "")
     assert lines["job"] == "finished"
     assert [lines[name] for name in ("listed", "fetched", "absent", "skipped", "pending")] == ["10", "7", "1", "0", "0"]
-    assert lines["failed"] == "2 (server-error 1, status 1)"
+    assert lines["failed"] == "2 (403 Forbidden 1, 500 Internal Server Error 1)"
     assert lines["listing"].endswith(" UTC")
 
 

@@ -19,6 +19,7 @@ pub mod error;
 pub mod expected_hash;
 mod extension;
 pub mod extra_columns;
+pub mod failure_detail;
 pub mod file_name;
 pub mod header_field;
 pub mod hidden_text;

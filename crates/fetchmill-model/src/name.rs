@@ -248,13 +248,19 @@ pub fn unescape(path: &[u8]) -> Option<Vec<u8>> {
 /// A name for a message on a terminal: control characters, characters that turn the direction of writing, and bytes
 /// that are not UTF-8 are escaped; a long name is cut; signatures and tokens of URLs are hidden.
 pub fn for_display(name: &[u8]) -> String {
+    printable(name, DISPLAY_BYTES_MAX)
+}
+
+/// Returns at most about `bytes_max` bytes of a text as [`for_display`] shows it.
+pub fn printable(text: &[u8], bytes_max: usize) -> String {
     use std::fmt::Write;
 
+    let name = text;
     let mut text = String::new();
     for chunk in name.utf8_chunks() {
         let valid = chunk.valid().chars().map(Ok);
         for part in valid.chain(chunk.invalid().iter().map(Err)) {
-            if text.len() >= DISPLAY_BYTES_MAX {
+            if text.len() >= bytes_max {
                 text.push_str("...");
                 return hide_secrets(&text).into_owned();
             }

@@ -126,6 +126,11 @@ impl OriginFields {
         fields.chain(self.encodings.map(|encodings| (ACCEPT_ENCODING, encodings))).collect()
     }
 
+    /// Whether requests to an origin carry what may be a secret; `None`: to the only one that such fields are for.
+    pub fn has_secrets(&self, key: Option<&OriginKey>) -> bool {
+        (key.is_none() || self.origin.as_ref() == key) && self.fields.iter().any(|(name, _)| !is_open(name))
+    }
+
     /// What requests to any origin carry.
     pub fn open(&self) -> Vec<(&str, &str)> {
         let fields = self.fields.iter().filter(|(name, _)| is_open(name));

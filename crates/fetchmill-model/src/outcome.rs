@@ -280,6 +280,33 @@ impl KindCounts {
     }
 }
 
+/// How many targets failed with which status: those whose kind follows from their status alone. At most 900 entries, since
+/// a status has three digits.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatusCounts(BTreeMap<u16, u64>);
+
+impl StatusCounts {
+    /// Counts an outcome whose last reply had this status, if that is why it failed.
+    pub fn note(&mut self, outcome: Outcome, status: u16) {
+        if let Outcome::Failed(kind) = outcome
+            && (100..1000).contains(&status)
+            && FailureKind::of_status(status) == Err(kind)
+        {
+            self.add(status, 1);
+        }
+    }
+
+    /// Counts this many failures.
+    pub fn add(&mut self, status: u16, count: u64) {
+        *self.0.entry(status).or_default() += count;
+    }
+
+    /// The statuses that occurred.
+    pub fn iter(&self) -> impl Iterator<Item = (u16, u64)> {
+        self.0.iter().map(|(status, count)| (*status, *count))
+    }
+}
+
 /// Sequence numbers as runs: first and length, ascending, apart from each other.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Runs(Vec<(Sequence, u64)>);
@@ -410,6 +437,9 @@ pub struct Receipt {
     pub tally: Tally,
     /// The failed ones among them, by kind.
     pub kinds: KindCounts,
+    /// The same by status, of those that failed because of it.
+    #[serde(default)]
+    pub statuses: StatusCounts,
     /// The skipped ones among them, by reason.
     #[serde(default)]
     pub skips: Skips,

@@ -153,7 +153,7 @@ impl Http1Connection {
             let mut buffer = ReadBuf::new(&mut scratch);
             let Poll::Ready(read) = self.stream.poll_read(context, &mut buffer) else {
                 return match watch.poll_expired(context) {
-                    Some(kind) => Poll::Ready(Err(BrokenExchange::new(kind, "too slow").into())),
+                    Some(kind) => Poll::Ready(Err(BrokenExchange::new(kind, kind.meaning()).into())),
                     None => Poll::Pending,
                 };
             };

@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::AbortHandle;
 
 use super::phases::ExchangeTimes;
-use super::{BrokenExchange, Deadlines, ReceivedReply, UnusedState, errno};
+use super::{BrokenExchange, Deadlines, ReceivedReply, UnusedState, errno, tls};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::http1::{BodySink, Framing, ReplyProgress, ReplyReader, escape_target, request_fields};
 use fetchmill_model::limits;
@@ -295,11 +295,9 @@ impl Http2Connection {
             false => kind_of(error),
         };
         let is_untouched = is_refused || is_of_connection;
-        BrokenExchange {
-            kind,
-            reason: "the stream broke",
-            is_unanswered: !had_head && is_untouched && !error.is_library(),
-        }
+        let alert = error.get_io().and_then(tls::alert::of_open).filter(|_| !had_head);
+        let (kind, reason) = alert.unwrap_or((kind, kind.meaning()));
+        BrokenExchange { kind, reason, is_unanswered: !had_head && is_untouched && !error.is_library() }
     }
 }
 
@@ -317,7 +315,7 @@ async fn within<T>(
     poll_fn(|context| match step.as_mut().poll(context) {
         Poll::Ready(done) => Poll::Ready(Ok(done)),
         Poll::Pending => match watch.poll_expired(context) {
-            Some(kind) => Poll::Ready(Err(BrokenExchange::new(kind, "too slow"))),
+            Some(kind) => Poll::Ready(Err(BrokenExchange::new(kind, kind.meaning()))),
             None => Poll::Pending,
         },
     })

@@ -209,7 +209,7 @@ impl Http1Connection {
         let Poll::Ready(read) = self.stream.poll_read(context, &mut buffer) else {
             // Only now: what has come counts, also when this thread was stopped for longer than the deadline.
             return match watch.poll_expired(context) {
-                Some(kind) => Poll::Ready(Err(BrokenExchange::new(kind, "too slow"))),
+                Some(kind) => Poll::Ready(Err(BrokenExchange::new(kind, kind.meaning()))),
                 None => Poll::Pending,
             };
         };
@@ -327,7 +327,9 @@ impl Http1Connection {
     fn lost(&self, error: &std::io::Error) -> BrokenExchange {
         let has_head = self.reader.head().is_some();
         let kind = if has_head { FailureKind::Truncated } else { errno::of_open(error) };
-        BrokenExchange { kind, reason: "the connection broke", is_unanswered: !self.has_input }
+        let alert = tls::alert::of_open(error).filter(|_| !has_head);
+        let (kind, reason) = alert.unwrap_or((kind, kind.meaning()));
+        BrokenExchange { kind, reason, is_unanswered: !self.has_input }
     }
 
     /// The head of the reply that is being received, once it is there.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use fetchmill_engine::{Interruption, JobReport, Latency, LimitedBy, OriginLatency, Snapshot, StopReason};
 use fetchmill_model::error::Error;
-use fetchmill_model::outcome::{KindCounts, Tally};
+use fetchmill_model::failure_detail::status_text;
+use fetchmill_model::outcome::{KindCounts, StatusCounts, Tally};
 use fetchmill_model::source::list::Items;
 use fetchmill_store::journal::Wait;
 use fetchmill_store::results::Summary;
@@ -155,6 +156,15 @@ pub(crate) fn set_tally(dict: &Bound<'_, PyDict>, tally: Tally, kinds: &KindCoun
     dict.set_item("failures", failures)
 }
 
+/// Failures by status, with statuses as text.
+pub(crate) fn set_statuses(dict: &Bound<'_, PyDict>, statuses: &StatusCounts) -> PyResult<()> {
+    let counts = PyDict::new(dict.py());
+    for (status, count) in statuses.iter() {
+        counts.set_item(status_text(status), count)?;
+    }
+    dict.set_item("failed_statuses", counts)
+}
+
 pub(crate) fn snapshot_dict<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     set_tally(&dict, snapshot.tally, &snapshot.kinds)?;
@@ -241,6 +251,8 @@ fn summary_dict<'py>(py: Python<'py>, summary: &Summary) -> PyResult<Bound<'py, 
 pub(crate) fn report_dict<'py>(py: Python<'py>, report: &JobReport) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     set_tally(&dict, report.tally, &report.kinds)?;
+    set_statuses(&dict, &report.statuses)?;
+    dict.set_item("credentials", report.gave_credentials)?;
     dict.set_item("seconds", report.elapsed.as_secs_f64())?;
     dict.set_item("attempts", report.attempts)?;
     dict.set_item("listed_at", report.listed_at.as_deref())?;

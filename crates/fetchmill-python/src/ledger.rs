@@ -18,7 +18,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use crate::errors;
-use crate::job::{read_json, set_tally, wait_dicts};
+use crate::job::{read_json, set_statuses, set_tally, wait_dicts};
 use crate::names::{set_doubtful, whole_text};
 use crate::objects::kept_dict;
 
@@ -41,6 +41,8 @@ pub(crate) fn status(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>) -> P
     let status = py.detach(read).map_err(|error| errors::of(&error))?;
     let dict = PyDict::new(py);
     set_tally(&dict, status.tally, &status.kinds)?;
+    set_statuses(&dict, &status.statuses)?;
+    dict.set_item("credentials", py.None())?;
     let part = |name: &str| status.identity.get(name).cloned().unwrap_or_default();
     dict.set_item("source", part("source"))?;
     dict.set_item("dest", dest.as_os_str())?;

@@ -203,6 +203,9 @@ class Report:
         pending: targets without an outcome; 0 once the job is finished.
         bytes: bytes of fetched bodies.
         failures: failed targets by failure kind.
+        failed_statuses: those that failed because of their status, by that: `401 Unauthorized`. Not counted: what
+            failed before a release that counts them.
+        credentials: whether requests of this run may have had credentials; None when that is not known.
         seconds: time of this run.
         attempts: requests for targets, all attempts of this run counted.
         listed_at: when the listing was completed, UTC; None while it is not.
@@ -247,6 +250,8 @@ class Report:
     notices: tuple[str, ...]
     skipped_by: Mapping[str, int] = field(default_factory=dict)
     found_nothing: bool = False
+    failed_statuses: Mapping[str, int] = field(default_factory=dict)
+    credentials: bool | None = None
 
     @property
     def settled(self) -> int:
@@ -268,6 +273,7 @@ class Report:
         values = asdict(self)
         values["failures"] = dict(self.failures)
         values["skipped_by"] = dict(self.skipped_by)
+        values["failed_statuses"] = dict(self.failed_statuses)
         values["doubtful"] = list(self.doubtful)
         values["notices"] = list(self.notices)
         values["listed_at"] = self.listed_at.isoformat() if self.listed_at else None

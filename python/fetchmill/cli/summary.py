@@ -22,6 +22,9 @@ _REMEDIES: dict[str, tuple[str, str]] = {
     "name": ("no file can be called so; take --format parquet or tar, and another destination", ""),
     "name-taken": ("another object has their place; take --format parquet or tar, and another destination", ""),
 }
+# Statuses that are a failure kind of their own.
+_THROTTLED = (429, 503)
+_TRANSIENT = (408, 425)
 # A run that took at least this says at its end what held it back.
 LIMIT_SHOWN_SECONDS = 5.0
 # Names that a line has room for.
@@ -49,7 +52,8 @@ def failure_lines(report: Report, state: str | None) -> list[str]:
     if not report.failed and not report.absent:
         return []
     where = destination_arguments(report.dest, state)
-    lines = [f"failed: {describe_failures(report.failures, None)}"] if report.failures else []
+    lines = [f"failed: {describe_failures(_by_status(report), None)}"] if report.failures else []
+    lines += _credential_lines(report)
     lines.append(f"list them: fetchmill status {where} --failures")
     for kind in report.failures:
         if kind in _REMEDIES:
@@ -67,6 +71,36 @@ def failure_lines(report: Report, state: str | None) -> list[str]:
             f"fetch {'them' if retry == '--retry-failed' else 'the others'} again: the same command with {retry}"
         )
     return lines
+
+
+def _by_status(report: Report) -> dict[str, int]:
+    """Failures by kind, and by status those that failed because of it: `{"401 Unauthorized": 3, "dns": 1}`."""
+    found = dict(report.failures)
+    for text, count in report.failed_statuses.items():
+        kind = _kind_of(int(text.removeprefix("status ")[:3]))
+        # An older release may have taken targets back whose statuses it does not count.
+        if count <= found.get(kind, 0):
+            found[kind] -= count
+            found[text] = count
+    return {name: count for name, count in found.items() if count}
+
+
+def _kind_of(status: int) -> str:
+    """The failure kind of a complete reply."""
+    if status in _THROTTLED:
+        return "throttled"
+    if status in _TRANSIENT or status // 100 == 5:  # noqa: PLR2004 - the class of statuses
+        return "server-error"
+    return "redirect" if status // 100 == 3 else "status"  # noqa: PLR2004 - the same
+
+
+def _credential_lines(report: Report) -> list[str]:
+    """Whether requests that were refused had credentials."""
+    if report.credentials is None:
+        return []
+    why = "credentials were refused" if report.credentials else "no credentials were given, see --bearer"
+    refused = [text for text in report.failed_statuses if text.startswith(("401", "403"))]
+    return [f"{text}: {format_count(report.failed_statuses[text])}; {why}" for text in refused]
 
 
 def doubtful_lines(report: Report, state: str | None) -> list[str]:
@@ -161,7 +195,7 @@ def status_lines(status: Status, state: str | None) -> list[str]:
         ("listed", format_count(status.listed)),
         ("fetched", format_count(status.fetched)),
         ("absent", format_count(status.absent)),
-        ("failed", format_count(status.failed) + _in_brackets(describe_failures(status.failures, None))),
+        ("failed", format_count(status.failed) + _in_brackets(describe_failures(_by_status(status), None))),
         ("skipped", format_count(status.skipped)),
         ("pending", format_count(status.pending)),
         ("bytes", format_bytes(status.bytes)),

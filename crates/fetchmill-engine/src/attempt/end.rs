@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::verdict::Verdict;
+use fetchmill_net::rejection_of;
 
 /// What follows from an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,25 +37,16 @@ impl Failure {
 
     /// There is no connection, since none can be made.
     pub(crate) fn unconnected(kind: FailureKind) -> Self {
-        use FailureKind as Kind;
-        let reason = match kind {
-            Kind::Refused => "the connection was refused",
-            Kind::ConnectTimeout => "no connection came in time",
-            Kind::Unreachable => "its address cannot be reached",
-            Kind::DnsNotFound => "its name does not exist",
-            Kind::DnsEmpty => "its name has no address",
-            Kind::Dns | Kind::DnsTimeout | Kind::DnsServfail => "its name could not be looked up",
-            Kind::PrivateAddress => "its address is not public",
-            Kind::Proxy | Kind::ProxyRefused => "the proxy made no connection",
-            Kind::Tls | Kind::TlsTimeout => "the TLS handshake failed",
-            Kind::TlsExpired => "its certificate has expired, or is not valid yet",
-            Kind::TlsWrongName => "its certificate is for another name",
-            Kind::TlsSelfSigned => "its certificate is signed by itself",
-            Kind::TlsUnknownCa => "no trusted authority has signed its certificate",
-            Kind::TlsCertificate => "its certificate is not valid",
-            _ => "there is no connection",
-        };
-        Failure::new(kind, reason)
+        Failure::new(kind, kind.meaning())
+    }
+
+    /// Adds what this thread's last handshake with the host has shown, if the failure is one of TLS.
+    pub(crate) fn of_host(mut self, host: &str) -> Self {
+        let is_of_tls = self.kind == FailureKind::Tls || self.kind.is_untrusted();
+        if let Some(why) = rejection_of(host).filter(|_| is_of_tls) {
+            self.reason = format!("{}: {why}", self.reason).into();
+        }
+        self
     }
 
     /// This machine has no descriptor or port left for a connection.

@@ -124,7 +124,7 @@ fn unconnected<R: Requester>(
     {
         return end;
     }
-    requester.attempt_failed(request, failure, None)
+    requester.attempt_failed(request, failure.of_host(origin.key.host()), None)
 }
 
 /// No complete reply came to a request that was sent at `sent`.

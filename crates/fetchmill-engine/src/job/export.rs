@@ -395,6 +395,8 @@ impl ExportThread {
         Ok(JobReport {
             tally: self.journal.tally(),
             kinds: self.journal.kinds()?,
+            statuses: self.journal.statuses()?,
+            gave_credentials: false,
             doubtful: self.journal.doubtful()?,
             elapsed: self.shared.started.elapsed(),
             attempts: 0,
@@ -544,7 +546,7 @@ impl ExportWriter<'_> {
     }
 
     fn settle_other(&mut self, sequence: Sequence, kind: FailureKind) {
-        self.gathered.add(sequence, Outcome::Failed(kind), None);
+        self.gathered.add_failed(sequence, kind);
         let mut shown = self.shared.written.lock().unwrap_or_else(PoisonError::into_inner);
         shown.0.failed += 1;
         shown.1.add(kind, 1);

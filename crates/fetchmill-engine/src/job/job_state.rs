@@ -8,7 +8,7 @@ use super::skipped::SkippedByReason;
 use crate::control::Control;
 use crate::control::telemetry::LimitedBy;
 use crate::request::stop_rules::{Standing, StopReason, StopRules};
-use fetchmill_model::outcome::{KindCounts, Tally};
+use fetchmill_model::outcome::{KindCounts, StatusCounts, Tally};
 use fetchmill_store::journal::Doubtful;
 use fetchmill_store::results::Summary;
 
@@ -69,6 +69,10 @@ pub struct JobReport {
     pub tally: Tally,
     /// Failed targets by kind.
     pub kinds: KindCounts,
+    /// Those that failed because of their status, by that.
+    pub statuses: StatusCounts,
+    /// Whether requests of this run may have had credentials.
+    pub gave_credentials: bool,
     /// See [`Doubtful`].
     pub doubtful: Doubtful,
     /// Of this run.

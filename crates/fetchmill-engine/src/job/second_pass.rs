@@ -31,7 +31,7 @@ pub(crate) fn start(
                 let kind_of = |name: &str| FailureKind::from_name(name).unwrap_or(FailureKind::Status);
                 let kind = row.kind.as_deref().map(kind_of);
                 if row.is_skipped() || !meant.means(row.kind.as_deref(), row.status) {
-                    kept.count(row.is_skipped(), kind);
+                    kept.count(row.is_skipped(), kind, row.status.unwrap_or_default());
                     shard_of_kept.add_row(&row)?;
                     continue;
                 }

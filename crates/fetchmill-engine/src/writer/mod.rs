@@ -239,7 +239,7 @@ impl SinkWriter {
                 continue;
             }
             self.failures.add(block, entry)?;
-            self.gathered.add(entry.sequence, entry.outcome, Some(block.name(entry)));
+            self.gathered.add(entry.sequence, entry.outcome, entry.status, Some(block.name(entry)));
         }
         let mut written = self.sink.write(block, 0)?;
         while written < block.entries().len() {
@@ -304,7 +304,7 @@ impl SinkWriter {
     fn committed(&mut self, window: &mut WriterWindow, number: Option<ShardNumber>) -> Result<()> {
         for refused in self.sink.committed(number)? {
             self.failures.add_refused(&refused)?;
-            self.gathered.add(refused.sequence, Outcome::Failed(refused.kind), None);
+            self.gathered.add_failed(refused.sequence, refused.kind);
             self.control.counters[self.worker as usize].refuse(refused.kind);
         }
         if !self.gathered.is_empty() || self.sink.has_unsettled() {

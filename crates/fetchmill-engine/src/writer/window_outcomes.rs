@@ -1,6 +1,8 @@
 //! What a window has settled besides what its sink stores, and the receipt of both.
 
-use fetchmill_model::outcome::{KindCounts, Outcome, Receipt, Runs, ShardEnd, Tally};
+use fetchmill_model::outcome::{
+    FailureKind, KindCounts, Outcome, Receipt, Runs, ShardEnd, StatusCounts, Tally,
+};
 use fetchmill_model::skips::Skips;
 use fetchmill_model::target::Sequence;
 use fetchmill_store::sink::CheckpointResult;
@@ -12,16 +14,20 @@ pub(crate) struct WindowOutcomes {
     others: Vec<Sequence>,
     tally: Tally,
     kinds: KindCounts,
+    statuses: StatusCounts,
     skips: Skips,
 }
 
 impl WindowOutcomes {
-    /// Adds one. `name` lists a skipped target; `None` only counts it.
-    pub(crate) fn add(&mut self, sequence: Sequence, outcome: Outcome, name: Option<&[u8]>) {
+    /// Adds one with the status of its last reply; 0: there was none. `name` lists a skipped target; `None` only counts it.
+    pub(crate) fn add(&mut self, sequence: Sequence, outcome: Outcome, status: u16, name: Option<&[u8]>) {
         self.others.push(sequence);
         self.tally.count(outcome);
         match outcome {
-            Outcome::Failed(kind) => self.kinds.add(kind, 1),
+            Outcome::Failed(kind) => {
+                self.kinds.add(kind, 1);
+                self.statuses.note(outcome, status);
+            }
             Outcome::Skipped(reason) => match name {
                 Some(name) => self.skips.add(reason, name),
                 None => self.skips.add_unnamed(reason),
@@ -30,9 +36,15 @@ impl WindowOutcomes {
         }
     }
 
+    /// Adds one that failed without a reply.
+    pub(crate) fn add_failed(&mut self, sequence: Sequence, kind: FailureKind) {
+        self.add(sequence, Outcome::Failed(kind), 0, None);
+    }
+
     /// Adds one of a check, with the bytes of its body.
     pub(crate) fn add_row(&mut self, sequence: Sequence, outcome: Outcome, bytes: u64) {
-        self.add(sequence, outcome, None);
+        // The results count the answers of a check.
+        self.add(sequence, outcome, 0, None);
         self.tally.bytes += bytes;
     }
 
@@ -62,6 +74,7 @@ impl WindowOutcomes {
             tally,
             kinds: std::mem::take(&mut self.kinds),
             skips: std::mem::take(&mut self.skips),
+            statuses: std::mem::take(&mut self.statuses),
             staged: durable.staged,
             failures,
             open: durable.open,

@@ -6,6 +6,7 @@ use super::facts::{
     BreakOff, BrokenFacts, Correction, ReplyFacts, Rules, StoreReply, Verdict, is_redirect, is_unauthorized,
 };
 use super::store::{detail_of, no_credentials};
+use crate::failure_detail::changed_detail;
 use crate::limits;
 use crate::outcome::{FailureClass, FailureKind, Outcome};
 use crate::planner::hosts::may_be_dead;
@@ -77,7 +78,9 @@ impl AttemptState {
             && let Some(listed) = &reply.listed
             && let Some(kind) = reply.trouble_with(listed)
         {
-            return self.after_failure(kind, rules, now);
+            let changed = || changed_detail(listed, reply.length, reply.etag).into();
+            let detail = (kind == FailureKind::Changed).then(changed);
+            return self.after_failure(kind, rules, now).with_detail(detail);
         }
         self.after_status(reply, rules, now)
     }

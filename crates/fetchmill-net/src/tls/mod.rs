@@ -3,6 +3,7 @@
 //! Everything of rustls that is chosen is chosen here. Certificates are verified unless their host is named as
 //! insecure; the handshake's signatures always are.
 
+pub(crate) mod alert;
 mod rejection;
 mod roots;
 mod verifier;
@@ -62,7 +63,7 @@ impl Tls {
             .map_err(|error| Error::Internal(format!("TLS cannot be set up: {error}")))?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier))
-            .with_no_client_auth();
+            .with_client_cert_resolver(alert::NoCertificate::shared());
         config.resumption = Resumption::in_memory_sessions(TLS_SESSIONS_MAX);
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         if options.http2 {
@@ -79,7 +80,15 @@ impl Tls {
         timeout: Duration,
     ) -> std::result::Result<(TlsStream<TcpStream>, Alpn), FailureKind> {
         let name = server_name(host).ok_or(FailureKind::TlsWrongName)?;
-        match tokio::time::timeout(timeout, self.connector.connect(name, stream)).await {
+        let mut was_requested = false;
+        let mut handshake = std::pin::pin!(self.connector.connect(name, stream));
+        let noted = std::future::poll_fn(|context| {
+            alert::take_request();
+            let polled = handshake.as_mut().poll(context);
+            was_requested |= alert::take_request();
+            polled
+        });
+        match tokio::time::timeout(timeout, noted).await {
             Ok(Ok(stream)) => {
                 let alpn = match stream.get_ref().1.alpn_protocol() {
                     Some(b"h2") => Alpn::Http2,
@@ -87,7 +96,13 @@ impl Tls {
                 };
                 Ok((stream, alpn))
             }
-            Ok(Err(error)) => Err(kind_of(&error)),
+            Ok(Err(error)) => {
+                let kind = kind_of(&error);
+                if kind == FailureKind::Tls {
+                    rejection::note_text(host, handshake_text(&error, was_requested));
+                }
+                Err(kind)
+            }
             Err(_) => Err(FailureKind::TlsTimeout),
         }
     }
@@ -123,6 +138,13 @@ impl TlsSetup {
             let _ = self.roots.set(TlsRoots::load(&self.options)?);
         }
         self.roots.get().ok_or_else(|| Error::Internal("no authorities were read".into()))
+    }
+}
+
+fn handshake_text(error: &std::io::Error, was_requested: bool) -> String {
+    match error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>()) {
+        Some(error) => alert::handshake_text(error, was_requested),
+        None => error.to_string(),
     }
 }
 

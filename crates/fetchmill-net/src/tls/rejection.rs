@@ -1,5 +1,5 @@
-//! Why a certificate was not accepted, in words. A failure kind has no room for it, and it is wanted only where a job ends
-//! with it: the thread that made the handshake keeps the last reason.
+//! Why a handshake failed, in words. A failure kind has no room for it, and only the detail of a failure needs it: the
+//! thread that made the handshake keeps the last reason.
 
 use std::cell::RefCell;
 
@@ -21,6 +21,11 @@ thread_local! {
 /// Keeps the reason for this host.
 pub(super) fn note(host: &str, reason: &CertificateError) {
     LAST.set(describe(reason).map(|reason| (host.to_owned(), reason)));
+}
+
+/// Keeps why a handshake with this host failed.
+pub(super) fn note_text(host: &str, reason: String) {
+    LAST.set(Some((host.to_owned(), reason)));
 }
 
 /// Why the certificate of a host was not accepted by this thread, when that was the last one and more is known than its

@@ -6,6 +6,7 @@
 //!
 //! In a check every target has such a line, its [`fetchmill_model::row::CheckRow`].
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use super::{Block, BlockEntry, EntryDescription, RefusedObject};
 use crate::durable::{self, AppendedFile};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::extra_columns::{extra_values, write_extra};
+use fetchmill_model::failure_detail::failure_detail;
 use fetchmill_model::file_name::FileName;
 use fetchmill_model::name;
 use fetchmill_model::outcome::{Outcome, ShardEnd};
@@ -70,6 +72,14 @@ pub struct FailureRow {
     pub replies_hex: Option<String>,
 }
 
+fn detail_of(outcome: Outcome, status: u16, given: Option<&[u8]>) -> Option<String> {
+    let given = given.map(String::from_utf8_lossy);
+    match outcome {
+        Outcome::Failed(kind) => Some(failure_detail(kind, status, given.as_deref())),
+        _ => given.map(Cow::into_owned),
+    }
+}
+
 impl FailureRow {
     fn new(
         sequence: Sequence,
@@ -94,7 +104,7 @@ impl FailureRow {
             },
             status: (status != 0).then_some(status),
             attempts,
-            detail: target.detail.map(|detail| String::from_utf8_lossy(detail).into_owned()),
+            detail: detail_of(outcome, status, target.detail),
             kept_hex: target.kept.filter(|_| kept.is_none()).map(name::to_hex),
             kept,
             request_hex: target.request.map(name::to_hex),

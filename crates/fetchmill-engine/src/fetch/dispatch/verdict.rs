@@ -6,6 +6,7 @@ use crate::access::renewal::Renewal;
 use crate::access::tls_errors::distrust;
 use crate::fetch::target::CurrentTarget;
 use fetchmill_model::error::{Error, Result};
+use fetchmill_model::failure_detail::{StatusFacts, status_detail};
 use fetchmill_model::http1::RetryAfter;
 use fetchmill_model::limits;
 use fetchmill_model::origin::OriginKey;
@@ -71,8 +72,31 @@ impl Dispatcher {
         }
         let retry_after = fields.retry_after.and_then(|value| RetryAfter::parse(value.as_bytes(), None));
         let retry_after = retry_after.map(|after| after.wait(now / 1000).saturating_mul(1000));
+        let verdict = self.explain_status(&target, status, retry_after, verdict);
         self.carry_out(target, verdict, AnswerNotes { status, retry_after, detail: None }, now);
         Ok(())
+    }
+
+    /// Adds what a reply says to a verdict that its status has brought about and that has no other detail.
+    fn explain_status(
+        &self,
+        target: &CurrentTarget,
+        status: u16,
+        retry_after: Option<Millis>,
+        verdict: Verdict,
+    ) -> Verdict {
+        let Verdict::Settle(Outcome::Failed(kind), None) = verdict else { return verdict };
+        if FailureKind::of_status(status) != Err(kind) {
+            return verdict;
+        }
+        let key = OriginKey::of_url(&target.at.url).map(|(key, _)| key);
+        let facts = StatusFacts {
+            status,
+            retry_after: retry_after.map(|millis| millis / 1000),
+            had_credentials: (!target.is_of_store).then(|| self.rules.fields.has_secrets(key.as_ref())),
+            ..StatusFacts::default()
+        };
+        verdict.with_detail(Some(status_detail(&facts).into()))
     }
 
     /// Whether an object of a store is not what the store says of its bytes.

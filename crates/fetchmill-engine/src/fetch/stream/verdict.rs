@@ -10,6 +10,7 @@ use super::queue::TaskRequest;
 use super::reply_buffer::{ReplyBuffer, StreamBody};
 use crate::access::renewal::Renewal;
 use crate::attempt::{AttemptEnd, Failure, RedirectPolicy, RedirectRefusal};
+use fetchmill_model::failure_detail::failure_detail;
 use fetchmill_model::http1::{Framing, Head};
 use fetchmill_model::limits;
 use fetchmill_model::outcome::{FailureKind, Outcome};
@@ -158,7 +159,8 @@ impl FetchThread {
     /// There will be no reply.
     pub(super) fn fail(&self, request: &TaskRequest, failure: Failure) -> AttemptEnd {
         let times = self.times(request);
-        let failure = (failure.kind, failure.reason);
+        let detail = failure_detail(failure.kind, 0, Some(&failure.reason));
+        let failure = (failure.kind, detail.into());
         if let Some(collector) = &request.collector {
             self.replied_in(collector, |replies| replies.push_failure(request.slot, failure, times));
         }

@@ -17,6 +17,7 @@ use fetchmill_model::content_encoding::{
 };
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::expected_hash::ExpectedHash;
+use fetchmill_model::failure_detail::changed_detail;
 use fetchmill_model::http1::{BodySink, FieldSpans, Framing, Head};
 use fetchmill_model::kept_reply::KeptReply;
 use fetchmill_model::limits::{
@@ -246,7 +247,10 @@ impl BodyReceiver {
         // A store's checksum is of what it sends, that of a list of what is stored.
         let differs = |said: Option<BodyChecksum>| said.is_some_and(|checksum| !checksum.matches());
         if differs(self.checksum.take()) {
-            return Err((FailureKind::Checksum, None));
+            return Err((
+                FailureKind::Checksum,
+                Some("the body is not what the store's checksum says".into()),
+            ));
         }
         if let Some(encoding) = self
             .decoding
@@ -254,12 +258,16 @@ impl BodyReceiver {
             .map_err(|name| (FailureKind::BadEncoding, Some(not_asked_for(&name).into())))?
         {
             self.decode(encoding, bytes_max)?;
-            if listed.is_some_and(|listed| listed != self.length) && !self.has_failed() {
-                return Err((FailureKind::Changed, None));
+            if let Some(size) = listed.filter(|size| *size != self.length && !self.has_failed()) {
+                let listed = ListedKey { size: Some(size), ..ListedKey::default() };
+                return Err((FailureKind::Changed, Some(changed_detail(&listed, self.length, None).into())));
             }
         }
         if differs(self.hash.take()) && !self.has_failed() {
-            return Err((FailureKind::Checksum, None));
+            return Err((
+                FailureKind::Checksum,
+                Some("the body does not have the hash that its list says".into()),
+            ));
         }
         Ok(())
     }
@@ -407,6 +415,12 @@ impl BodyReceiver {
         self.fields.location.map(|span| span.in_head(&self.head))
     }
 
+    /// The field `WWW-Authenticate` of a reply with this status.
+    pub(super) fn challenge(&self, status: u16) -> Option<&[u8]> {
+        // The head of a reply that nobody wanted is that of an earlier one.
+        field_in(&self.head, b"www-authenticate:").filter(|_| is_refusal(status))
+    }
+
     /// What the reply has shown, in a check.
     pub(super) fn seen(&mut self) -> Option<&mut ObservedReply> {
         self.seen.as_mut()
@@ -434,6 +448,7 @@ impl BodyReceiver {
             || head.kept.content_encoding.is_some()
             || self.part.is_some()
             || self.is_conditional
+            || is_refusal(head.status)
             || self.expected != ExpectedBody::Anything;
         if !is_wanted {
             return;
@@ -590,6 +605,11 @@ impl BodySink for BodyReceiver {
             self.keep(bytes);
         }
     }
+}
+
+/// Whether a reply says that its request lacks credentials, or that they are not enough.
+fn is_refusal(status: u16) -> bool {
+    matches!(status, 401 | 403)
 }
 
 impl Drop for BodyReceiver {

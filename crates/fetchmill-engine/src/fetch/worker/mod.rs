@@ -24,6 +24,7 @@ mod credentials;
 mod drive;
 mod entry_reader;
 mod exhaustion;
+mod explain;
 mod fetch;
 mod held_outcomes;
 mod host_queue;

@@ -56,7 +56,7 @@ impl Requester for Worker {
                     return Err(AttemptEnd::Over);
                 }
                 None if kind.is_retryable() => {
-                    return Err(self.failed(target, Failure::new(kind, ""), None));
+                    return Err(self.failed(target, Failure::unconnected(kind), None));
                 }
                 None => {
                     self.settle_other(target, Outcome::Failed(kind), 0, 0, None);

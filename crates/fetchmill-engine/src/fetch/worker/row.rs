@@ -7,6 +7,7 @@ use crate::control::clock::unix_micros;
 use crate::fetch::target::CurrentTarget;
 use fetchmill_model::entry::ListEntry;
 use fetchmill_model::extra_columns::extra_values;
+use fetchmill_model::failure_detail::failure_detail;
 use fetchmill_model::outcome::{FailureKind, Outcome};
 use fetchmill_model::planner::hosts::may_be_dead;
 use fetchmill_model::row::CheckRow;
@@ -36,7 +37,6 @@ impl Worker {
         let entry = ListEntry::read(&target.entry);
         let clock = &self.control().clock;
         let kind = kind_of(outcome, seen.status);
-        let has_detail = kind.is_some() || matches!(outcome, Outcome::Skipped(_));
         let begun = seen.phases.started.map(|started| clock.micros_at(started));
         let dns = target.looked_up_in;
         let queue = begun.unwrap_or(target.asked_at).saturating_sub(target.taken_at + dns.unwrap_or(0));
@@ -46,7 +46,7 @@ impl Worker {
             key: entry.key.and_then(text_of),
             status: (seen.status != 0).then_some(seen.status),
             kind,
-            detail: entry.reason().and_then(text_of).or(detail.filter(|_| has_detail).map(Cow::from)),
+            detail: detail_of(outcome, seen.status, entry.reason().and_then(text_of).as_deref().or(detail)),
             final_url: Some(Cow::from(&target.at.url))
                 .filter(|url| url.as_bytes() != entry.url && !entry.url.is_empty()),
             content_type: text_of(&seen.content_type),
@@ -82,6 +82,15 @@ fn kind_of(outcome: Outcome, status: u16) -> Option<FailureKind> {
     let is_answer =
         matches!(kind, Redirect | ServerError | Status | Throttled | BodyTooLarge | UnverifiedLength);
     (status == 0 || !is_answer).then_some(kind)
+}
+
+/// The detail of a failure, also of one that is a complete reply, or the reason why a target was skipped.
+fn detail_of(outcome: Outcome, status: u16, given: Option<&str>) -> Option<Cow<'static, str>> {
+    match outcome {
+        Outcome::Failed(kind) => Some(failure_detail(kind, status, given).into()),
+        Outcome::Skipped(_) => given.map(|given| given.to_owned().into()),
+        Outcome::Fetched | Outcome::Absent => None,
+    }
 }
 
 fn millis(micros: u64) -> f32 {

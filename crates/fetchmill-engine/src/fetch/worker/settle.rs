@@ -87,8 +87,9 @@ impl Worker {
                 if matches!(other, Verdict::Settle(..)) && !target.is_joined() {
                     self.keep_reply(target, body, replied, false);
                 }
+                let explained = self.explain_status(target, &body.inner, &replied.head, other);
                 body.discard();
-                let attempt = self.carry_out(target, other, Some(replied));
+                let attempt = self.carry_out(target, explained, Some(replied));
                 target.forget_replies();
                 attempt
             }

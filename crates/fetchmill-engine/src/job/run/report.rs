@@ -41,6 +41,8 @@ pub(super) fn report(
         found_nothing: is_finished && skipped.found_nothing(tally, of_list),
         skipped,
         kinds,
+        statuses: journal.statuses()?,
+        gave_credentials: gave_credentials(shared, journal, plan)?,
         doubtful: journal.doubtful()?,
         elapsed: shared.control.clock.elapsed(),
         attempts: sum.attempts,
@@ -53,6 +55,15 @@ pub(super) fn report(
         summary: results::read_summary(journal)?,
         notices,
     })
+}
+
+/// Whether requests may have had credentials: each, or those of some targets of a list.
+fn gave_credentials(shared: &JobState, journal: &Journal, plan: &JobPlan) -> Result<bool> {
+    let is_of_store = shared.control.store.loading().is_some() || shared.control.store.generation() > 0;
+    Ok(is_of_store
+        || shared.control.tokens.is_some()
+        || journal.traits()?.request
+        || plan.fields()?.has_secrets(None))
 }
 
 /// Why the run ended before its job did.

@@ -10,7 +10,7 @@ use super::{fence, version, wal_index};
 use crate::durable;
 use fetchmill_model::entry::EntryTraits;
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::outcome::{FailureKind, KindCounts, Runs, Tally};
+use fetchmill_model::outcome::{FailureKind, KindCounts, Runs, StatusCounts, Tally};
 use fetchmill_model::target::Sequence;
 
 /// Raised when an older fetchmill could not read a journal, or anything else of a destination, of this version.
@@ -38,6 +38,7 @@ CREATE TABLE IF NOT EXISTS waiting (
     not_before INTEGER NOT NULL, throttled_since INTEGER NOT NULL);
 CREATE INDEX IF NOT EXISTS waiting_by_time ON waiting (not_before, sequence);
 CREATE TABLE IF NOT EXISTS failed_kinds (kind TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS failed_statuses (status INTEGER PRIMARY KEY, count INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS staged (worker INTEGER PRIMARY KEY, sequences BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS failures (path TEXT PRIMARY KEY, end INTEGER NOT NULL, crc32c INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS manifests (path TEXT PRIMARY KEY, end INTEGER NOT NULL, crc32c INTEGER NOT NULL) WITHOUT ROWID;
@@ -176,6 +177,32 @@ pub(in crate::journal) fn add_kinds(db: &Connection, kinds: &KindCounts) -> rusq
     let statement = "INSERT INTO failed_kinds VALUES (?1, ?2) ON CONFLICT DO UPDATE SET count = count + ?2";
     for (kind, count) in kinds.iter() {
         db.prepare_cached(statement)?.execute(params![kind.name(), count as i64])?;
+    }
+    Ok(())
+}
+
+/// Targets that failed because of their status, by that. The journal of an older release has no such table until a job
+/// writes it, and what failed before is not in it.
+pub(in crate::journal) fn read_statuses(db: &Connection) -> rusqlite::Result<StatusCounts> {
+    let mut statuses = StatusCounts::default();
+    let found = "SELECT count(*) FROM sqlite_schema WHERE name = 'failed_statuses'";
+    if db.query_row(found, [], |row| row.get::<_, i64>(0))? == 0 {
+        return Ok(statuses);
+    }
+    let mut query = db.prepare("SELECT status, count FROM failed_statuses")?;
+    let mut rows = query.query([])?;
+    while let Some(row) = rows.next()? {
+        statuses.add(row.get(0)?, row.get::<_, i64>(1)? as u64);
+    }
+    Ok(statuses)
+}
+
+/// Adds to them.
+pub(in crate::journal) fn add_statuses(db: &Connection, statuses: &StatusCounts) -> rusqlite::Result<()> {
+    let statement =
+        "INSERT INTO failed_statuses VALUES (?1, ?2) ON CONFLICT DO UPDATE SET count = count + ?2";
+    for (status, count) in statuses.iter() {
+        db.prepare_cached(statement)?.execute(params![status, count as i64])?;
     }
     Ok(())
 }

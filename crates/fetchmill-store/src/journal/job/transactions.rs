@@ -12,8 +12,9 @@ use crate::journal::database::fence::Fence;
 use crate::journal::database::schema;
 use crate::journal::database::sqlite_error::error_of;
 use crate::journal::location::JobLocation;
+use fetchmill_model::entry::EntryTraits;
 use fetchmill_model::error::Result;
-use fetchmill_model::outcome::{KindCounts, Tally};
+use fetchmill_model::outcome::{KindCounts, StatusCounts, Tally};
 use fetchmill_model::target::Sequence;
 
 /// The fact of a job whose listing is complete: when it was.
@@ -193,6 +194,16 @@ impl Journal {
     /// Failed targets by kind.
     pub fn kinds(&self) -> Result<KindCounts> {
         self.check(schema::read_kinds(&self.db))
+    }
+
+    /// What some entry of the list has, of all that was read.
+    pub fn traits(&self) -> Result<EntryTraits> {
+        self.check(schema::read_traits(&self.db))
+    }
+
+    /// Targets that failed because of their status, by that.
+    pub fn statuses(&self) -> Result<StatusCounts> {
+        self.check(schema::read_statuses(&self.db))
     }
 
     /// Starts a transaction unless one is open.

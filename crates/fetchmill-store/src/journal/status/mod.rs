@@ -21,7 +21,7 @@ use super::targets::doubtful::{self, Doubtful};
 use serde::{Deserialize, Serialize};
 
 use fetchmill_model::error::Result;
-use fetchmill_model::outcome::{FailureKind, KindCounts, ShardEnd, Tally};
+use fetchmill_model::outcome::{FailureKind, KindCounts, Outcome, ShardEnd, StatusCounts, Tally};
 use fetchmill_model::target::WaitingTarget;
 
 /// A job, looked at.
@@ -33,6 +33,8 @@ pub struct Status {
     pub tally: Tally,
     /// Failed targets by kind.
     pub kinds: KindCounts,
+    /// Those that failed because of their status, by that.
+    pub statuses: StatusCounts,
     /// When it was made, ISO 8601 UTC.
     pub started_at: Option<String>,
     /// When its listing was complete.
@@ -94,6 +96,7 @@ pub fn read_status(place: &JobLocation) -> Result<Status> {
             identity: identity.clone(),
             tally: schema::read_tally(&db)?.0,
             kinds: schema::read_kinds(&db)?,
+            statuses: schema::read_statuses(&db)?,
             started_at: fact("started_at")?,
             listed_at: fact(LISTED_AT)?,
             finished_at: fact("finished_at")?,
@@ -155,17 +158,19 @@ pub struct KeptFailures {
     failed: u64,
     absent: u64,
     kinds: KindCounts,
+    statuses: StatusCounts,
 }
 
 impl KeptFailures {
-    /// Counts a target; one without a kind was absent.
-    pub fn count(&mut self, is_skipped: bool, kind: Option<FailureKind>) {
+    /// Counts a target with the status of its last reply; one without a kind was absent.
+    pub fn count(&mut self, is_skipped: bool, kind: Option<FailureKind>, status: u16) {
         match kind {
             _ if is_skipped => {}
             None => self.absent += 1,
             Some(kind) => {
                 self.failed += 1;
                 self.kinds.add(kind, 1);
+                self.statuses.note(Outcome::Failed(kind), status);
             }
         }
     }
@@ -187,7 +192,10 @@ impl Journal {
             targets += 1;
             self.insert_waiting(&target)
         })?;
-        self.check(self.db.execute_batch("DELETE FROM failures; DELETE FROM failed_kinds"))?;
+        self.check(
+            self.db
+                .execute_batch("DELETE FROM failures; DELETE FROM failed_kinds; DELETE FROM failed_statuses"),
+        )?;
         if let Some(shard) = &kept.shard {
             self.keep_failures(shard)?;
         }
@@ -207,6 +215,7 @@ impl Journal {
             kept.kinds.add(FailureKind::Listing, kept_folders);
         }
         self.check(schema::add_kinds(&self.db, &kept.kinds))?;
+        self.check(schema::add_statuses(&self.db, &kept.statuses))?;
         self.check(self.db.execute("DELETE FROM job WHERE key = 'finished_at'", []))?;
         self.commit()?;
         Ok(targets + folders)

@@ -19,7 +19,7 @@ const PASS: &str = "pass";
 /// What a job knows of targets without an object, and of how it listed.
 const FORGET: &str = "
 DELETE FROM pages; DELETE FROM markers; DELETE FROM folders; DELETE FROM failed_folders; DELETE FROM doubtful;
-DELETE FROM key_ranges; DELETE FROM waiting; DELETE FROM failed_kinds; DELETE FROM staged; DELETE FROM failures;
+DELETE FROM key_ranges; DELETE FROM waiting; DELETE FROM failed_kinds; DELETE FROM failed_statuses; DELETE FROM staged; DELETE FROM failures;
 DELETE FROM begun";
 
 /// What a pass brings and what it takes.

@@ -1,0 +1,44 @@
+//! What the reply of a failed target says for people.
+
+use super::body::BodyReceiver;
+use super::state::Worker;
+use crate::fetch::target::CurrentTarget;
+use fetchmill_model::failure_detail::{StatusFacts, status_detail};
+use fetchmill_model::http1::Head;
+use fetchmill_model::origin::{OriginKey, is_open};
+use fetchmill_model::outcome::{FailureKind, Outcome};
+use fetchmill_model::verdict::Verdict;
+
+impl Worker {
+    /// Adds what a reply says to a verdict that its status has brought about and that has no other detail.
+    pub(super) fn explain_status(
+        &self,
+        target: &CurrentTarget,
+        body: &BodyReceiver,
+        head: &Head,
+        verdict: Verdict,
+    ) -> Verdict {
+        let Verdict::Settle(Outcome::Failed(kind), None) = verdict else { return verdict };
+        if FailureKind::of_status(head.status) != Err(kind) {
+            return verdict;
+        }
+        let facts = StatusFacts {
+            status: head.status,
+            challenge: body.challenge(head.status),
+            location: body.location(),
+            retry_after: head.retry_after.map(|after| after.wait(self.clock.now() / 1000)),
+            // What a store refuses, its own document says.
+            had_credentials: (!target.is_of_store).then(|| self.shows_credentials(target)),
+        };
+        verdict.with_detail(Some(status_detail(&facts).into()))
+    }
+
+    /// Whether the last request of a target had a field that may be a secret.
+    fn shows_credentials(&self, target: &CurrentTarget) -> bool {
+        let own = target.effects.fields(target.request.as_deref());
+        let key = OriginKey::of_url(&target.at.url).map(|(key, _)| key);
+        target.shows_token
+            || own.iter().any(|(name, _)| !is_open(name))
+            || self.setup.pool.fields.has_secrets(key.as_ref())
+    }
+}

@@ -1,0 +1,229 @@
+"""The detail of a failure: what was wrong, in rows, lists of failures, streams and the summary."""
+
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fetchmill
+from certificates import Certificates
+from check_results import read_rows
+from lists import write_list
+from raw_server import Behaviour, RawServer, bare_reply, reply, then_close
+
+Run = Callable[..., Any]
+
+# The value of a parameter that must not be shown.
+HIDDEN = "s3cr3t-of-a-test"
+DETAIL_BYTES_MAX = 1100
+# What a server answers, the failure kind, and words of the detail.
+ANSWERS: dict[str, tuple[Behaviour, str, str]] = {
+    "unauthorized": (
+        reply(status="401 Unauthorized").replace(b"\r\n", b'\r\nWWW-Authenticate: Basic realm="a\x1b[31m"\r\n', 1),
+        "status",
+        "401 Unauthorized; no credentials were given, see --bearer; the server asks for Basic",
+    ),
+    "forbidden": (reply(status="403 No"), "status", "403 Forbidden; no credentials were given, see --bearer"),
+    "bad-request": (reply(status="400 \x1b[2J"), "status", "400 Bad Request"),
+    "unnamed": (reply(status="999 x"), "status", "status 999"),
+    "error": (reply(status="502 x"), "server-error", "502 Bad Gateway"),
+    "throttled": (
+        reply(b"", "Retry-After: 1", status="503 x"),
+        "throttled",
+        "503 Service Unavailable; Retry-After: 1 s",
+    ),
+    "choices": (reply(status="300 x"), "redirect", "300 Multiple Choices"),
+    "loop": (reply(b"", "Location: /loop", status="302 x"), "redirect-loop", "redirect to /loop"),
+    "ftp": (
+        reply(b"", f"Location: ftp://h/?token={HIDDEN}", status="302 x"),
+        "redirect-refused",
+        "redirect to ftp://h/?token=***",
+    ),
+    "nowhere": (reply(status="302 x"), "redirect-refused", "without Location"),
+    "lengths": (
+        bare_reply("Content-Length: 1", "Content-Length: 2") + b"a",
+        "framing",
+        "two different Content-Lengths",
+    ),
+    "encoding": (bare_reply("Transfer-Encoding: gzip") + b"a", "framing", "Transfer-Encoding"),
+    "ssh": (then_close(b"SSH-2.0-x\r\n"), "not-http", "HTTP/1.x"),
+    "closed": (then_close(b""), "reset", "before the reply began"),
+    "short": (then_close(reply(b"abc", length=10)), "truncated", "ended in the body"),
+    "endless": (then_close(bare_reply("Connection: close") + b"abc"), "unverified-length", "--allow-eof-bodies"),
+    "large": (reply(b"x" * 100), "body-too-large", "--max-size"),
+    "head": (bare_reply(*(f"X-{number}: x" for number in range(200))), "head-too-large", "128 header fields"),
+    "gzip": (reply(b"no", "Content-Encoding: gzip"), "bad-encoding", "gzip"),
+}
+# The program gets every complete reply of a stream, and whole redirects.
+REPLIES = ("unauthorized", "forbidden", "bad-request", "unnamed", "error", "throttled", "choices")
+OPTIONS = ("--attempts", 1, "--max-size", 50, "--allow-private", "--compressed")
+
+
+@pytest.fixture
+def answers(raw: Callable[..., RawServer]) -> dict[str, tuple[str, str, str]]:
+    """The URL of each answer, its failure kind, and words of its detail."""
+    server = raw({f"/{name}": behaviour for name, (behaviour, _, _) in ANSWERS.items()})
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        refused = f"http://127.0.0.1:{closed.getsockname()[1]}/"
+    return {f"{server.url}/{name}": (name, kind, words) for name, (_, kind, words) in ANSWERS.items()} | {
+        refused: ("refused", "refused", "refused"),
+        "not a url": ("url", "url", "URL"),
+    }
+
+
+def assert_detail(name: str, detail: str | None, words: str) -> None:
+    """It has the words, is printable and bounded, and has no secret."""
+    assert detail is not None, name
+    assert words in detail, (name, detail)
+    assert detail.isprintable(), (name, detail)
+    assert len(detail.encode()) <= DETAIL_BYTES_MAX, name
+    assert HIDDEN not in detail
+
+
+@pytest.mark.parametrize("engine", ["native", "threads", "asyncio"])
+def test_each_failure_of_a_job_has_a_detail(
+    engine: str, run: Run, answers: dict[str, tuple[str, str, str]], tmp_path: Path
+) -> None:
+    """In the list of failures, with the native engine in words that say what was wrong."""
+    # A job waits for minutes until a throttled target has failed.
+    answers = {url: answer for url, answer in answers.items() if answer[0] != "throttled"}
+    dest = tmp_path / "out"
+    of_engine = () if engine == "native" else ("--engine", engine)
+    options = OPTIONS if engine == "native" else OPTIONS[:-1]
+
+    ended = run(
+        "get", write_list(tmp_path, [{"url": url} for url in answers]), dest, "--format", "jsonl", *options, *of_engine
+    )
+
+    found = {failure.name: failure for failure in fetchmill.failures(dest)}
+    assert ended.code == 3, ended.err
+    for url, (name, kind, words) in answers.items():
+        failure = found.get(url) or found.get(f"line {list(answers).index(url) + 1}")
+        if failure is None:
+            assert (engine, name) != ("native", name), found
+            continue
+        if engine == "native":
+            assert failure.kind == kind, failure
+        assert_detail(name, failure.detail, words if engine == "native" else "")
+    if engine == "native":
+        assert "401 Unauthorized: 1; no credentials were given, see --bearer" in ended.err.splitlines()
+        assert "status 3" not in ended.err
+
+
+def test_each_row_that_failed_has_a_detail(run: Run, answers: dict[str, tuple[str, str, str]], tmp_path: Path) -> None:
+    """Of a check, and with `--all-rows`."""
+    checked = tmp_path / "checked.jsonl"
+    listed = write_list(tmp_path, [{"url": url} for url in answers])
+    run("check", listed, checked, "--attempts", 1, "--max-size", 50)
+    run("get", listed, tmp_path / "out", "--format", "jsonl", "--all-rows", *OPTIONS)
+
+    rows = {row["url"]: row for row in read_rows(checked) if row["url"]}
+    for url, (name, _, words) in answers.items():
+        # A check decodes nothing, and asks for no length.
+        if name in {"url", "gzip", "endless", "large"}:
+            continue
+        assert_detail(name, rows[url]["detail"], words)
+    found = {failure.name: failure.detail for failure in fetchmill.failures(tmp_path / "out")}
+    assert len(found) == len(answers)
+    assert all(found.values()), found
+
+
+def test_each_failure_of_a_stream_has_a_detail(answers: dict[str, tuple[str, str, str]]) -> None:
+    """The text of its error."""
+    with fetchmill.stream(list(answers), attempts=1, max_size=50, compressed=True) as replies:
+        for got in replies:
+            name, _, words = answers[got.url]
+            assert (got.error is None) == (name in REPLIES), name
+            if got.error is not None:
+                assert_detail(name, str(got.error), "" if name in {"url", "large"} else words)
+
+
+def demanding(certificates: Certificates, version: ssl.TLSVersion) -> ssl.SSLContext:
+    """A server that wants a certificate of its client."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates.good.chain, certificates.good.key)
+    context.minimum_version = context.maximum_version = version
+    context.load_verify_locations(certificates.ca_file)
+    context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def unusual(certificates: Certificates) -> ssl.SSLContext:
+    """A server that offers ciphers that nobody else takes."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates.good.chain, certificates.good.key)
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers("AES128-SHA256")
+    return context
+
+
+@pytest.fixture
+def secured(certificates: Certificates) -> Iterator[dict[str, str]]:
+    """URLs of servers, and words of the detail of a request for them."""
+    contexts = {
+        demanding(
+            certificates, ssl.TLSVersion.TLSv1_2
+        ): "TLS alert handshake_failure: the server wants a client certificate",
+        demanding(certificates, ssl.TLSVersion.TLSv1_3): "the server wants a client certificate",
+        unusual(certificates): "TLS alert handshake_failure",
+    }
+    with ExitStack() as stack:
+        yield {
+            stack.enter_context(RawServer({"/": reply(b"x")}, tls=context)).url + "/": words
+            for context, words in contexts.items()
+        }
+
+
+def test_a_tls_alert_has_its_name(
+    run: Run, secured: dict[str, str], certificates: Certificates, tmp_path: Path
+) -> None:
+    """A client certificate that is missing is called so, with TLS 1.2 and 1.3."""
+    listed = write_list(tmp_path, [{"url": url} for url in secured])
+
+    run(
+        "get",
+        listed,
+        tmp_path / "out",
+        "--format",
+        "jsonl",
+        "--allow-private",
+        "--attempts",
+        2,
+        "--ca-file",
+        certificates.ca_file,
+    )
+
+    found = {failure.name: failure for failure in fetchmill.failures(tmp_path / "out")}
+    for url, words in secured.items():
+        assert_detail(url, found[url].detail, words)
+        assert (found[url].kind, found[url].attempts) == ("tls", 1)
+
+
+def test_the_summary_counts_by_status_over_runs(run: Run, raw: Callable[..., RawServer], tmp_path: Path) -> None:
+    """After a second pass those that were taken back are not counted."""
+    routes: dict[str, Behaviour] = {f"/a{number}": reply(status="401 x") for number in range(3)}
+    routes |= {f"/b{number}": reply(status="500 x") for number in range(2)}
+    server = raw(routes)
+    listed, dest = write_list(tmp_path, [{"url": server.url + path} for path in routes]), tmp_path / "out"
+    job = ("get", listed, dest, "--format", "jsonl", "--allow-private", "--attempts", 1)
+
+    first = run(*job)
+    counted = fetchmill.status(dest).failed_statuses
+    for number in range(2):
+        server.routes[f"/b{number}"] = reply(b"found")
+    server.routes["/a0"] = reply(status="403 x")
+    bearer = ("--header", "Authorization: Bearer x", "--credentials-for", server.url)
+    again = run(*job, "--retry-failed", *bearer)
+
+    assert counted == {"401 Unauthorized": 3, "500 Internal Server Error": 2}
+    assert "failed: 401 Unauthorized 3, 500 Internal Server Error 2" in first.err.splitlines()
+    assert fetchmill.status(dest).failed_statuses == {"401 Unauthorized": 2, "403 Forbidden": 1}
+    assert "401 Unauthorized: 2; credentials were refused" in again.err.splitlines()
+    assert {failure.detail for failure in fetchmill.failures(dest)} == {
+        "401 Unauthorized; credentials were refused",
+        "403 Forbidden; credentials were refused",
+    }
