@@ -262,6 +262,11 @@ impl Access {
         self.credentials_generation.load(Ordering::Acquire)
     }
 
+    /// Whether requests are signed now. Looks for no credentials.
+    pub(crate) fn has_credentials(&self) -> bool {
+        self.known().credentials.is_some()
+    }
+
     /// Replaces the credentials; none: nothing is signed from now on.
     pub(crate) fn set_credentials(&self, credentials: Option<Credentials>) {
         let mut known = self.known();

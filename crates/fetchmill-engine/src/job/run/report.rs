@@ -59,8 +59,7 @@ pub(super) fn report(
 
 /// Whether requests may have had credentials: each, or those of some targets of a list.
 fn gave_credentials(shared: &JobState, journal: &Journal, plan: &JobPlan) -> Result<bool> {
-    let is_of_store = shared.control.store.loading().is_some() || shared.control.store.generation() > 0;
-    Ok(is_of_store
+    Ok(shared.control.store.has_credentials()
         || shared.control.tokens.is_some()
         || journal.traits()?.request
         || plan.fields()?.has_secrets(None))
