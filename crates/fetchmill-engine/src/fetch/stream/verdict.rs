@@ -159,8 +159,8 @@ impl FetchThread {
     /// There will be no reply.
     pub(super) fn fail(&self, request: &TaskRequest, failure: Failure) -> AttemptEnd {
         let times = self.times(request);
-        let detail = failure_detail(failure.kind, 0, Some(&failure.reason));
-        let failure = (failure.kind, detail.into());
+        let Failure { kind, reason } = failure;
+        let failure = (kind, failure_detail(kind, 0, Some(&reason)).into());
         if let Some(collector) = &request.collector {
             self.replied_in(collector, |replies| replies.push_failure(request.slot, failure, times));
         }
