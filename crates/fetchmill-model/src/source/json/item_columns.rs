@@ -164,11 +164,16 @@ fn value_of(kind: ColumnType, value: &str) -> Option<Cow<'_, str>> {
             kind.read(value.as_bytes()).map(|_| Cow::Borrowed(value))
         }
         (ColumnType::Float64, Some(b'-' | b'0'..=b'9')) => {
-            let fits = matches!(kind.read(value.as_bytes()), Some(TypedValue::Float64(number)) if number.is_finite());
-            fits.then_some(Cow::Borrowed(value))
+            let Some(TypedValue::Float64(number)) = kind.read(value.as_bytes()) else { return None };
+            (number.is_finite() && !is_rounded(value, number)).then_some(Cow::Borrowed(value))
         }
         _ => None,
     }
+}
+
+/// Whether a float64 is another integer than its text says. Fractions are rounded, as everywhere.
+fn is_rounded(text: &str, number: f64) -> bool {
+    text.parse::<i128>().is_ok_and(|exact| number as i128 != exact)
 }
 
 /// Calls `field` with the name and the text of each field of an item.
@@ -240,6 +245,8 @@ mod tests {
             (r#"{"i":2,"f":3,"b":false,"s":"\u00e9"}"#, "2 3 false \u{e9} -"),
             (r#"{"i":"2","f":1e400,"b":0,"s":[1,{}]}"#, "- - - [1,{}] i,f,b"),
             (r#"{"i":9223372036854775808,"new":1}"#, "- - - - i,new"),
+            (r#"{"f":9007199254740993}"#, "- - - - f"),
+            (r#"{"f":9007199254740994}"#, "- 9007199254740994 - - -"),
             (r#"{"i":1,"i":2,"i":3,"s":null}"#, "- - - - i"),
             (r#"{"s":"\ud800"}"#, "- - - - s"),
             ("{}", "- - - - -"),
