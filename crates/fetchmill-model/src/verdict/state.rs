@@ -78,7 +78,10 @@ impl AttemptState {
             && let Some(listed) = &reply.listed
             && let Some(kind) = reply.trouble_with(listed)
         {
-            let changed = || changed_detail(listed, reply.length, reply.etag).into();
+            // The size of an encoded form was not compared.
+            let size = listed.size.filter(|_| !reply.is_encoded || reply.store.is_some());
+            let compared = ListedKey { size, ..*listed };
+            let changed = || changed_detail(&compared, reply.length, reply.etag).into();
             let detail = (kind == FailureKind::Changed).then(changed);
             return self.after_failure(kind, rules, now).with_detail(detail);
         }

@@ -127,18 +127,22 @@ fn what_came_is_compared_with_what_was_listed() {
     let encoded = |listed| ReplyFacts { is_encoded: true, ..came(Some(&b"\"e\""[..]), listed) };
     let in_place = |start, listed| ReplyFacts { listed, ..of_store(200, start) };
     let gzipped_at_store = ReplyFacts { is_encoded: true, ..in_place(b"abc", listed(4, b"")) };
+    let etag_changed = "failed changed: its ETag is \"f\", and its listing said e: it was replaced meanwhile";
+    let encoded_changed =
+        "failed changed: its ETag is \"e\", and its listing said f: it was replaced meanwhile";
+    let size_changed = "failed changed: it has 3 bytes, and its listing said 4: it was replaced meanwhile";
     for (facts, expected) in [
         (came(Some(b"\"e\""), listed(3, b"e")), "store"),
         (came(Some(b"W/\"e\""), listed(3, b"e")), "store"),
         (came(None, listed(3, b"e")), "store"),
         (came(Some(b"\"e\""), listed(3, b"")), "store"),
-        (came(Some(b"\"f\""), listed(3, b"e")), "failed changed"),
-        (came(Some(b"\"e\""), listed(4, b"e")), "failed changed"),
+        (came(Some(b"\"f\""), listed(3, b"e")), etag_changed),
+        (came(Some(b"\"e\""), listed(4, b"e")), size_changed),
         (came(None, Some(ListedKey::named(b"k"))), "store"),
         (ReplyFacts { status: 404, ..came(None, listed(4, b"e")) }, "absent"),
         (encoded(listed(4, b"e")), "store"),
-        (encoded(listed(4, b"f")), "failed changed"),
-        (gzipped_at_store, "failed changed"),
+        (encoded(listed(4, b"f")), encoded_changed),
+        (gzipped_at_store, size_changed),
         (in_place(SLOW, listed(3, b"e")), "retry throttled"),
         (in_place(INTERNAL, listed(3, b"e")), "retry server-error"),
         (in_place(INTERNAL, listed(INTERNAL.len() as u64, b"")), "store"),
