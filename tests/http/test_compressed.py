@@ -315,7 +315,7 @@ def test_hashes_are_of_what_is_stored(run: Run, raw: Raw, dest: Path, tmp_path: 
     done = run("get", write_list(tmp_path, rows, "csv"), dest, *words, "--compressed")
 
     assert done.code == 3, done.err
-    assert failures(dest) == {f"{url}/wrong": ("checksum", None)}
+    assert failures(dest) == {f"{url}/wrong": ("checksum", "the body does not have the hash that its list says")}
     with fetchmill.open(dest) as stored:
         found = {each.name: (each.body, each.columns["sha256"]) for each in stored.records()}
     del said["wrong"]
@@ -331,7 +331,9 @@ def test_a_size_that_is_listed_is_that_of_the_decoded_object(run: Run, raw: Raw,
     done = run("get", raw(routes).url, dest, "--listing", "autoindex", "--compressed")
 
     assert done.code == 3, done.err
-    assert failures(dest) == {"grown": ("changed", None)}
+    assert failures(dest) == {
+        "grown": ("changed", "it has 2001 bytes, and its listing said 2000: it was replaced meanwhile")
+    }
     assert find_wrong(dest, "files", {"same": BODIES["text"]}) == []
 
 
