@@ -314,7 +314,7 @@ def test_objects_that_are_denied_are_failed(
     ended = get(store, dest, *engine_options(engine))
 
     assert ended.code == FINISHED_WITH_FAILURES
-    assert "status 1" in ended.err
+    assert "failed: 403 Forbidden 1" in ended.err
     assert read_ledger(dest).fetched == 19
     [failure] = fetchmill.failures(dest)
     assert failure.detail.startswith("AccessDenied: "), failure
