@@ -112,6 +112,7 @@ def test_defaults_are_what_they_were() -> None:
         "transform_batch": 256,
         "listing": "auto",
         "robots": True,
+        "store": "objects",
         "list_path": "/list",
         "names_field": "FileNames",
         "marker_field": "NextMarker",
