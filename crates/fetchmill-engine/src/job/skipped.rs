@@ -30,7 +30,7 @@ impl SkippedByReason {
         if of_list.is_some_and(|kinds| tally.listed == kinds.count(FailureKind::Url)) {
             return true;
         }
-        let asked = [SkipReason::Filter, SkipReason::Unchanged, SkipReason::Dropped];
+        let asked = [SkipReason::Filter, SkipReason::Unchanged, SkipReason::Dropped, SkipReason::OptedOut];
         tally.listed > 0
             && tally.listed == tally.skipped
             && !self.0.is_empty()
@@ -86,7 +86,6 @@ fn hint(reason: &str) -> Option<&'static str> {
         "other-origin" => Some("name that origin as SOURCE, or fetch from a list of URLs"),
         "other-path" => Some("name the folder that the links lead to as SOURCE"),
         "robots" => Some("--no-robots takes them"),
-        "opted-out" => Some("--opt-out skips them"),
         _ => None,
     }
 }
@@ -112,6 +111,7 @@ mod tests {
             (&[("filter", 3)], tally(3, 3), false),
             (&[("other-origin", 2)], tally(3, 2), false),
             (&[("unchanged", 3)], tally(3, 3), false),
+            (&[("opted-out", 3)], tally(3, 3), false),
             (&[], tally(3, 3), false),
             (&[], tally(0, 0), false),
         ] {
