@@ -364,13 +364,17 @@ def test_a_token_that_repeats_leads_nowhere(stores: Stores, get: Get, dest: Path
     assert_stored(dest, computed(3500))
 
 
-def test_a_listing_that_goes_in_circles_is_stopped(stores: Stores, get: Get, dest: Path) -> None:
-    """What was listed until then is fetched; the exit code says that it is not all."""
-    ended = get(stores(synthetic=3500, ignore_start_after=True), dest, "--format", "jsonl")
+def test_a_store_that_ignores_start_after_is_listed_by_tokens(stores: Stores, get: Get, dest: Path) -> None:
+    """Its keys seem not to ascend; where its tokens lead nowhere either, the job ends with all keys that came once."""
+    ended = get(stores(synthetic=3500, ignore_start_after=True), dest / "tokens", "--format", "jsonl")
+    assert ended.code == 0, ended.err
+    assert_stored(dest / "tokens", computed(3500))
 
+    store = stores(synthetic=3500, ignore_start_after=True, repeat_token=True)
+    ended = get(store, dest / "neither", "--format", "jsonl")
     assert ended.code == LISTING_FAILED
-    assert "does the store know start-after?" in ended.err
-    assert_stored(dest, computed(1000))
+    assert "the listing never ends: the marker" in ended.err
+    assert_stored(dest / "neither", computed(2000))
 
 
 def test_filters_are_for_what_the_listing_says(stores: Stores, get: Get, dest: Path) -> None:

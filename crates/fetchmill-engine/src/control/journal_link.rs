@@ -40,6 +40,17 @@ pub(crate) enum CommitRequest {
     Begin(Runs),
     /// How far the upload of a shard is.
     Upload(ShardNumber, UploadState),
+    /// From now on the listing of a bucket follows tokens.
+    FollowTokens(TokenStart),
+}
+
+/// Where a listing by tokens begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum TokenStart {
+    /// With the page that this leads to, none: the first. Everything before it is in the journal.
+    At(Option<String>),
+    /// With the first page, again.
+    Again,
 }
 
 /// Everything that the journal is asked for.

@@ -28,6 +28,11 @@ impl Relisting {
     /// The listing has begun again: its first page is there.
     pub(super) fn begin(&mut self, control: &Control) -> Result<()> {
         control.journal.list(ListingRequest::Restart);
+        self.gather()
+    }
+
+    /// Gathers the names of all targets that the journal has by now.
+    pub(super) fn gather(&mut self) -> Result<()> {
         self.known = Some(KnownNames::gather(&self.place, self.naming)?);
         Ok(())
     }

@@ -9,7 +9,7 @@ use crossbeam_channel::Receiver;
 use super::listing_session::ListingSession;
 use super::recovery::ProcessRecovery;
 use crate::control::Control;
-use crate::control::journal_link::{CommitAnswer, CommitRequest, JournalRequest, ended};
+use crate::control::journal_link::{CommitAnswer, CommitRequest, JournalRequest, TokenStart, ended};
 use fetchmill_model::error::Result;
 use fetchmill_model::target::Page;
 use fetchmill_store::journal::Journal;
@@ -119,6 +119,10 @@ impl Recorder<'_> {
             }
             CommitRequest::Begin(targets) => self.journal.begin_requests(&targets).map(|()| None),
             CommitRequest::Upload(number, upload) => self.journal.note_upload(number, upload).map(|()| None),
+            CommitRequest::FollowTokens(TokenStart::At(from)) => {
+                self.journal.follow_tokens(from.as_deref()).map(|()| None)
+            }
+            CommitRequest::FollowTokens(TokenStart::Again) => self.journal.relist_by_tokens().map(|()| None),
         }
     }
 }

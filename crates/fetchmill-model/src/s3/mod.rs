@@ -17,8 +17,8 @@ pub use bucket_address::{
 };
 pub use checksum::{BodyChecksum, is_damaged};
 pub use error_document::{ErrorDocument, StoreError};
-pub use page::{PageEnd, read_page};
-pub use query::{START_UPLOAD_QUERY, list_query, part_query, upload_query};
+pub use page::{Disorder, PageEnd, read_page};
+pub use query::{ListQuery, START_UPLOAD_QUERY, part_query, upload_query};
 pub use select::{KeyBounds, Selection};
 pub use sign::CHECKSUM_MODE;
 pub use sign::Signer;

@@ -1,7 +1,7 @@
 //! A page of ListObjectsV2, and what it says of each key.
 //!
-//! It is read strictly: what is taken for a page is complete, its keys ascend, and each has its name once. Elements
-//! that are not known are passed over. Stores that obey `encoding-type=url` (AWS, moto) say so in the page; the others
+//! It is read strictly: what is taken for a page is complete, and each key has its name once. Whether keys ascend is said
+//! with the page: some stores have them in another order. Elements that are not known are passed over. Stores that obey `encoding-type=url` (AWS, moto) say so in the page; the others
 //! (versitygw) write keys as text of XML, which cannot hold all control characters.
 //!
 //! # Cost
@@ -21,15 +21,31 @@ use crate::time_text::parse_utc_to_the_second;
 pub struct PageEnd {
     /// How many keys were given.
     pub keys: u64,
-    /// The greatest of them.
+    /// The last of them: the greatest, where they ascend.
     pub last_key: Option<Vec<u8>>,
+    /// Where they do not ascend; none where they do.
+    pub disorder: Option<Disorder>,
+    /// Folders of a page that was asked for by folder, with the `/` at their ends: [`FOLDERS_KEPT`] at most.
+    pub folders: Vec<Vec<u8>>,
     /// Whether more keys follow. A page that does not say it has more if it gives a token.
     pub is_truncated: bool,
     /// What stands for the place behind this page.
     pub token: Option<String>,
 }
 
-/// Gives the keys of a page to `each`, in ascending order. Those before a mistake were given when it is found.
+/// A key that comes after a greater one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Disorder {
+    /// The key.
+    pub key: Vec<u8>,
+    /// The one before it, or the one that only greater keys were asked for.
+    pub after: Vec<u8>,
+}
+
+/// Folders that are kept of a page: nobody asks for more.
+const FOLDERS_KEPT: usize = 8;
+
+/// Gives the keys of a page to `each`, in the order of the store. Those before a mistake were given when it is found.
 pub fn read_page(body: &[u8], each: &mut dyn FnMut(ListedKey<'_>)) -> Result<PageEnd, BadPage> {
     let text = std::str::from_utf8(body).map_err(|_| bad("it gives a page that is not UTF-8"))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -70,6 +86,14 @@ enum Field {
     Modified,
     IsTruncated,
     Token,
+    Folder,
+}
+
+/// What a page lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum EntryKind {
+    Key,
+    Folder,
 }
 
 /// A key of which not everything is known yet.
@@ -88,7 +112,8 @@ struct PageParser<'e> {
     each: &'e mut dyn FnMut(ListedKey<'_>),
     depth: usize,
     is_ended: bool,
-    in_key: bool,
+    /// The entry that is being read.
+    entry: Option<EntryKind>,
     field: Option<Field>,
     text: String,
     current: CurrentKey,
@@ -103,7 +128,7 @@ impl<'e> PageParser<'e> {
             each,
             depth: 0,
             is_ended: false,
-            in_key: false,
+            entry: None,
             field: None,
             text: String::new(),
             current: CurrentKey::default(),
@@ -127,12 +152,14 @@ impl<'e> PageParser<'e> {
                 return Err(bad(&format!("it gives no page of keys, but an element {shown}")));
             }
             (2, "Contents") => {
-                self.in_key = true;
+                self.entry = Some(EntryKind::Key);
                 self.current.known = 0;
             }
+            (2, "CommonPrefixes") => self.entry = Some(EntryKind::Folder),
             (2, "IsTruncated") => self.field = Some(Field::IsTruncated),
             (2, "NextContinuationToken") => self.field = Some(Field::Token),
-            (3, element) if self.in_key => self.field = field_of_key(element),
+            (3, element) if self.entry == Some(EntryKind::Key) => self.field = field_of_key(element),
+            (3, "Prefix") if self.entry == Some(EntryKind::Folder) => self.field = Some(Field::Folder),
             _ => {}
         }
         self.text.clear();
@@ -161,8 +188,7 @@ impl<'e> PageParser<'e> {
     fn close(&mut self) -> Result<(), BadPage> {
         if let Some(field) = self.field.take() {
             self.take(field)?;
-        } else if self.depth == 2 && self.in_key {
-            self.in_key = false;
+        } else if self.depth == 2 && self.entry.take() == Some(EntryKind::Key) {
             self.give()?;
         }
         self.depth = self.depth.saturating_sub(1);
@@ -188,6 +214,7 @@ impl<'e> PageParser<'e> {
                 let other = self.end.token.replace(value.to_owned());
                 return if other.is_some() { Err(twice("NextContinuationToken")) } else { Ok(()) };
             }
+            Field::Folder => return self.keep_folder(),
             Field::Key | Field::Size | Field::ETag | Field::Modified => {}
         }
         let bit = 1 << field as u8;
@@ -198,6 +225,15 @@ impl<'e> PageParser<'e> {
         self.current.take(field, &self.text, self.is_url_encoded)
     }
 
+    fn keep_folder(&mut self) -> Result<(), BadPage> {
+        if self.end.folders.len() < FOLDERS_KEPT {
+            let mut folder = Vec::new();
+            decode_key(&self.text, self.is_url_encoded, &mut folder)?;
+            self.end.folders.push(folder);
+        }
+        Ok(())
+    }
+
     /// At the end of a key's element.
     fn give(&mut self) -> Result<(), BadPage> {
         let CurrentKey { key, etag, size, modified, known } = &mut self.current;
@@ -205,9 +241,12 @@ impl<'e> PageParser<'e> {
         if !is_known(Field::Key) || key.is_empty() {
             return Err(bad("it gives a page with an object that has no key"));
         }
-        if let Some(last) = self.end.last_key.as_ref().filter(|last| *last >= key) {
-            let [last, key] = [last, key].map(|key| name::for_display(key));
-            return Err(bad(&format!("the keys of its page do not ascend: {key} comes behind {last}")));
+        match &self.end.last_key {
+            Some(last) if last == key => return Err(twice(&format!("the key {}", name::for_display(key)))),
+            Some(last) if last > key && self.end.disorder.is_none() => {
+                self.end.disorder = Some(Disorder { key: key.clone(), after: last.clone() });
+            }
+            _ => {}
         }
         let etag = if is_known(Field::ETag) { etag.as_slice() } else { b"" };
         let size = size.filter(|_| is_known(Field::Size));
@@ -233,13 +272,7 @@ impl CurrentKey {
         match field {
             Field::Key => {
                 self.key.clear();
-                if is_url_encoded {
-                    return decode_url(text.as_bytes(), &mut self.key).ok_or_else(|| {
-                        let shown = name::for_display(text.as_bytes());
-                        bad(&format!("it says that keys are url-encoded, and {shown} is not"))
-                    });
-                }
-                self.key.extend_from_slice(text.as_bytes());
+                decode_key(text, is_url_encoded, &mut self.key)?;
             }
             Field::Size => self.size = Some(size(value)?),
             Field::ETag => {
@@ -248,7 +281,7 @@ impl CurrentKey {
                 self.etag.extend_from_slice(inside.unwrap_or(value).as_bytes());
             }
             Field::Modified => self.modified = parse_utc_to_the_second(value.as_bytes()).unwrap_or(0),
-            Field::IsTruncated | Field::Token => {}
+            Field::IsTruncated | Field::Token | Field::Folder => {}
         }
         Ok(())
     }
@@ -268,6 +301,18 @@ fn size(value: &str) -> Result<u64, BadPage> {
     let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
     let size = if is_number { value.parse().ok() } else { None };
     size.ok_or_else(|| bad(&format!("the size of a key is {}", name::for_display(value.as_bytes()))))
+}
+
+/// Appends a key as its bytes.
+fn decode_key(text: &str, is_url_encoded: bool, out: &mut Vec<u8>) -> Result<(), BadPage> {
+    if !is_url_encoded {
+        out.extend_from_slice(text.as_bytes());
+        return Ok(());
+    }
+    decode_url(text.as_bytes(), out).ok_or_else(|| {
+        let shown = name::for_display(text.as_bytes());
+        bad(&format!("it says that keys are url-encoded, and {shown} is not"))
+    })
 }
 
 /// Appends what a form's encoding stands for: `+` is a space, as in AWS and botocore. Stores that write spaces as `%20`
@@ -347,7 +392,9 @@ mod tests {
             ("a b/\u{e9}+".to_owned(), Some(3), "900150983cd24fb0d6963f7d28e17f72".to_owned(), 1_795_208_880);
         assert_eq!(keys, [first, ("b".to_owned(), Some(u64::MAX), "e-2".to_owned(), 0)]);
         let token = Some("1a/b+c=".to_owned());
-        assert_eq!(end, PageEnd { keys: 2, last_key: Some(b"b".to_vec()), is_truncated: true, token });
+        let folders = vec![b"c/".to_vec()];
+        let last_key = Some(b"b".to_vec());
+        assert_eq!(end, PageEnd { keys: 2, last_key, disorder: None, folders, is_truncated: true, token });
     }
 
     #[test]
@@ -422,8 +469,7 @@ mod tests {
             (page("<Contents><Key>a"), "no XML"),
             (page("") + "<ListBucketResult/>", "element ListBucketResult"),
             (page("") + "more", "text around"),
-            (page(&keys(&["a", "a"])), "do not ascend: a comes behind a"),
-            (page(&keys(&["b", "a\u{1b}"])), "do not ascend: a\\u{1b} comes behind b"),
+            (page(&keys(&["a", "a\u{1b}", "a\u{1b}"])), "the key a\\u{1b} twice"),
             (page(&keys(&[""])), "no key"),
             (page("<Contents><Size>1</Size></Contents>"), "no key"),
             (page("<Contents><Key>a</Key><Key>b</Key></Contents>"), "Key twice"),
@@ -448,6 +494,17 @@ mod tests {
             assert!(found.contains(why), "{body:.200}: {found}");
         }
         assert!(read(b"<ListBucketResult>\xff</ListBucketResult>").unwrap_err().contains("UTF-8"));
+    }
+
+    #[test]
+    fn a_page_says_where_its_keys_do_not_ascend() {
+        let keys = ["a", "c", "b", "a/"].map(|key| format!("<Contents><Key>{key}</Key></Contents>")).concat();
+
+        let (listed, end) = read(page(&keys).as_bytes()).unwrap();
+
+        assert_eq!(listed.len(), 4);
+        assert_eq!(end.disorder, Some(Disorder { key: b"b".to_vec(), after: b"c".to_vec() }));
+        assert_eq!(end.last_key, Some(b"a/".to_vec()));
     }
 
     #[test]

@@ -6,22 +6,44 @@ use crate::name::encode_whole;
 /// Starts an upload in parts.
 pub const START_UPLOAD_QUERY: &str = "uploads=";
 
-/// Asks for a page of ListObjectsV2: the keys with a prefix, behind `start_after`; or those that a page without keys
-/// led to by its `token`.
-pub fn list_query(prefix: &[u8], start_after: Option<&[u8]>, token: Option<&str>, max_keys: u32) -> String {
-    let mut query = Vec::new();
-    if let Some(token) = token {
-        query.extend_from_slice(b"continuation-token=");
-        encode_whole(token.as_bytes(), &mut query);
-        query.push(b'&');
+/// A question for a page of ListObjectsV2.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct ListQuery<'a> {
+    /// Keys that begin so.
+    pub prefix: &'a [u8],
+    /// Keys after this one; empty: from the first on.
+    pub start_after: &'a [u8],
+    /// What the page before has given: the keys after that page.
+    pub token: Option<&'a str>,
+    /// Keys that go on with a `/` somewhere after the prefix are one entry for each folder.
+    pub by_folder: bool,
+    /// Entries at most.
+    pub max_keys: u32,
+}
+
+impl ListQuery<'_> {
+    /// In canonical form.
+    pub fn text(&self) -> String {
+        let mut query = Vec::new();
+        if let Some(token) = self.token {
+            query.extend_from_slice(b"continuation-token=");
+            encode_whole(token.as_bytes(), &mut query);
+            query.push(b'&');
+        }
+        if self.by_folder {
+            query.extend_from_slice(b"delimiter=%2F&");
+        }
+        let max_keys = self.max_keys;
+        query.extend_from_slice(
+            format!("encoding-type=url&list-type=2&max-keys={max_keys}&prefix=").as_bytes(),
+        );
+        encode_whole(self.prefix, &mut query);
+        if !self.start_after.is_empty() {
+            query.extend_from_slice(b"&start-after=");
+            encode_whole(self.start_after, &mut query);
+        }
+        text(query)
     }
-    query.extend_from_slice(format!("encoding-type=url&list-type=2&max-keys={max_keys}&prefix=").as_bytes());
-    encode_whole(prefix, &mut query);
-    if let Some(start_after) = start_after {
-        query.extend_from_slice(b"&start-after=");
-        encode_whole(start_after, &mut query);
-    }
-    text(query)
 }
 
 /// A part of an upload; parts are numbered from 1.
@@ -47,10 +69,19 @@ mod tests {
 
     #[test]
     fn a_list_query_is_in_canonical_form() {
-        assert_eq!(list_query(b"", None, None, 1000), "encoding-type=url&list-type=2&max-keys=1000&prefix=");
+        let whole = ListQuery { max_keys: 1000, ..ListQuery::default() };
+        assert_eq!(whole.text(), "encoding-type=url&list-type=2&max-keys=1000&prefix=");
+        let inner = ListQuery {
+            prefix: "a b/+%~\u{e9}/../".as_bytes(),
+            start_after: b"a b/&=\xff\0",
+            token: Some("t/+="),
+            by_folder: true,
+            max_keys: 1,
+        };
         assert_eq!(
-            list_query("a b/+%~\u{e9}/../".as_bytes(), Some(b"a b/&=\xff\0"), None, 1),
-            "encoding-type=url&list-type=2&max-keys=1&prefix=a%20b%2F%2B%25~%C3%A9%2F..%2F&start-after=a%20b%2F%26%3D%FF%00"
+            inner.text(),
+            "continuation-token=t%2F%2B%3D&delimiter=%2F&encoding-type=url&list-type=2&max-keys=1\
+             &prefix=a%20b%2F%2B%25~%C3%A9%2F..%2F&start-after=a%20b%2F%26%3D%FF%00"
         );
     }
 

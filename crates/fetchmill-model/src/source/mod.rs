@@ -23,5 +23,5 @@ mod utf16_reader;
 
 pub use api::ApiNames;
 pub use origin_url::{OriginUrl, resolve_marker, resolve_next};
-pub use page::{BadPage, KeyRange, ListedPage, PageCursor, PendingFolder};
+pub use page::{BadPage, BucketCursor, KeyRange, ListedPage, PageCursor, PendingFolder};
 pub use position::ListPosition;

@@ -97,6 +97,15 @@ pub struct KeyRange {
     pub until: Option<Vec<u8>>,
 }
 
+/// Where the listing of a bucket goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BucketCursor {
+    /// In these ranges, each after its last key.
+    Ranges(Vec<KeyRange>),
+    /// At the page that this token leads to; none: at the first. The keys do not ascend.
+    Token(Option<String>),
+}
+
 /// Why a page is none.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]

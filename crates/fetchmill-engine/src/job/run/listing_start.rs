@@ -122,7 +122,9 @@ fn bucket_lister(
         bucket: bucket.clone(),
         prefix: prefix.to_owned(),
         selection: Selection { filters: filters(plan)?, bounds: plan.request.bounds },
-        ranges: journal.start_ranges()?,
+        cursor: journal.start_bucket(true)?,
+        relisting: relisting(plan),
+        is_relisting: journal.is_relisting()?,
         give_up_after: plan.request.give_up_after.as_millis() as u64,
     })
 }

@@ -22,7 +22,7 @@ use crate::writer::upload::Uploader;
 use crate::writer::{recorder, recovery};
 use fetchmill_model::error::Result;
 use fetchmill_model::limits;
-use fetchmill_model::s3::list_query;
+use fetchmill_model::s3::ListQuery;
 use fetchmill_model::source::folder::folder_path;
 use fetchmill_model::source::sitemap::sitemap_path;
 use fetchmill_store::journal::Journal;
@@ -163,7 +163,7 @@ fn first_page_url(plan: &JobPlan, control: &Control) -> Result<Option<String>> {
         SourceOptions::Server(url) => url,
         SourceOptions::S3 { bucket, prefix } => {
             let place = control.store.place(bucket)?;
-            let query = list_query(prefix.as_bytes(), None, None, 1);
+            let query = ListQuery { prefix: prefix.as_bytes(), max_keys: 1, ..ListQuery::default() }.text();
             return Ok(Some(format!("{}{}?{query}", place.key.text(), place.bucket_path())));
         }
         SourceOptions::List(_) | SourceOptions::Iterable => return Ok(None),

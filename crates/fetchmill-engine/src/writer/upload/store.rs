@@ -14,7 +14,7 @@ use fetchmill_model::name::for_display;
 use fetchmill_model::origin::OriginFields;
 use fetchmill_model::outcome::{FailureClass, FailureKind};
 use fetchmill_model::planner::retry::{Jitter, delay};
-use fetchmill_model::s3::{ErrorDocument, StoreError, UploadDestination, list_query, read_page};
+use fetchmill_model::s3::{ErrorDocument, ListQuery, StoreError, UploadDestination, read_page};
 use fetchmill_model::verdict::{AttemptState, Rules, Verdict};
 use fetchmill_net::certain::RestedConnection;
 use fetchmill_net::{AddressPolicy, Millis, PoolSettings, Timeouts};
@@ -190,7 +190,8 @@ impl UploadClient {
 
     /// Makes sure that there is nothing below the prefix.
     pub(super) async fn claim(&self) -> std::result::Result<(), UploadEnd> {
-        let query = list_query(self.upload.prefix.as_bytes(), None, None, 1);
+        let query =
+            ListQuery { prefix: self.upload.prefix.as_bytes(), max_keys: 1, ..ListQuery::default() }.text();
         let bucket = &self.upload.bucket;
         let ask = BucketRequest { method: "GET", bucket, key: None, query: &query, fields: &[], body: None };
         let answer = self.ask(&mut RestedConnection::default(), &ask).await?;

@@ -15,6 +15,9 @@ use fetchmill_model::target::{Names, Sequence};
 /// Where the position of a list stands.
 const LIST_POSITION: &str = "list_position";
 
+/// The fact that has what leads to the next page.
+pub(super) const MARKER: &str = "marker";
+
 /// A fact of a job whose listing has begun again.
 const RELISTING: &str = "relisting";
 
@@ -134,7 +137,7 @@ impl Journal {
 
     /// Where the listing goes on.
     fn keep_next(&self, next: Option<&str>) -> Result<()> {
-        next.map_or_else(|| self.end_listing(), |next| self.set("marker", next))
+        next.map_or_else(|| self.end_listing(), |next| self.set(MARKER, next))
     }
 
     fn has_marker(&self, digest: [u8; 16]) -> Result<bool> {
@@ -164,7 +167,7 @@ impl Journal {
     pub fn restart_listing(&mut self) -> Result<()> {
         self.begin()?;
         self.check(self.db.execute("DELETE FROM markers", []))?;
-        self.forget("marker")?;
+        self.forget(MARKER)?;
         self.set(RELISTING, "")?;
         // What is left out will be counted once more.
         // A journal of 0.1.0 has no reasons.

@@ -1,26 +1,69 @@
-//! The table of ranges of keys that are not listed to their end: the cursor of a bucket's listing.
+//! The cursor of a bucket's listing: the table of ranges of keys that are not listed to their end, or the token that
+//! leads to the next page.
 
 use rusqlite::{Connection, params};
 
+use super::pages::MARKER;
 use crate::journal::job::transactions::Journal;
 use fetchmill_model::error::Result;
-use fetchmill_model::source::KeyRange;
+use fetchmill_model::source::{BucketCursor, KeyRange};
+
+/// The fact of a job that lists folders or keys, and what it says of a bucket whose keys do not ascend.
+const WALK: &str = "walk";
+const BY_TOKENS: &str = "tokens";
 
 impl Journal {
-    /// The first run begins with all keys as one range; a later one goes on with what is left.
-    pub fn start_ranges(&mut self) -> Result<Vec<KeyRange>> {
-        if self.get("walk")?.is_none() {
-            self.begin()?;
-            let all = "INSERT INTO key_ranges (id, after, until) VALUES (0, x'', NULL)";
-            self.check(self.db.execute(all, []))?;
-            self.set("walk", "started")?;
-            self.commit()?;
+    /// Where the listing of a bucket goes on. The first run begins with all keys as one range; where keys are known not to
+    /// ascend, with the first page.
+    pub fn start_bucket(&mut self, ascends: bool) -> Result<BucketCursor> {
+        match self.get(WALK)?.as_deref() {
+            Some(BY_TOKENS) => return Ok(BucketCursor::Token(self.get(MARKER)?)),
+            Some(_) => {}
+            None if ascends => {
+                self.begin()?;
+                self.add_whole_range()?;
+                self.set(WALK, "started")?;
+                self.commit()?;
+            }
+            None => {
+                self.follow_tokens(None)?;
+                self.commit()?;
+                return Ok(BucketCursor::Token(None));
+            }
         }
+        Ok(BucketCursor::Ranges(self.ranges()?))
+    }
+
+    fn ranges(&self) -> Result<Vec<KeyRange>> {
         let mut query = self.check(self.db.prepare("SELECT id, after, until FROM key_ranges ORDER BY id"))?;
         let rows = query.query_map([], |row| {
             Ok(KeyRange { id: row.get::<_, i64>(0)? as u64, after: row.get(1)?, until: row.get(2)? })
         });
         self.check(self.check(rows)?.collect())
+    }
+
+    fn add_whole_range(&self) -> Result<()> {
+        let all = "INSERT INTO key_ranges (id, after, until) VALUES (0, x'', NULL)";
+        self.check(self.db.execute(all, [])).map(drop)
+    }
+
+    /// From now on the listing follows the store's tokens, from the page on that `from` leads to.
+    pub fn follow_tokens(&mut self, from: Option<&str>) -> Result<()> {
+        self.begin()?;
+        self.check(self.db.execute("DELETE FROM key_ranges", []))?;
+        // For a release that knows no tokens: without a range it would take the listing for complete.
+        self.add_whole_range()?;
+        self.set(WALK, BY_TOKENS)?;
+        match from {
+            Some(token) => self.set(MARKER, token),
+            None => self.forget(MARKER),
+        }
+    }
+
+    /// The same from the first page on, without the targets that the job knows.
+    pub fn relist_by_tokens(&mut self) -> Result<()> {
+        self.follow_tokens(None)?;
+        self.restart_listing()
     }
 
     /// What is behind `at` in a range becomes one of its own.

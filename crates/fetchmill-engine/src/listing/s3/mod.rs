@@ -1,0 +1,83 @@
+//! A bucket: its keys are listed in ranges side by side, as many as it takes to keep ahead of the fetching ([`ranges`]).
+//! Where a store turns out to give keys in another order than that of their bytes, the listing follows the store's tokens
+//! instead, one page after the other ([`tokens`]).
+
+mod order;
+mod pages;
+mod ranges;
+mod tokens;
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use self::pages::BucketPages;
+use self::ranges::RangesEnd;
+use self::tokens::TokenWalk;
+use super::relisting::Relisting;
+use crate::control::Control;
+use crate::control::journal_link::TokenStart;
+use crate::event_queues::network_runtime;
+use fetchmill_model::error::Result;
+use fetchmill_model::planner::origin::Millis;
+use fetchmill_model::s3::{BucketName, Disorder, Selection};
+use fetchmill_model::source::BucketCursor;
+use fetchmill_net::PoolSettings;
+
+/// What the listing of a bucket is made of, on whatever thread.
+pub(crate) struct BucketListerSetup {
+    pub(crate) control: Arc<Control>,
+    pub(crate) pool: PoolSettings,
+    pub(crate) bucket: BucketName,
+    pub(crate) prefix: String,
+    /// Which keys are fetched.
+    pub(crate) selection: Selection,
+    /// What is not listed yet.
+    pub(crate) cursor: BucketCursor,
+    /// How the listing begins again; none where nobody knows which names the job has.
+    pub(crate) relisting: Option<Relisting>,
+    /// Whether it had begun again when an earlier run ended.
+    pub(crate) is_relisting: bool,
+    /// A page that fails for longer ends the job.
+    pub(crate) give_up_after: Millis,
+}
+
+/// Lists everything that is left, or until the job is to end.
+pub(super) fn list(setup: BucketListerSetup) -> Result<()> {
+    let BucketListerSetup {
+        control,
+        pool,
+        bucket,
+        prefix,
+        selection,
+        cursor,
+        relisting,
+        is_relisting,
+        give_up_after,
+    } = setup;
+    let pages = Rc::new(BucketPages::new(control, pool, bucket, prefix, give_up_after));
+    network_runtime()?.block_on(async {
+        let walk = match cursor {
+            BucketCursor::Token(token) => {
+                TokenWalk::resume(&pages, &selection, relisting, token, is_relisting)?
+            }
+            BucketCursor::Ranges(ranges) => match ranges::list(&pages, &selection, ranges).await? {
+                RangesEnd::Over => return Ok(()),
+                RangesEnd::Disordered(disorder, start) => {
+                    notice_disorder(&pages, &disorder, &start);
+                    TokenWalk::begin(&pages, &selection, relisting, start, &disorder)?
+                }
+            },
+        };
+        walk.list().await
+    })
+}
+
+fn notice_disorder(pages: &BucketPages, Disorder { key, after }: &Disorder, start: &TokenStart) {
+    let [key, after] = [key, after].map(|key| fetchmill_model::name::for_display(key));
+    let again = if *start == TokenStart::Again { ", from the first on" } else { "" };
+    pages.control.notice(&format!(
+        "the keys of the bucket {} do not ascend ({key} comes after {after}): its pages are listed one after the \
+         other{again}",
+        pages.bucket.text()
+    ));
+}

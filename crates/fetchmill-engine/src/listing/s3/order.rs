@@ -1,0 +1,121 @@
+//! Whether a key divides the listing of a bucket in two.
+//!
+//! Stores over a file system may walk it folder by folder: `a/1` comes before `a-b` then, although `-` is less than `/`.
+//! A page or range that begins after a key has the greater keys, and what comes before it ended with the first greater one:
+//! a lesser key that the store has later is in neither, and nothing shows that it is missing.
+//!
+//! Such keys can only be where a folder and another name begin alike, and go on with a `/` and with a lesser byte. So each
+//! text that the key begins with before such a byte is asked for once: the names that begin so, and if one is of that kind,
+//! which comes first.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+
+use super::pages::{BucketPages, ListedKeys, PageAnswer};
+use fetchmill_model::error::Result;
+use fetchmill_model::s3::{Disorder, ListQuery, ListedKey};
+use fetchmill_net::certain::RestedConnection;
+
+/// Texts that are known to be in order; 4 MiB with keys of 1,024 bytes. With more it forgets them all.
+const KNOWN_MAX: usize = 4096;
+/// The text itself, its folder, and the least of the other names: a store that walks a file system has them first.
+const NAMES_ASKED: u32 = 3;
+
+/// What is known of a key.
+pub(super) enum Border {
+    /// All greater keys come after its place, as far as can be seen.
+    Ordered,
+    /// They do not.
+    Disordered(Disorder),
+    /// The job is to end.
+    Over,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct OrderCheck {
+    known: RefCell<HashSet<Vec<u8>>>,
+}
+
+impl OrderCheck {
+    /// Looks at a key; an empty one is before all.
+    pub(super) async fn check(
+        &self,
+        pages: &BucketPages,
+        connection: &mut RestedConnection,
+        key: &[u8],
+    ) -> Result<Border> {
+        for stem in stems(key, pages.prefix.len()) {
+            if self.known.borrow().contains(stem) {
+                continue;
+            }
+            match check_stem(pages, connection, stem).await? {
+                Border::Ordered => self.note(stem),
+                other => return Ok(other),
+            }
+        }
+        Ok(Border::Ordered)
+    }
+
+    fn note(&self, stem: &[u8]) {
+        let mut known = self.known.borrow_mut();
+        if known.len() >= KNOWN_MAX {
+            known.clear();
+        }
+        known.insert(stem.to_vec());
+    }
+}
+
+/// What a key begins with before each byte that is no greater than `/`, from the prefix of the job on.
+fn stems(key: &[u8], prefix_len: usize) -> impl Iterator<Item = &[u8]> {
+    (prefix_len..key.len()).filter(|at| key[*at] <= b'/').map(|at| &key[..at])
+}
+
+async fn check_stem(pages: &BucketPages, connection: &mut RestedConnection, stem: &[u8]) -> Result<Border> {
+    let names = ListQuery { prefix: stem, by_folder: true, max_keys: NAMES_ASKED, ..ListQuery::default() };
+    let page = match pages.ask(connection, &names).await? {
+        PageAnswer::Page(page) => page,
+        PageAnswer::Refused(error) => return Err(error),
+        PageAnswer::Over => return Ok(Border::Over),
+    };
+    let Some(lesser) = lesser_name(&page, stem) else { return Ok(Border::Ordered) };
+    let keys = ListQuery { prefix: stem, max_keys: 2, ..ListQuery::default() };
+    let page = match pages.ask(connection, &keys).await? {
+        PageAnswer::Page(page) => page,
+        PageAnswer::Refused(error) => return Err(error),
+        PageAnswer::Over => return Ok(Border::Over),
+    };
+    if let Some(disorder) = page.end.disorder {
+        return Ok(Border::Disordered(disorder));
+    }
+    let first = page.keys.iter().map(|entry| ListedKey::read(entry).key).find(|key| *key != stem);
+    Ok(match first {
+        Some(first) if first.get(stem.len()) == Some(&b'/') => {
+            Border::Disordered(Disorder { key: lesser, after: first.to_vec() })
+        }
+        _ => Border::Ordered,
+    })
+}
+
+/// A name that goes on after a text with a byte that is less than `/`.
+fn lesser_name(page: &ListedKeys, stem: &[u8]) -> Option<Vec<u8>> {
+    let keys = page.keys.iter().map(|entry| ListedKey::read(entry).key);
+    let mut names = keys.chain(page.end.folders.iter().map(Vec::as_slice));
+    names.find(|name| name.get(stem.len()).is_some_and(|byte| *byte < b'/')).map(<[u8]>::to_vec)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stems_end_before_bytes_up_to_the_slash() {
+        let of = |key: &'static str, prefix: &str| stems(key.as_bytes(), prefix.len()).collect::<Vec<_>>();
+
+        assert_eq!(of("a/b-c.d", ""), [&b"a"[..], b"a/b", b"a/b-c"]);
+        assert_eq!(of("a/b-c.d", "a/"), [&b"a/b"[..], b"a/b-c"]);
+        assert_eq!(of("/a", ""), [&b""[..]]);
+        assert_eq!(of("abc0:~", ""), [&b""[..]; 0]);
+        assert_eq!(of("", "a/"), [&b""[..]; 0]);
+    }
+}

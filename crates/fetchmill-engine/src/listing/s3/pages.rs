@@ -1,0 +1,260 @@
+//! Pages of a bucket's listing, each asked for until it comes or has failed for too long.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::access::s3::{BucketReply, BucketRequest, Client, complaint};
+use crate::control::Control;
+use crate::control::stop::Stop;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits;
+use fetchmill_model::name::for_display;
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::planner::origin::{Millis, Observations};
+use fetchmill_model::planner::retry::{self, Jitter};
+use fetchmill_model::s3::{BucketName, Disorder, ListQuery, ListedKey, PageEnd, Selection, read_page};
+use fetchmill_model::skips::Skips;
+use fetchmill_model::target::Names;
+use fetchmill_model::verdict::{AttemptState, Rules, Verdict};
+use fetchmill_net::PoolSettings;
+use fetchmill_net::certain::RestedConnection;
+
+/// So long a task waits before it looks again.
+pub(super) const PATIENCE: Duration = Duration::from_millis(20);
+
+/// What came of a question for a page.
+pub(super) enum PageAnswer {
+    /// The page.
+    Page(ListedKeys),
+    /// The store takes the question for a wrong one: a token that it does not know.
+    Refused(Error),
+    /// The job is to end.
+    Over,
+}
+
+/// A page's keys with what it says of them, all that came.
+pub(super) struct ListedKeys {
+    pub(super) keys: Names,
+    pub(super) end: PageEnd,
+    /// The first key.
+    first: Option<Vec<u8>>,
+}
+
+impl ListedKeys {
+    /// Where the keys of the page do not ascend, or not from a key on.
+    pub(super) fn disorder_after(&self, after: &[u8]) -> Option<Disorder> {
+        let is_before = |first: &&Vec<u8>| first.as_slice() <= after && !after.is_empty();
+        let before = self.first.as_ref().filter(is_before);
+        let across = before.map(|first| Disorder { key: first.clone(), after: after.to_vec() });
+        across.or_else(|| self.end.disorder.clone())
+    }
+
+    /// The targets up to a key, the keys that were left out, and whether that key was reached.
+    pub(super) fn select(&self, selection: &Selection, until: Option<&[u8]>) -> (Names, Skips, bool) {
+        let (mut names, mut skipped) = (Names::default(), Skips::default());
+        for entry in self.keys.iter() {
+            let listed = ListedKey::read(entry);
+            if until.is_some_and(|until| listed.key > until) {
+                return (names, skipped, true);
+            }
+            match selection.reason_to_skip(&listed) {
+                None => names.push(entry),
+                Some(reason) => skipped.add(reason, listed.key),
+            }
+            if until == Some(listed.key) {
+                return (names, skipped, true);
+            }
+        }
+        (names, skipped, false)
+    }
+}
+
+/// See the module. Nothing in it is borrowed across an await.
+pub(super) struct BucketPages {
+    pub(super) control: Arc<Control>,
+    pub(super) bucket: BucketName,
+    pub(super) prefix: String,
+    client: Client,
+    give_up_after: Millis,
+    jitter: RefCell<Jitter>,
+}
+
+impl BucketPages {
+    pub(super) fn new(
+        control: Arc<Control>,
+        pool: PoolSettings,
+        bucket: BucketName,
+        prefix: String,
+        give_up_after: Millis,
+    ) -> Self {
+        let (clock, stop) = (control.clock, Arc::clone(&control.stop));
+        let is_over = move || stop.get() != Stop::No || stop.has_failed();
+        let now = move || clock.now();
+        let store = Arc::clone(&control.store);
+        let client = Client::new(store, pool, limits::S3_LISTERS_MAX, now, is_over);
+        let jitter = RefCell::new(Jitter::new(clock.now()));
+        BucketPages { control, bucket, prefix, client, give_up_after, jitter }
+    }
+
+    /// Whether the job is to end, or the journal has refused a page.
+    pub(super) fn is_over(&self) -> bool {
+        self.control.stop.get() != Stop::No || self.control.is_listing_done.load(Ordering::Relaxed)
+    }
+
+    /// Waits until the planner wants another page; `false` when the job is to end.
+    pub(super) async fn wait_for_room(&self) -> bool {
+        loop {
+            if self.is_over() {
+                return false;
+            }
+            let control = &self.control;
+            if control.plan.lock().wants_pages(control.plan.live_bytes.load(Ordering::Relaxed)) {
+                return true;
+            }
+            tokio::time::sleep(PATIENCE).await;
+        }
+    }
+
+    /// The keys of the job after one; empty: from the first on.
+    pub(super) fn after<'a>(&'a self, after: &'a [u8], max_keys: u32) -> ListQuery<'a> {
+        ListQuery { prefix: self.prefix.as_bytes(), start_after: after, max_keys, ..ListQuery::default() }
+    }
+
+    /// The page of the job's keys that a token leads to; none: the first.
+    pub(super) fn at_token<'a>(&'a self, token: Option<&'a str>) -> ListQuery<'a> {
+        ListQuery { token, ..self.after(b"", limits::S3_PAGE_KEYS) }
+    }
+
+    /// Asks for a page as often as it takes.
+    pub(super) async fn ask(
+        &self,
+        connection: &mut RestedConnection,
+        query: &ListQuery<'_>,
+    ) -> Result<PageAnswer> {
+        let (text, bucket) = (query.text(), &self.bucket);
+        let ask = BucketRequest { method: "GET", bucket, key: None, query: &text, fields: &[], body: None };
+        let mut state = AttemptState::default();
+        let mut since = None;
+        loop {
+            let asked = self.client.ask(connection, &ask, &mut state, &Rules::default()).await;
+            if self.is_over() {
+                return Ok(PageAnswer::Over);
+            }
+            let (kind, retry_after, reason) = match asked? {
+                (Verdict::Store, Ok(answer)) => {
+                    let listed = self.read(&answer, query.prefix)?;
+                    self.came(since.is_some());
+                    return Ok(PageAnswer::Page(listed));
+                }
+                (Verdict::Retry(kind), Ok(answer)) => {
+                    (kind, answer.retry_after, format!("status {}", answer.status))
+                }
+                (Verdict::Retry(kind), Err(broken)) => (kind, None, broken.reason.to_string()),
+                (_, Ok(answer)) => {
+                    let error = Error::Listing(complaint(&self.client, bucket, &answer));
+                    return if answer.status == 400 { Ok(PageAnswer::Refused(error)) } else { Err(error) };
+                }
+                (_, Err(broken)) => {
+                    return Err(Error::Listing(format!(
+                        "the bucket {} cannot be listed ({}): {}",
+                        bucket.text(),
+                        broken.kind.name(),
+                        broken.reason
+                    )));
+                }
+            };
+            let since = *since.get_or_insert_with(|| self.control.clock.now());
+            if !self.wait_after(query, (kind, &reason), retry_after, state.attempts, since).await? {
+                return Ok(PageAnswer::Over);
+            }
+        }
+    }
+
+    fn read(&self, answer: &BucketReply, prefix: &[u8]) -> Result<ListedKeys> {
+        let bucket = self.bucket.text();
+        let unreadable = |why: String| Error::Listing(format!("the listing of the bucket {bucket} {why}"));
+        let (mut keys, mut entry) = (Names::default(), Vec::new());
+        let (mut first, mut stranger) = (None, None);
+        let end = read_page(&answer.body, &mut |listed| {
+            first.get_or_insert_with(|| listed.key.to_vec());
+            if !listed.key.starts_with(prefix) {
+                stranger.get_or_insert_with(|| for_display(listed.key));
+            }
+            entry.clear();
+            listed.write(&mut entry);
+            keys.push(&entry);
+        })
+        .map_err(|error| unreadable(format!("cannot be read: {error}")))?;
+        if let Some(key) = stranger {
+            return Err(unreadable(format!(
+                "has keys that were not asked for: {key} does not begin with {}; does the store know prefix?",
+                for_display(prefix)
+            )));
+        }
+        Ok(ListedKeys { keys, end, first })
+    }
+
+    /// A page that says that more keys follow, and leads to none.
+    pub(super) fn endless(&self, query: &ListQuery<'_>) -> Error {
+        Error::Listing(format!(
+            "the listing of the bucket {} never ends: its page {} says that there are more keys, and leads nowhere",
+            self.bucket.text(),
+            place_of(query)
+        ))
+    }
+
+    /// A page has come, perhaps one that had failed.
+    fn came(&self, had_failed: bool) {
+        let control = &self.control;
+        if had_failed {
+            control.note_page(None);
+        }
+        control.observe_listing(Observations { successes: 1, ..Observations::default() });
+    }
+
+    /// Waits as a failure asks for, and while the store is down; `false` when the job is to end.
+    async fn wait_after(
+        &self,
+        query: &ListQuery<'_>,
+        (kind, reason): (FailureKind, &str),
+        retry_after: Option<Millis>,
+        attempts: u32,
+        since: Millis,
+    ) -> Result<bool> {
+        let control = &self.control;
+        let mut observed = Observations::default();
+        observed.note_failure(kind, attempts.saturating_sub(1), retry_after);
+        control.observe_listing(observed);
+        let now = control.clock.now();
+        let given_up_at = since + self.give_up_after;
+        let page = format!("of {} {}", self.bucket.text(), place_of(query));
+        control.note_page(Some((&page, reason, since, given_up_at)));
+        let delay = retry::delay(kind, attempts, retry_after, self.jitter.borrow_mut().draw());
+        while control.clock.now() <= given_up_at
+            && (control.clock.now() < now + delay || control.plan.is_closed(control.clock.now()))
+        {
+            if self.is_over() {
+                return Ok(false);
+            }
+            tokio::time::sleep(PATIENCE).await;
+        }
+        if control.clock.now() > given_up_at {
+            return Err(Error::Temporary(format!(
+                "the listing's page {page} failed for too long (--give-up-after): {reason}; run the same command again \
+                 to resume"
+            )));
+        }
+        Ok(true)
+    }
+}
+
+/// Which page it is, for messages. What a token is nobody but the store knows.
+fn place_of(query: &ListQuery<'_>) -> String {
+    match (query.token, query.start_after) {
+        (Some(token), _) => format!("at the token {:?}", for_display(token.as_bytes())),
+        (None, b"") => "with the first keys".to_owned(),
+        (None, after) => format!("after the key {:?}", for_display(after)),
+    }
+}

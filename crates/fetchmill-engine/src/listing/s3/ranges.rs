@@ -1,0 +1,444 @@
+//! Ranges of keys that are listed side by side.
+//!
+//! A range begins after a key (`start-after`), and goes on by the tokens of its pages. One that takes long is split where
+//! its keys seem to have their middle: a request for one key shows whether there is any after that point. Each split is in
+//! the journal before a page after it is.
+//!
+//! All of it holds only where keys ascend: [`OrderCheck`] looks at each point where a range begins, and the first key that
+//! does not ascend ends all ranges.
+//!
+//! What a store says of its end is not believed before a question for one more key has brought none.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use tokio::sync::Notify;
+
+use super::order::{Border, OrderCheck};
+use super::pages::{BucketPages, ListedKeys, PATIENCE, PageAnswer};
+use crate::control::journal_link::{ListingRequest, TokenStart};
+use crate::listing::hand_over::hand_over;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits;
+use fetchmill_model::name::for_display;
+use fetchmill_model::s3::{Disorder, PageEnd, Selection, between};
+use fetchmill_model::skips::Skips;
+use fetchmill_model::source::{KeyRange, ListedPage, PageCursor};
+use fetchmill_model::target::Names;
+use fetchmill_net::certain::RestedConnection;
+
+/// Pages of a range before it is worth splitting: most prefixes are small.
+const PAGES_BEFORE_SPLIT: u32 = 2;
+/// Behind all keys that go on from the same text with a printable character of ASCII.
+const BEHIND_ALL: u8 = 0x7f;
+/// Questions for where the keys of a range have their middle, before it is left as it is for a while.
+const PROBES_MAX: u32 = 64;
+
+/// A range that is being listed, or waits for it.
+#[derive(Debug)]
+struct ListingRange {
+    id: u64,
+    /// The first key that was listed of it.
+    first: Vec<u8>,
+    after: Vec<u8>,
+    /// Leads to the page after that, if the store has said what does.
+    token: Option<String>,
+    until: Option<Vec<u8>>,
+    /// No key was found behind this, when it was asked for: where it makes no sense to split.
+    ceiling: Option<Vec<u8>>,
+    is_taken: bool,
+    is_being_split: bool,
+    pages_since_split: u32,
+}
+
+impl ListingRange {
+    fn new(range: KeyRange) -> Self {
+        let KeyRange { id, after, until } = range;
+        ListingRange {
+            id,
+            first: Vec::new(),
+            after,
+            token: None,
+            until,
+            ceiling: None,
+            is_taken: false,
+            is_being_split: false,
+            pages_since_split: 0,
+        }
+    }
+
+    /// Where it is worth to look whether there are keys behind: while nothing says where they end, behind all that
+    /// begin with what those listed so far have in common, then with ever less of that; else in the middle of what is
+    /// left.
+    fn point(&self, prefix: &[u8], looked: u32) -> Option<Vec<u8>> {
+        let end = self.ceiling.as_deref().or(self.until.as_deref());
+        if end.is_some() || self.first.is_empty() {
+            return between(&self.after, end, prefix);
+        }
+        let common = self.first.iter().zip(&self.after).take_while(|(one, other)| one == other).count();
+        let kept = common.checked_sub(looked as usize).filter(|kept| *kept >= prefix.len())?;
+        // What is sent is text: a character is not cut.
+        let text =
+            String::from_utf8_lossy(self.after.get(..kept)?).trim_end_matches('\u{fffd}').as_bytes().to_vec();
+        Some([text.as_slice(), &[BEHIND_ALL]].concat())
+    }
+}
+
+/// How the listing in ranges ended.
+pub(super) enum RangesEnd {
+    /// All is listed, or the job is to end.
+    Over,
+    /// The keys do not ascend; where a listing by tokens begins.
+    Disordered(Disorder, TokenStart),
+}
+
+/// What the tasks share. Nothing in it is borrowed across an await.
+struct RangeLister {
+    pages: Rc<BucketPages>,
+    selection: Selection,
+    order: OrderCheck,
+    ranges: RefCell<Vec<ListingRange>>,
+    next_id: Cell<u64>,
+    changed: Notify,
+    failure: RefCell<Option<Error>>,
+    disorder: RefCell<Option<Disorder>>,
+    /// Whether all that is listed is one range, from the first key on.
+    is_one_walk: Cell<bool>,
+    /// A token has led nowhere: pages are asked for by the key before them.
+    distrusts_tokens: Cell<bool>,
+    has_told_truncation: Cell<bool>,
+}
+
+/// Lists everything that is left, or until the job is to end.
+pub(super) async fn list(
+    pages: &Rc<BucketPages>,
+    selection: &Selection,
+    ranges: Vec<KeyRange>,
+) -> Result<RangesEnd> {
+    let lister = Rc::new(RangeLister::new(Rc::clone(pages), selection.clone(), ranges));
+    let tasks: Vec<_> = (0..limits::S3_LISTERS_MAX)
+        .map(|_| {
+            let lister = Rc::clone(&lister);
+            tokio::task::spawn_local(async move { lister.work().await })
+        })
+        .collect();
+    for task in tasks {
+        if task.await.is_err() {
+            lister.fail(Error::Internal("a task of the listing has panicked".into()));
+        }
+    }
+    lister.end()
+}
+
+impl RangeLister {
+    fn new(pages: Rc<BucketPages>, selection: Selection, ranges: Vec<KeyRange>) -> Self {
+        let is_whole = |range: &KeyRange| range.after.is_empty() && range.until.is_none();
+        RangeLister {
+            is_one_walk: Cell::new(ranges.len() == 1 && ranges.iter().all(is_whole)),
+            next_id: Cell::new(ranges.iter().map(|range| range.id + 1).max().unwrap_or(0)),
+            ranges: RefCell::new(ranges.into_iter().map(ListingRange::new).collect()),
+            order: OrderCheck::default(),
+            changed: Notify::new(),
+            failure: RefCell::new(None),
+            disorder: RefCell::new(None),
+            distrusts_tokens: Cell::new(false),
+            has_told_truncation: Cell::new(false),
+            pages,
+            selection,
+        }
+    }
+
+    fn end(&self) -> Result<RangesEnd> {
+        if let Some(error) = self.failure.take() {
+            return Err(error);
+        }
+        let Some(disorder) = self.disorder.take() else { return Ok(RangesEnd::Over) };
+        let start = if self.is_one_walk.get() { self.next_page() } else { None };
+        Ok(RangesEnd::Disordered(disorder, start.unwrap_or(TokenStart::Again)))
+    }
+
+    /// The page where the only range goes on, if it is the first one or a token leads to it.
+    fn next_page(&self) -> Option<TokenStart> {
+        let ranges = self.ranges.borrow();
+        let range = ranges.first()?;
+        let has_place = range.after.is_empty() || range.token.is_some();
+        has_place.then(|| TokenStart::At(range.token.clone()))
+    }
+
+    /// The first failure is the listing's; the other tasks end.
+    fn fail(&self, error: Error) {
+        self.failure.borrow_mut().get_or_insert(error);
+        self.changed.notify_waiters();
+    }
+
+    /// A key that does not ascend ends all ranges.
+    fn found(&self, disorder: Disorder) {
+        self.disorder.borrow_mut().get_or_insert(disorder);
+        self.changed.notify_waiters();
+    }
+
+    fn is_over(&self) -> bool {
+        self.pages.is_over() || self.failure.borrow().is_some() || self.disorder.borrow().is_some()
+    }
+
+    /// A task: lists one range after the other, and makes more of them where there is only one to wait for.
+    async fn work(&self) {
+        let mut connection = RestedConnection::default();
+        while !self.is_over() && !self.ranges.borrow().is_empty() {
+            let done = if let Some(id) = self.take() {
+                self.list_range(&mut connection, id).await
+            } else if let Some(id) = self.choose_split() {
+                self.split(&mut connection, id).await
+            } else {
+                let _ = tokio::time::timeout(PATIENCE, self.changed.notified()).await;
+                Ok(())
+            };
+            if let Err(error) = done {
+                self.fail(error);
+            }
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// A range that nobody lists.
+    fn take(&self) -> Option<u64> {
+        let mut ranges = self.ranges.borrow_mut();
+        let range = ranges.iter_mut().find(|range| !range.is_taken)?;
+        range.is_taken = true;
+        Some(range.id)
+    }
+
+    fn with<T>(&self, id: u64, look: impl FnOnce(&mut ListingRange) -> T) -> Option<T> {
+        self.ranges.borrow_mut().iter_mut().find(|range| range.id == id).map(look)
+    }
+
+    /// Page after page to the end of a range.
+    async fn list_range(&self, connection: &mut RestedConnection, id: u64) -> Result<()> {
+        let mut empty_pages = 0;
+        while self.pages.wait_for_room().await && !self.is_over() {
+            let Some((after, token)) = self.with(id, |range| (range.after.clone(), range.token.clone()))
+            else {
+                return Ok(());
+            };
+            let Some(page) = self.next_page_of(connection, &after, token.as_deref()).await? else { continue };
+            let PageEnd { last_key, is_truncated, token: next, .. } = &page.end;
+            let next = self.trusted(next.clone().filter(|_| *is_truncated), token.as_deref());
+            let Some(last) = last_key else {
+                // Some stores give pages without a key where many were deleted.
+                empty_pages += 1;
+                if *is_truncated && (next.is_none() || empty_pages > limits::EMPTY_PAGES_MAX) {
+                    return Err(self.pages.endless(&self.pages.after(&after, limits::S3_PAGE_KEYS)));
+                }
+                if *is_truncated {
+                    self.with(id, |range| range.token = next);
+                    continue;
+                }
+                self.advance(id, (after, None), (Names::default(), Skips::default()), true);
+                return Ok(());
+            };
+            empty_pages = 0;
+            let is_end = !is_truncated && self.is_end(connection, last).await?;
+            if self.is_over() {
+                return Ok(());
+            }
+            // From here on nothing is waited for: the range may have been split until now.
+            let Some(until) = self.with(id, |range| range.until.clone()) else { return Ok(()) };
+            let (names, skipped, is_after) = page.select(&self.selection, until.as_deref());
+            let is_last = is_after || is_end;
+            self.advance(id, (last.clone(), next), (names, skipped), is_last);
+            if is_last {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// A page of a range; `None` when it must be asked for in another way, or not at all.
+    async fn next_page_of(
+        &self,
+        connection: &mut RestedConnection,
+        after: &[u8],
+        token: Option<&str>,
+    ) -> Result<Option<ListedKeys>> {
+        let query = match token.filter(|_| !self.distrusts_tokens.get()) {
+            Some(token) => self.pages.at_token(Some(token)),
+            None if self.begins_well(connection, after).await? => {
+                self.pages.after(after, limits::S3_PAGE_KEYS)
+            }
+            None => return Ok(None),
+        };
+        let page = match self.pages.ask(connection, &query).await? {
+            PageAnswer::Page(page) => page,
+            PageAnswer::Over => return Ok(None),
+            PageAnswer::Refused(error) if query.token.is_none() => return Err(error),
+            PageAnswer::Refused(_) => {
+                self.distrusts_tokens.set(true);
+                return Ok(None);
+            }
+        };
+        if let Some(disorder) = page.disorder_after(after) {
+            self.found(disorder);
+            return Ok(None);
+        }
+        Ok(Some(page))
+    }
+
+    /// What leads to the next page, unless it has led to this one.
+    fn trusted(&self, next: Option<String>, from: Option<&str>) -> Option<String> {
+        if next.is_some() && next.as_deref() == from {
+            self.distrusts_tokens.set(true);
+        }
+        next.filter(|_| !self.distrusts_tokens.get())
+    }
+
+    /// Whether the keys after one are all that the store has after its place.
+    async fn begins_well(&self, connection: &mut RestedConnection, after: &[u8]) -> Result<bool> {
+        match self.order.check(&self.pages, connection, after).await? {
+            Border::Ordered => Ok(true),
+            Border::Disordered(disorder) => {
+                self.found(disorder);
+                Ok(false)
+            }
+            Border::Over => Ok(false),
+        }
+    }
+
+    /// The first key after one, as a page; `None` when the job is to end, or keys do not ascend.
+    async fn first_after(
+        &self,
+        connection: &mut RestedConnection,
+        after: &[u8],
+    ) -> Result<Option<ListedKeys>> {
+        match self.pages.ask(connection, &self.pages.after(after, 1)).await? {
+            PageAnswer::Page(page) => match page.disorder_after(after) {
+                None => return Ok(Some(page)),
+                Some(disorder) => self.found(disorder),
+            },
+            PageAnswer::Refused(error) => return Err(error),
+            PageAnswer::Over => {}
+        }
+        Ok(None)
+    }
+
+    /// Whether there is no key after this one, as the store says. One that says so falsely is named once.
+    async fn is_end(&self, connection: &mut RestedConnection, last: &[u8]) -> Result<bool> {
+        let Some(page) = self.first_after(connection, last).await? else { return Ok(false) };
+        let is_end = page.end.last_key.is_none();
+        if !is_end && !self.has_told_truncation.replace(true) {
+            self.pages.control.notice(&format!(
+                "the bucket {} said that its listing was complete, and it was not: there are keys after {}; they are \
+                 listed as well",
+                self.pages.bucket.text(),
+                for_display(last)
+            ));
+        }
+        Ok(is_end)
+    }
+
+    /// A piece of a range is listed: it goes to the journal with how far the range is.
+    fn advance(
+        &self,
+        id: u64,
+        (after, token): (Vec<u8>, Option<String>),
+        (names, skipped): (Names, Skips),
+        is_last: bool,
+    ) {
+        let cursor = PageCursor::Keys { range: id, after: after.clone(), is_last };
+        hand_over(&self.pages.control, ListedPage { names, skipped, total: None, cursor });
+        if is_last {
+            self.ranges.borrow_mut().retain(|range| range.id != id);
+            self.changed.notify_waiters();
+        } else {
+            self.with(id, |range| {
+                if range.first.is_empty() {
+                    range.first.clone_from(&after);
+                }
+                range.after = after;
+                range.token = token;
+                range.pages_since_split += 1;
+            });
+        }
+    }
+
+    /// The range that has been at it for longest, when the fetching has little to do.
+    fn choose_split(&self) -> Option<u64> {
+        if !self.pages.control.plan.lock().needs_targets() {
+            return None;
+        }
+        let mut ranges = self.ranges.borrow_mut();
+        let candidates = ranges.iter_mut().filter(|range| {
+            range.is_taken && !range.is_being_split && range.pages_since_split >= PAGES_BEFORE_SPLIT
+        });
+        let chosen = candidates.max_by_key(|range| range.pages_since_split)?;
+        chosen.is_being_split = true;
+        Some(chosen.id)
+    }
+
+    /// Looks for a point with keys on both sides, and makes what is behind it a range of its own.
+    async fn split(&self, connection: &mut RestedConnection, id: u64) -> Result<()> {
+        let done = self.find_split(connection, id).await;
+        self.with(id, |range| {
+            range.is_being_split = false;
+            range.pages_since_split = 0;
+        });
+        done
+    }
+
+    async fn find_split(&self, connection: &mut RestedConnection, id: u64) -> Result<()> {
+        // While the end of the keys is looked for, the last point that has some behind it.
+        let mut found = None;
+        for looked in 0..PROBES_MAX {
+            let prefix = self.pages.prefix.as_bytes();
+            let Some(Some(at)) = self.with(id, |range| range.point(prefix, looked)) else { break };
+            let Some(page) = self.first_after(connection, &at).await? else { return Ok(()) };
+            let key = page.end.last_key;
+            let seen = self.with(id, |range| {
+                let has_keys = key.is_some_and(|key| range.until.as_ref().is_none_or(|until| key <= *until));
+                let had_end = range.ceiling.is_some() || range.until.is_some();
+                if !has_keys && at > range.after {
+                    range.ceiling = Some(at.clone());
+                }
+                (at > range.after, has_keys, had_end)
+            });
+            match seen {
+                // It was listed meanwhile.
+                None | Some((false, ..)) => return Ok(()),
+                Some((_, true, true)) => return self.divide(connection, id, at).await,
+                Some((_, true, false)) => found = Some(at),
+                Some((_, false, _)) => {}
+            }
+            if self.is_over() {
+                return Ok(());
+            }
+        }
+        match found {
+            Some(at) => self.divide(connection, id, at).await,
+            None => Ok(()),
+        }
+    }
+
+    /// There are keys after `at` in a range: they become one of their own, that whoever is free lists.
+    async fn divide(&self, connection: &mut RestedConnection, id: u64, at: Vec<u8>) -> Result<()> {
+        let is_good = self.begins_well(connection, &at).await?;
+        // It may have been listed meanwhile.
+        if is_good && !self.is_over() && self.with(id, |range| at > range.after) == Some(true) {
+            self.divide_at(id, at);
+        }
+        Ok(())
+    }
+
+    fn divide_at(&self, id: u64, at: Vec<u8>) {
+        self.is_one_walk.set(false);
+        let behind = self.next_id.replace(self.next_id.get() + 1);
+        let Some((until, ceiling)) =
+            self.with(id, |range| (range.until.replace(at.clone()), range.ceiling.take()))
+        else {
+            return;
+        };
+        self.pages.control.journal.list(ListingRequest::SplitRange { range: id, at: at.clone(), behind });
+        self.ranges
+            .borrow_mut()
+            .push(ListingRange { ceiling, ..ListingRange::new(KeyRange { id: behind, after: at, until }) });
+        self.changed.notify_waiters();
+    }
+}

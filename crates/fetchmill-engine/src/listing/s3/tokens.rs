@@ -1,0 +1,133 @@
+//! A bucket whose keys do not ascend: each page is asked for with the token that the page before has given.
+
+use super::pages::{BucketPages, PageAnswer};
+use crate::control::journal_link::{CommitRequest, TokenStart};
+use crate::listing::hand_over::hand_over;
+use crate::listing::relisting::Relisting;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits;
+use fetchmill_model::name::for_display;
+use fetchmill_model::s3::{Disorder, Selection};
+use fetchmill_model::source::{ListedPage, PageCursor};
+use fetchmill_net::certain::RestedConnection;
+
+/// See the module.
+pub(super) struct TokenWalk<'a> {
+    pages: &'a BucketPages,
+    selection: &'a Selection,
+    relisting: Option<Relisting>,
+    /// Leads to the next page; none: the first.
+    token: Option<String>,
+    /// Whether an earlier run has got it, perhaps too long ago.
+    is_of_earlier_run: bool,
+}
+
+impl<'a> TokenWalk<'a> {
+    /// What an earlier run has begun. `is_relisting`: it had begun again, and leaves out what the job knew before.
+    pub(super) fn resume(
+        pages: &'a BucketPages,
+        selection: &'a Selection,
+        mut relisting: Option<Relisting>,
+        token: Option<String>,
+        is_relisting: bool,
+    ) -> Result<Self> {
+        if let Some(relisting) = relisting.as_mut().filter(|_| is_relisting) {
+            relisting.gather()?;
+        }
+        Ok(TokenWalk { pages, selection, relisting, is_of_earlier_run: token.is_some(), token })
+    }
+
+    /// What a listing in ranges has found impossible.
+    pub(super) fn begin(
+        pages: &'a BucketPages,
+        selection: &'a Selection,
+        relisting: Option<Relisting>,
+        start: TokenStart,
+        disorder: &Disorder,
+    ) -> Result<Self> {
+        let mut walk = TokenWalk { pages, selection, relisting, token: None, is_of_earlier_run: false };
+        match start {
+            TokenStart::Again => walk.begin_again(&|| {
+                let [key, after] = [&disorder.key, &disorder.after].map(|key| for_display(key));
+                format!(
+                    "the keys of the bucket {} do not ascend: {key} comes after {after}",
+                    pages.bucket.text()
+                )
+            })?,
+            TokenStart::At(token) => {
+                walk.token.clone_from(&token);
+                pages.control.journal.commit(CommitRequest::FollowTokens(TokenStart::At(token)))?;
+            }
+        }
+        Ok(walk)
+    }
+
+    /// All pages once more, without the targets that the job knows.
+    fn begin_again(&mut self, why: &dyn Fn() -> String) -> Result<()> {
+        let Some(relisting) = &mut self.relisting else {
+            return Err(Error::Listing(format!(
+                "{}; its listing must begin again, and this job does not keep the names of its targets: take another \
+                 destination",
+                why()
+            )));
+        };
+        // Names are gathered from what is durable: the pages of this run are by then.
+        self.pages.control.journal.commit(CommitRequest::FollowTokens(TokenStart::Again))?;
+        relisting.gather()?;
+        (self.token, self.is_of_earlier_run) = (None, false);
+        Ok(())
+    }
+
+    /// Page after page, to the one without a token.
+    pub(super) async fn list(mut self) -> Result<()> {
+        let mut connection = RestedConnection::default();
+        let mut empty_pages = 0;
+        while self.pages.wait_for_room().await {
+            let from = self.token.clone();
+            let query = self.pages.at_token(from.as_deref());
+            let page = match self.pages.ask(&mut connection, &query).await? {
+                PageAnswer::Page(page) => page,
+                PageAnswer::Over => return Ok(()),
+                PageAnswer::Refused(error) => {
+                    self.token_refused(error)?;
+                    continue;
+                }
+            };
+            self.is_of_earlier_run = false;
+            empty_pages = if page.keys.is_empty() { empty_pages + 1 } else { 0 };
+            let next = page.end.token.clone().filter(|_| page.end.is_truncated);
+            if page.end.is_truncated && next.is_none() || empty_pages > limits::EMPTY_PAGES_MAX {
+                return Err(self.pages.endless(&query));
+            }
+            let (names, skipped, _) = page.select(self.selection, None);
+            let cursor = PageCursor::Marker { from, next: next.clone() };
+            self.hand_over(ListedPage { names, skipped, total: None, cursor })?;
+            if next.is_none() {
+                return Ok(());
+            }
+            self.token = next;
+        }
+        Ok(())
+    }
+
+    /// The token of an earlier run may have expired; any other is an error.
+    fn token_refused(&mut self, error: Error) -> Result<()> {
+        if !self.is_of_earlier_run {
+            return Err(error);
+        }
+        self.begin_again(&|| format!("{error}; the token of an earlier run may have expired"))?;
+        let notice =
+            "the token of an earlier run has expired: the listing begins again, and what is fetched stays";
+        self.pages.control.notice(notice);
+        Ok(())
+    }
+
+    fn hand_over(&self, page: ListedPage) -> Result<()> {
+        let page = match &self.relisting {
+            Some(relisting) => relisting.without_known(page)?,
+            None => page,
+        };
+        hand_over(&self.pages.control, page);
+        Ok(())
+    }
+}

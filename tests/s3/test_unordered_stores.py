@@ -1,0 +1,197 @@
+"""Buckets whose keys do not ascend: all of them are fetched, each once, or the job says that it cannot."""
+
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import fetchmill
+from conftest import Ended
+from independent import read_ledger
+from raw_server import RawServer
+from unordered_store import UnorderedStore, in_folder_order
+
+LISTING_FAILED = 4
+Get = Callable[..., Ended]
+
+
+@pytest.fixture
+def words(raw: Callable[..., RawServer], dest: Path) -> Callable[..., tuple[object, ...]]:
+    """The command that gets such a bucket."""
+    servers: dict[int, RawServer] = {}
+
+    def words_of(store: UnorderedStore, *options: str) -> tuple[object, ...]:
+        server = servers.setdefault(id(store), raw(store.routes()))
+        fixed = ("--endpoint-url", server.url, "--no-sign-request", "--commit-window", "0.05s")
+        return ("get", "s3://bucket", dest, *fixed, *(options or ("--format", "jsonl")))
+
+    return words_of
+
+
+@pytest.fixture
+def get(run: Callable[..., Ended], words: Callable[..., tuple[object, ...]], environment: dict[str, str]) -> Get:
+    """Runs `fetchmill get` on such a store."""
+    return lambda store, *options: run(*words(store, *options), env=environment, timeout=100)
+
+
+@pytest.fixture
+def killed(
+    start: Callable[..., "subprocess.Popen[str]"],
+    words: Callable[..., tuple[object, ...]],
+    environment: dict[str, str],
+    dest: Path,
+) -> Callable[..., None]:
+    """Runs it until it waits for the page that the store holds, with all keys before it fetched, and kills it."""
+
+    def run_and_kill(store: UnorderedStore, holds: int, *options: str) -> None:
+        store.holds = holds
+        job = start(*words(store, *options), env=environment)
+        assert store.held.wait(30)
+        wait_for(lambda: committed(dest) >= holds)
+        job.kill()
+        job.wait()
+        store.holds = None
+
+    return run_and_kill
+
+
+def committed(dest: Path) -> int:
+    """Objects that a job has in its journal by now."""
+    try:
+        return fetchmill.status(dest).fetched
+    except fetchmill.FetchmillError:
+        return 0
+
+
+def wait_for(has_come: Callable[[], bool]) -> None:
+    """At most half a minute."""
+    until = time.monotonic() + 30
+    while not has_come():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def stored(dest: Path) -> list[str]:
+    """Names of what is stored, each as often as it is."""
+    with fetchmill.open(dest) as objects:
+        return sorted(objects)
+
+
+SHUFFLED = [f"{number * 7919 % 1000:03}" for number in range(100)]
+# The first pages ascend: a lesser key comes when it is too late for who only asks for greater ones.
+FOLDERS = in_folder_order(
+    [f"{top}/{number:03}" for top in ("a", "b", "c") for number in range(20)] + ["b-1", "b.txt", "b!"]
+)
+ASCENDING = sorted(FOLDERS)
+
+
+@pytest.mark.parametrize(
+    ("keys", "options"),
+    [
+        (SHUFFLED, {}),
+        (SHUFFLED, {"start_after": "ignore"}),
+        (SHUFFLED, {"start_after": "refuse"}),
+        (FOLDERS, {}),
+        (FOLDERS, {"page": 1000}),
+        (ASCENDING, {"start_after": "ignore"}),
+        (ASCENDING, {"repeats_token": True}),
+        (["obj/", "obj+", "obj1", "dir/z", "dir/a"], {"page": 3}),
+    ],
+)
+def test_all_keys_are_listed(get: Get, dest: Path, keys: list[str], options: dict[str, object]) -> None:
+    """Whatever their order, and whatever the store makes of start-after."""
+    store = UnorderedStore(keys, **{"page": 7, **options})
+
+    ended = get(store)
+
+    assert ended.code == 0, ended.err
+    assert stored(dest) == sorted(keys)
+    assert ("do not ascend" in ended.err) == (keys is not ASCENDING or options.get("start_after") == "ignore")
+
+
+def test_a_store_that_goes_in_circles_is_named(get: Get, dest: Path) -> None:
+    """Neither its tokens nor start-after lead on: the exit code says that this is not all."""
+    store = UnorderedStore(SHUFFLED, page=10, repeats_token=True)
+
+    ended = get(store)
+
+    assert ended.code == LISTING_FAILED
+    assert "the listing never ends: the marker 10~0~ came before" in ended.err
+    assert len(stored(dest)) == len(set(stored(dest)))
+
+
+# The store has the keys of the folder first, and lesser ones after them.
+LATE = [f"a/{number:03}" for number in range(300)] + ["a-1", "a.txt", "b"]
+
+
+def test_a_range_begins_only_where_no_lesser_key_comes_later(get: Get, dest: Path) -> None:
+    """Pages are slow, so ranges are divided long before the first key that does not ascend."""
+    store = UnorderedStore(LATE, page=10, latency=0.02)
+
+    ended = get(store)
+
+    assert ended.code == 0, ended.err
+    assert stored(dest) == sorted(LATE)
+    assert "do not ascend (a-1 comes after a/" in ended.err
+
+
+def test_slow_buckets_in_order_are_divided(get: Get, dest: Path) -> None:
+    """Names of that kind that come in order are no reason not to."""
+    store = UnorderedStore(ASCENDING, page=3, latency=0.02)
+
+    ended = get(store)
+
+    assert ended.code == 0, ended.err
+    assert stored(dest) == ASCENDING
+    assert "do not ascend" not in ended.err
+    assert len({query.get("start-after") for query in store.queries}) > 2
+
+
+# LATE: until the kill nothing shows that keys do not ascend, so the next run begins again.
+# SHUFFLED: the listing follows tokens by then.
+@pytest.mark.parametrize("keys", [LATE, SHUFFLED], ids=["late", "shuffled"])
+@pytest.mark.parametrize("expires", [False, True])
+def test_a_job_that_is_killed_has_each_key_once(
+    get: Get, killed: Callable[..., None], dest: Path, keys: list[str], expires: bool
+) -> None:
+    """It goes on by its token; where that has expired it begins again."""
+    store = UnorderedStore(keys, page=10)
+    killed(store, 20)
+    store.epoch += expires
+
+    ended = get(store)
+
+    assert ended.code == 0, ended.err
+    assert stored(dest) == sorted(keys)
+    assert read_ledger(dest).listed == len(keys)
+    assert ("has expired" in ended.err) == (expires and keys is SHUFFLED)
+
+
+def test_a_job_that_is_killed_while_it_begins_again_has_each_key_once(
+    get: Get, killed: Callable[..., None], dest: Path
+) -> None:
+    """What was listed before, what is listed again, and what comes after."""
+    store = UnorderedStore(LATE, page=10)
+    killed(store, 20)
+    killed(store, 100)
+
+    ended = get(store)
+
+    assert ended.code == 0, ended.err
+    assert stored(dest) == sorted(LATE)
+    assert read_ledger(dest).listed == len(LATE)
+
+
+def test_a_job_without_names_cannot_begin_again(get: Get, killed: Callable[..., None], dest: Path) -> None:
+    """It says so, and lists nothing twice."""
+    store = UnorderedStore(LATE, page=10)
+    killed(store, 20, "--format", "null")
+    listed = read_ledger(dest).listed
+
+    ended = get(store, "--format", "null")
+
+    assert ended.code == LISTING_FAILED
+    assert "this job does not keep the names of its targets: take another destination" in ended.err
+    assert read_ledger(dest).listed == listed
