@@ -105,11 +105,6 @@ def test_authorities_are_added_as_the_configuration_says(
 @pytest.mark.parametrize(
     ("settings", "profile", "source", "said"),
     [
-        ({"AWS_USE_FIPS_ENDPOINT": "true"}, "", "s3://bucket", "AWS_USE_FIPS_ENDPOINT"),
-        ({}, "use_fips_endpoint = true\n", "s3://bucket", "AWS_USE_FIPS_ENDPOINT"),
-        ({"AWS_USE_DUALSTACK_ENDPOINT": "TRUE"}, "", "s3://bucket", "AWS_USE_DUALSTACK_ENDPOINT"),
-        ({}, "s3 =\n  use_dualstack_endpoint = true\n", "s3://bucket", "s3.use_dualstack_endpoint"),
-        ({}, "s3 =\n  use_accelerate_endpoint = true\n", "s3://bucket", "s3.use_accelerate_endpoint"),
         ({"AWS_REGION": "us-iso-east-1"}, "", "s3://bucket", "us-iso-east-1"),
         ({"AWS_REGION": "eusc-de-east-1"}, "", "s3://bucket", "eusc-de-east-1"),
         ({}, "", "s3://bucket--use1-az4--x-s3", "directory bucket"),

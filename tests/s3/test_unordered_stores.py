@@ -4,6 +4,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,7 +101,7 @@ ASCENDING = sorted(FOLDERS)
         (["obj/", "obj+", "obj1", "dir/z", "dir/a"], {"page": 3}),
     ],
 )
-def test_all_keys_are_listed(get: Get, dest: Path, keys: list[str], options: dict[str, object]) -> None:
+def test_all_keys_are_listed(get: Get, dest: Path, keys: list[str], options: dict[str, Any]) -> None:
     """Whatever their order, and whatever the store makes of start-after."""
     store = UnorderedStore(keys, **{"page": 7, **options})
 
@@ -109,6 +110,20 @@ def test_all_keys_are_listed(get: Get, dest: Path, keys: list[str], options: dic
     assert ended.code == 0, ended.err
     assert stored(dest) == sorted(keys)
     assert ("do not ascend" in ended.err) == (keys is not ASCENDING or options.get("start_after") == "ignore")
+
+
+def test_directory_buckets_are_listed_by_tokens_alone(
+    run: Callable[..., Ended], raw: Callable[..., RawServer], environment: dict[str, str], dest: Path
+) -> None:
+    """Their names say what they are: nothing asks for what follows a key."""
+    store = UnorderedStore(ASCENDING, page=7, start_after="refuse", bucket="b--use1-az4--x-s3")
+    words = ("get", f"s3://{store.bucket}", dest, "--endpoint-url", raw(store.routes()).url, "--no-sign-request")
+
+    ended = run(*words, "--format", "jsonl", env=environment, timeout=100)
+
+    assert ended.code == 0, ended.err
+    assert stored(dest) == ASCENDING
+    assert not any("start-after" in query for query in store.queries)
 
 
 def test_a_store_that_goes_in_circles_is_named(get: Get, dest: Path) -> None:

@@ -26,6 +26,7 @@ class UnorderedStore:
         repeats_token: whether each page gives the token of the first.
         epoch: part of each token; those of another one are refused.
         latency: seconds that a page takes.
+        bucket: its name.
         holds: the place whose page never comes when a token asks for it; `held` is set when one does.
     """
 
@@ -35,14 +36,15 @@ class UnorderedStore:
     repeats_token: bool = False
     epoch: int = 0
     latency: float = 0.0
+    bucket: str = "bucket"
     holds: int | None = None
     held: threading.Event = field(default_factory=threading.Event)
     queries: list[dict[str, str]] = field(default_factory=list)
 
     def routes(self) -> Mapping[str, Behaviour]:
-        """For a raw server: the bucket is `bucket`."""
-        objects: dict[str, Behaviour] = {f"/bucket/{quote(key)}": reply(key.encode()) for key in self.keys}
-        return {"/bucket": self.answer, "/bucket/": self.answer, **objects}
+        """For a raw server."""
+        objects: dict[str, Behaviour] = {f"/{self.bucket}/{quote(key)}": reply(key.encode()) for key in self.keys}
+        return {f"/{self.bucket}": self.answer, f"/{self.bucket}/": self.answer, **objects}
 
     def answer(self, exchange: Exchange) -> bytes | None:
         """A page."""
@@ -56,7 +58,8 @@ class UnorderedStore:
             begin, epoch = int(place), int(made)
             if begin == self.holds:
                 self.held.set()
-                return exchange.stall()
+                exchange.stall()
+                return None
         if epoch != self.epoch or (after and self.start_after == "refuse"):
             document = b"<Error><Code>InvalidArgument</Code><Message>not known here</Message></Error>"
             return reply(document, "Content-Type: application/xml", status="400 Bad Request")

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use crate::name::{for_display, printable};
 use crate::outcome::FailureKind;
-use crate::source_metadata::ListedKey;
+use crate::source_metadata::{ListedKey, is_same_etag};
 
 /// Bytes of a detail; above it the rest is left out.
 pub const DETAIL_BYTES_MAX: usize = 1024;
@@ -65,6 +65,10 @@ pub fn status_detail(facts: &StatusFacts<'_>) -> String {
 /// Returns how an object differs from what its listing said.
 pub fn changed_detail(listed: &ListedKey<'_>, length: u64, etag: Option<&[u8]>) -> String {
     match (listed.size, etag) {
+        (Some(size), Some(etag)) if size != length && is_same_etag(etag, listed.etag) => format!(
+            "it has {length} bytes, and its listing said {size}, with the same ETag: its store keeps it compressed and sends it \
+             decompressed; --compressed takes it as it is kept"
+        ),
         (Some(size), _) if size != length => {
             format!("it has {length} bytes, and its listing said {size}: it was replaced meanwhile")
         }

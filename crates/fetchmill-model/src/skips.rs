@@ -25,11 +25,13 @@ pub enum SkipReason {
     Dropped,
     /// Its reply reserves it from machine learning or from indexing (`--opt-out`).
     OptedOut,
+    /// Its store has it in an archive, and must restore it before it can be read.
+    Archived,
 }
 
 impl SkipReason {
     /// All of them.
-    pub const ALL: [SkipReason; 9] = [
+    pub const ALL: [SkipReason; 10] = [
         SkipReason::Filter,
         SkipReason::OtherOrigin,
         SkipReason::OtherPath,
@@ -39,11 +41,15 @@ impl SkipReason {
         SkipReason::Unchanged,
         SkipReason::Dropped,
         SkipReason::OptedOut,
+        SkipReason::Archived,
     ];
 
     /// Whether a reply is the reason, and not the listing.
     pub fn is_of_reply(self) -> bool {
-        matches!(self, SkipReason::Unchanged | SkipReason::Dropped | SkipReason::OptedOut)
+        matches!(
+            self,
+            SkipReason::Unchanged | SkipReason::Dropped | SkipReason::OptedOut | SkipReason::Archived
+        )
     }
 
     /// As reports and the journal have it.
@@ -58,6 +64,7 @@ impl SkipReason {
             SkipReason::Unchanged => "unchanged",
             SkipReason::Dropped => "dropped",
             SkipReason::OptedOut => "opted-out",
+            SkipReason::Archived => "archived",
         }
     }
 }

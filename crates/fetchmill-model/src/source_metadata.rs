@@ -52,6 +52,16 @@ impl<'a> ListedKey<'a> {
     }
 }
 
+/// Whether two entity tags name the same object, with or without quotes, weak or strong.
+pub fn is_same_etag(one: &[u8], other: &[u8]) -> bool {
+    without_quotes(one) == without_quotes(other)
+}
+
+fn without_quotes(etag: &[u8]) -> &[u8] {
+    let etag = etag.strip_prefix(b"W/").unwrap_or(etag);
+    etag.strip_prefix(b"\"").and_then(|inside| inside.strip_suffix(b"\"")).unwrap_or(etag)
+}
+
 /// How exactly a listing tells a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeResolution {

@@ -348,6 +348,16 @@ class OfOrigins(TypedDict, total=False):
     addressing_style: Addressing | None
     """Where the bucket stands in a request: `virtual` is in the host, `path` in the path; `auto`, if not given, is in
     the host at AWS and in the path elsewhere."""
+    requester_pays: bool
+    """Be the request payer: say in each request that you pay for it, since the owner of the bucket does not."""
+    sse_c_key_file: PathText | None
+    """File with the key that the objects were encrypted with (SSE-C): its 32 bytes, or their base64."""
+    use_fips_endpoint: bool
+    """Ask AWS at its FIPS endpoints."""
+    use_dualstack_endpoint: bool
+    """Ask AWS at its dual-stack endpoints, which have IPv6 addresses too."""
+    use_accelerate_endpoint: bool
+    """Ask AWS at its transfer acceleration endpoint."""
 
 
 class OfEncodings(TypedDict, total=False):
@@ -388,6 +398,8 @@ class OfKeys(TypedDict, total=False):
     """Take only objects written then or later: 2026-11-22 (00:00 UTC), 2026-11-22T08:30:00Z."""
     modified_to: str | date | None
     """Take only objects written before."""
+    storage_class: Sequence[str] | None
+    """Take only objects of this storage class, such as STANDARD_IA; may be repeated."""
 
 
 class Planning(TypedDict, total=False):

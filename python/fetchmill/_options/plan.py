@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Unpack
 from fetchmill._options.get import GetOptions
 from fetchmill._options.list import ListOptions
 from fetchmill._options.rows import Options, option_class
-from fetchmill._options.sources import SourceKind, check_source, kind_of
+from fetchmill._options.sources import BUCKET_ACCESS, SourceKind, check_source, kind_of
 from fetchmill._options.table import PLAN
 from fetchmill.errors import UsageError
 
@@ -22,8 +22,6 @@ _NOT_OF_A_PROBE = {
     *("hash", "all_rows", "cdxj", "warc_all", "transform", "transform_columns", "transform_batch", "retry_failed"),
     *("max_failed", "allow_absent", "max_duration", "max_bytes", "strip_prefix", "sidecar"),
 }
-# How a bucket is reached: one that objects go to has them, too.
-_OF_BUCKETS = {"endpoint_url", "region", "profile", "no_sign_request", "addressing_style"}
 
 
 @option_class(PLAN)
@@ -87,7 +85,7 @@ class PlanOptions(Options):
         return ListOptions(**self._given(ListOptions))
 
     def _given(self, table: Any) -> dict[str, Any]:  # noqa: ANN401 - a class of options
-        left_out = _NOT_OF_A_PROBE | (set() if self.source_kind in ("s3", "list") else _OF_BUCKETS)
+        left_out = _NOT_OF_A_PROBE | set(() if self.source_kind in ("s3", "list") else BUCKET_ACCESS)
         own = {field.name for field in fields(self)}
         names = {field.name for field in fields(table) if field.metadata and field.name in own} - left_out
         return {"source": self.source} | {name: getattr(self, name) for name in names if name != "limit"}

@@ -32,8 +32,12 @@ _LIST_ONLY = (
     "names",
 )
 _REQUESTS = ("method", "data", "data_json", "idempotent", "offset_column", "length_column", "coalesce", "hash_column")
-_FILTERS = ("size_from", "size_to", "modified_from", "modified_to")
-_ACCESS = ("endpoint_url", "region", "profile", "no_sign_request", "addressing_style")
+_FILTERS = ("size_from", "size_to", "modified_from", "modified_to", "storage_class")
+# How buckets are reached.
+BUCKET_ACCESS = (
+    *("endpoint_url", "region", "profile", "no_sign_request", "addressing_style", "requester_pays", "sse_c_key_file"),
+    *("use_fips_endpoint", "use_dualstack_endpoint", "use_accelerate_endpoint"),
+)
 # Requests to a bucket are signed instead, and lead nowhere else.
 _UNSIGNED = ("redirects", "headers", "auth", "bearer", "bearer_command", "netrc", "credentials_for", "allow_private")
 # Options, the kinds of source that they are for, and what these are called.
@@ -41,7 +45,7 @@ _MEANT: tuple[tuple[tuple[str, ...], Container[SourceKind], str], ...] = (
     (("listing", "robots", *_API_ONLY, *_JSON_ONLY), ("server",), "servers that list their objects"),
     ((*_LIST_ONLY, *_REQUESTS), ("list",), "lists of URLs"),
     (_FILTERS, ("s3",), "buckets (s3://BUCKET/PREFIX)"),
-    (_ACCESS, ("s3", "list"), "buckets, and lists that lead to some"),
+    (BUCKET_ACCESS, ("s3", "list"), "buckets, and lists that lead to some"),
     (_UNSIGNED, ("server", "list"), "servers and lists of URLs"),
 )
 
@@ -83,7 +87,7 @@ def check_source(options: Any) -> None:  # noqa: ANN401 - a dataclass
     given = {option.name for option in fields(options) if getattr(options, option.name) != option.default}
     for names, kinds, meant in _MEANT:
         wrong = [name for name in names if name in given and kind not in kinds]
-        if wrong and not (names is _ACCESS and is_bucket(str(getattr(options, "dest", "")))):
+        if wrong and not (names is BUCKET_ACCESS and is_bucket(str(getattr(options, "dest", "")))):
             raise UsageError(f"{wrong[0]} is for {meant}, which {source} is not")
     _check_api(options, given)
     _check_ranges(options)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # What decides which objects a source has, and what they are called.
 _FILTERS = (
     *("list_format", "column", "template", "csv_header", "delimiter", "quote", "key_column", "include", "exclude"),
-    *("size_from", "size_to", "modified_from", "modified_to"),
+    *("size_from", "size_to", "modified_from", "modified_to", "storage_class"),
     *("list_path", "names_field", "marker_field", "marker_param", "get_path"),
     *("items_field", "url_field", "name_field", "size_field", "modified_field"),
     *("next_page", "next_field", "page_param", "offset_param"),

@@ -551,6 +551,27 @@ _OF_ORIGINS = {
         choices=("auto", "path", "virtual"),
         heading="S3",
     ),
+    "requester_pays": Option(
+        "flag",
+        bool,
+        False,
+        "Be the request payer: say in each request that you pay for it, since the owner of the bucket does not.",
+        heading="S3",
+    ),
+    "sse_c_key_file": Option(
+        "path",
+        PathText | None,
+        None,
+        "File with the key that the objects were encrypted with (SSE-C): its 32 bytes, or their base64.",
+        heading="S3",
+    ),
+    "use_fips_endpoint": Option("flag", bool, False, "Ask AWS at its FIPS endpoints.", heading="S3"),
+    "use_dualstack_endpoint": Option(
+        "flag", bool, False, "Ask AWS at its dual-stack endpoints, which have IPv6 addresses too.", heading="S3"
+    ),
+    "use_accelerate_endpoint": Option(
+        "flag", bool, False, "Ask AWS at its transfer acceleration endpoint.", heading="S3"
+    ),
 }
 
 _OF_ENCODINGS = {
@@ -593,6 +614,13 @@ _OF_KEYS = {
         heading="S3",
     ),
     "modified_to": Option("date", str | date | None, None, "Take only objects written before.", heading="S3"),
+    "storage_class": Option(
+        "patterns",
+        Sequence[str] | None,
+        None,
+        "Take only objects of this storage class, such as STANDARD_IA; may be repeated.",
+        heading="S3",
+    ),
 }
 
 _PLANNING = {

@@ -31,12 +31,12 @@ use fetchmill_model::stored_name::StoredNames;
 use fetchmill_model::target::{Names, Sequence};
 use fetchmill_store::background::Background;
 use fetchmill_store::journal::{
-    Identity, JobLocation, JobRules, Journal, JournalSnapshot, STRIP_PREFIX, TRANSFORM, must_be_here,
-    must_have_objects, read_doubtful,
+    Identity, JobLocation, JobRules, Journal, JournalSnapshot, REQUEST_PART, STRIP_PREFIX, TRANSFORM,
+    must_be_here, must_have_objects, read_doubtful,
 };
 use fetchmill_store::pack::Sidecars;
 use fetchmill_store::reader::{
-    EXPORT_OF, REQUEST_PART, are_of_list, are_stripped, for_each_object, request_of, warc_origin,
+    EXPORT_OF, are_of_list, are_stripped, for_each_object, request_of, warc_origin,
 };
 use fetchmill_store::sink::failures::FailuresShard;
 use fetchmill_store::sink::{

@@ -2,12 +2,38 @@
 
 use std::collections::BTreeMap;
 
+use crate::request::job_request::JobRequest;
 use crate::request::source_options::SourceOptions;
 use fetchmill_model::error::Result;
 use fetchmill_model::hidden_text::hide_secrets;
 use fetchmill_model::outcome::{FailureKind, KindCounts, Tally};
 use fetchmill_model::skips::SkipReason;
 use fetchmill_store::journal::Journal;
+
+/// Why names are left out that are not as `--include` has them; markers of folders are names of nothing.
+const NOT_MATCHED: [SkipReason; 2] = [SkipReason::Filter, SkipReason::FolderMarker];
+
+/// How a user has written that names are: one who gets nothing may have made a slip.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WantedNames {
+    /// All begin with the prefix of a bucket.
+    pub(crate) have_prefix: bool,
+    /// All match `--include`, and nothing else leaves any out.
+    pub(crate) are_included: bool,
+}
+
+impl WantedNames {
+    /// Of a job.
+    pub(crate) fn of(request: &JobRequest) -> Self {
+        let list = &request.list;
+        let leaves_others_out =
+            !list.exclude.is_empty() || list.sample.is_some() || request.bounds.text().is_some();
+        WantedNames {
+            have_prefix: matches!(&request.source, SourceOptions::S3 { prefix, .. } if !prefix.is_empty()),
+            are_included: !list.include.is_empty() && !leaves_others_out,
+        }
+    }
+}
 
 /// The number of skipped targets by [`SkipReason`]. A job of 0.1.0 has none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,10 +50,23 @@ impl SkippedByReason {
         &self.0
     }
 
-    /// Whether the job has no object for a reason that nobody asked for: all that is listed is skipped, or a list has no
-    /// line with a target.
-    pub(crate) fn found_nothing(&self, tally: Tally, of_list: Option<&KindCounts>) -> bool {
+    /// Whether the job has no object for a reason that nobody asked for: all that is listed is skipped, a list has no line
+    /// with a target, or no name is as the user has written that names are.
+    pub(crate) fn found_nothing(
+        &self,
+        tally: Tally,
+        of_list: Option<&KindCounts>,
+        wanted: WantedNames,
+    ) -> bool {
         if of_list.is_some_and(|kinds| tally.listed == kinds.count(FailureKind::Url)) {
+            return true;
+        }
+        if tally.listed == 0 {
+            return wanted.have_prefix;
+        }
+        let is_filtered =
+            || self.0.keys().all(|reason| NOT_MATCHED.iter().any(|other| other.name() == reason));
+        if wanted.are_included && tally.listed == tally.skipped && !self.0.is_empty() && is_filtered() {
             return true;
         }
         let asked = [SkipReason::Filter, SkipReason::Unchanged, SkipReason::Dropped, SkipReason::OptedOut];
@@ -77,6 +116,7 @@ fn describe(reason: &str) -> &str {
         "folder-marker" => "markers of folders",
         "no-object" => "no objects",
         "opted-out" => "opted out",
+        "archived" => "archived",
         other => other,
     }
 }
@@ -86,6 +126,7 @@ fn hint(reason: &str) -> Option<&'static str> {
         "other-origin" => Some("name that origin as SOURCE, or fetch from a list of URLs"),
         "other-path" => Some("name the folder that the links lead to as SOURCE"),
         "robots" => Some("--no-robots takes them"),
+        "archived" => Some("restore them in the store, then take another destination"),
         _ => None,
     }
 }
@@ -112,17 +153,40 @@ mod tests {
             (&[("other-origin", 2)], tally(3, 2), false),
             (&[("unchanged", 3)], tally(3, 3), false),
             (&[("opted-out", 3)], tally(3, 3), false),
+            (&[("archived", 3)], tally(3, 3), true),
             (&[], tally(3, 3), false),
             (&[], tally(0, 0), false),
         ] {
-            assert_eq!(skipped(counts).found_nothing(tally, None), expected, "{counts:?}");
+            assert_eq!(
+                skipped(counts).found_nothing(tally, None, WantedNames::default()),
+                expected,
+                "{counts:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn names_that_nothing_has_are_nothing() {
+        let prefix = WantedNames { have_prefix: true, are_included: false };
+        let included = WantedNames { have_prefix: false, are_included: true };
+        for (wanted, counts, tally, expected) in [
+            (prefix, &[][..], tally(0, 0), true),
+            (prefix, &[("filter", 3)], tally(3, 3), false),
+            (included, &[], tally(0, 0), false),
+            (included, &[("filter", 2), ("folder-marker", 1)], tally(3, 3), true),
+            (included, &[("filter", 2)], tally(3, 2), false),
+            (included, &[("filter", 2), ("unchanged", 1)], tally(3, 3), false),
+        ] {
+            assert_eq!(skipped(counts).found_nothing(tally, None, wanted), expected, "{wanted:?} {counts:?}");
         }
     }
 
     #[test]
     fn a_list_without_a_target_is_nothing() {
         let mut kinds = KindCounts::default();
-        let nothing = |listed, kinds: &KindCounts| skipped(&[]).found_nothing(tally(listed, 0), Some(kinds));
+        let nothing = |listed, kinds: &KindCounts| {
+            skipped(&[]).found_nothing(tally(listed, 0), Some(kinds), WantedNames::default())
+        };
         assert!(nothing(0, &kinds));
         assert!(!nothing(2, &kinds));
         kinds.add(FailureKind::Url, 2);

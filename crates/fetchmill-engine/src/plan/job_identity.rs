@@ -12,9 +12,8 @@ use fetchmill_model::source::ApiNames;
 use fetchmill_model::source::list::ListOptions;
 use fetchmill_store::journal::{
     ALL_REPLIES, CDXJ, CHECK, COMPRESSED, DESTINATION, HASH, INDEX_PART, Identity, KEYS, LIST, NAMES,
-    OPT_OUT, REPLIES_PART, SIDECAR, STRIP_PREFIX, TRANSFORM, transform_text,
+    OPT_OUT, REPLIES_PART, REQUEST_PART, SIDECAR, STRIP_PREFIX, TRANSFORM, transform_text,
 };
-use fetchmill_store::reader::REQUEST_PART;
 use fetchmill_store::sink::HashColumn;
 
 impl JobPlan {

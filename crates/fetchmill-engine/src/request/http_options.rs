@@ -275,7 +275,7 @@ impl HttpOptions {
             fields,
             authority: Some(Arc::new(SignedOrigins {
                 access: Arc::clone(store),
-                asks_checksums: store.options.checksums,
+                are_of_objects: true,
                 named,
             })),
             paces: self.host_rate().map(Paces::new).map(Arc::new),

@@ -249,6 +249,8 @@ impl JobRequest {
             // Of a longer one a check reads the start.
             body_max: if is_check { u64::MAX } else { self.http.max_size },
             has_second_look: self.second_look && is_check,
+            // A sync would take it for one that has not changed.
+            skips_archived: !is_check && self.pass.is_none(),
             ..Rules::default()
         }
     }

@@ -6,12 +6,16 @@ use crate::error::{Error, Result};
 use crate::name;
 use crate::options::OptionValue;
 use crate::origin::OriginKey;
+use crate::s3::AwsVariant;
 use crate::source::OriginUrl;
 
 /// The region that stores expect who know none, and that of buckets which say nothing else.
 pub const REGION_DEFAULT: &str = "us-east-1";
 /// Bytes of a region's name.
 const REGION_BYTES_MAX: usize = 64;
+
+/// How names of directory buckets end, and those of their access points.
+const DIRECTORY_BUCKETS: [&str; 2] = ["--x-s3", "--xa-s3"];
 
 /// How a bucket stands in a request.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -36,6 +40,15 @@ pub struct Endpoint {
     pub url: Option<OriginUrl>,
     /// See [`Addressing`].
     pub addressing: Addressing,
+    /// Which of AWS's endpoints.
+    pub variant: AwsVariant,
+}
+
+impl Endpoint {
+    /// Whether buckets are asked for at the edge that is nearest.
+    fn is_accelerated(&self) -> bool {
+        self.url.is_none() && self.variant.accelerate
+    }
 }
 
 /// A bucket's name that can be part of a path.
@@ -58,6 +71,11 @@ impl BucketName {
     /// As it is written.
     pub fn text(&self) -> &str {
         &self.0
+    }
+
+    /// Whether it names a directory bucket of AWS. Their keys are listed in no order, and `start-after` is not known there.
+    pub fn is_directory(&self) -> bool {
+        DIRECTORY_BUCKETS.iter().any(|end| self.0.ends_with(end))
     }
 
     /// Whether it can be one label of a host for which a certificate holds.
@@ -104,18 +122,13 @@ impl BucketAddress {
     pub fn of(endpoint: &Endpoint, bucket: &BucketName, region: &str) -> Result<Self> {
         let (scheme, authority, path) = match &endpoint.url {
             Some(url) => (url.scheme().to_owned(), url.authority(), url.path().to_owned()),
-            None => ("https".to_owned(), aws_host(region)?, String::new()),
+            None => ("https".to_owned(), endpoint.variant.s3_host(region)?, String::new()),
         };
         let in_host = match endpoint.addressing {
+            _ if endpoint.is_accelerated() => must_be_label(bucket, "use_accelerate_endpoint")?,
             Addressing::Auto => endpoint.url.is_none() && bucket.is_label(),
             Addressing::Path => false,
-            Addressing::Virtual if !bucket.is_label() => {
-                return Err(Error::Usage(format!(
-                    "the bucket {} cannot be part of a host; use --addressing-style path",
-                    bucket.text()
-                )));
-            }
-            Addressing::Virtual => true,
+            Addressing::Virtual => must_be_label(bucket, "addressing_style virtual")?,
         };
         let (host, prefix) = if in_host {
             (format!("{}.{authority}", bucket.text()), format!("{path}/"))
@@ -148,18 +161,15 @@ pub fn is_region(text: &str) -> bool {
     !text.is_empty() && text.len() <= REGION_BYTES_MAX && text.bytes().all(is_part)
 }
 
-/// The regional endpoint of AWS.
-fn aws_host(region: &str) -> Result<String> {
-    let is_region =
-        !region.is_empty() && region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-    if !is_region {
-        return Err(Error::Usage(format!(
-            "{} is no region; give one such as eu-central-1 with --region",
-            name::for_display(region.as_bytes())
-        )));
+/// Refuses a bucket that cannot be in a host, where an option asks for that.
+fn must_be_label(bucket: &BucketName, option: &str) -> Result<bool> {
+    if bucket.is_label() {
+        return Ok(true);
     }
-    let suffix = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
-    Ok(format!("s3.{region}.{suffix}"))
+    Err(Error::Usage(format!(
+        "the bucket {} cannot be part of a host, which {option} asks for; use --addressing-style path",
+        bucket.text()
+    )))
 }
 
 #[cfg(test)]
@@ -173,7 +183,11 @@ mod tests {
         region: &str,
     ) -> Result<(String, String)> {
         let url = endpoint.map(|url| OriginUrl::parse(url).unwrap());
-        let place = BucketAddress::of(&Endpoint { url, addressing }, &BucketName::parse(bucket)?, region)?;
+        let place = BucketAddress::of(
+            &Endpoint { url, addressing, ..Endpoint::default() },
+            &BucketName::parse(bucket)?,
+            region,
+        )?;
         Ok((place.key.text().to_owned(), place.prefix))
     }
 
@@ -196,6 +210,25 @@ mod tests {
             place(None, in_host, "a.b", "us-east-1").unwrap_err().to_string().contains("--addressing-style")
         );
         assert!(place(None, auto, "abc", "us-east-1.evil.test/").is_err());
+    }
+
+    #[test]
+    fn an_accelerated_bucket_is_in_the_host_of_the_edge() {
+        let variant = AwsVariant { accelerate: true, ..AwsVariant::default() };
+        let of = |url: Option<&str>, bucket: &str| {
+            let url = url.map(|url| OriginUrl::parse(url).unwrap());
+            let endpoint = Endpoint { url, variant, addressing: Addressing::Path };
+            BucketAddress::of(&endpoint, &BucketName::parse(bucket).unwrap(), "eu-west-1")
+        };
+
+        let place = of(None, "abc").unwrap();
+        assert_eq!(
+            (place.key.text(), place.prefix.as_str()),
+            ("https://abc.s3-accelerate.amazonaws.com", "/")
+        );
+        assert_eq!(place.region, "eu-west-1");
+        assert_eq!(of(Some("http://h"), "abc").unwrap().key.text(), "http://h");
+        assert!(of(None, "a.b").unwrap_err().to_string().contains("use_accelerate_endpoint"));
     }
 
     #[test]

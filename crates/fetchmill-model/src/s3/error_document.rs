@@ -42,6 +42,8 @@ pub enum StoreError {
     NoBucket,
     /// A key that exists.
     NoKey,
+    /// An object that was restored from an archive.
+    Archived,
     /// The right credentials.
     BadCredentials,
     /// Another try.
@@ -116,6 +118,7 @@ impl ErrorDocument {
             "AccessDenied" | "AllAccessDisabled" => StoreError::Denied,
             "NoSuchBucket" => StoreError::NoBucket,
             "NoSuchKey" => StoreError::NoKey,
+            "InvalidObjectState" => StoreError::Archived,
             "InternalError" | "RequestTimeout" | "OperationAborted" => StoreError::Transient,
             _ => StoreError::of_status(status),
         }
@@ -125,7 +128,10 @@ impl ErrorDocument {
     pub fn advice(&self, status: u16, is_signed: bool, bucket: &str) -> Option<String> {
         let text = match self.meaning(status) {
             StoreError::Denied if is_signed => {
-                format!("do the credentials allow s3:ListBucket and s3:GetObject on {bucket}?")
+                format!(
+                    "do the credentials allow s3:ListBucket and s3:GetObject on {bucket}? If its readers pay for requests, \
+                     add --requester-pays"
+                )
             }
             StoreError::Denied => {
                 format!("give credentials (AWS_ACCESS_KEY_ID, --profile): without any, or with --no-sign-request, only what is public can be read, and {bucket} seems not to be")
@@ -155,7 +161,7 @@ impl ErrorDocument {
                 "the store asks for fewer requests: try again later, or with a lower --concurrency".into()
             }
             StoreError::Transient => "try again later".into(),
-            StoreError::NoKey | StoreError::Other => return None,
+            StoreError::NoKey | StoreError::Archived | StoreError::Other => return None,
         };
         Some(text)
     }

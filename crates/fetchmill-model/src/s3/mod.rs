@@ -1,8 +1,10 @@
 //! S3 and compatible stores, without I/O and without a clock: where a bucket is, what requests are signed with, what
 //! pages of a listing and error documents say, and how the key space is divided.
 
+mod aws_endpoint;
 mod bucket_address;
 mod checksum;
+mod customer_key;
 mod error_document;
 pub mod multipart;
 mod page;
@@ -12,16 +14,17 @@ mod sign;
 mod split;
 mod upload;
 
+pub use aws_endpoint::AwsVariant;
 pub use bucket_address::{
     Addressing, BucketAddress, BucketName, Endpoint, REGION_DEFAULT, is_region, parse_source, split_url,
 };
 pub use checksum::{BodyChecksum, is_damaged};
+pub use customer_key::CustomerKey;
 pub use error_document::{ErrorDocument, StoreError};
 pub use page::{Disorder, PageEnd, read_page};
 pub use query::{ListQuery, START_UPLOAD_QUERY, part_query, upload_query};
-pub use select::{KeyBounds, Selection};
-pub use sign::CHECKSUM_MODE;
-pub use sign::Signer;
+pub use select::{BucketEntry, KeyBounds, Selection};
+pub use sign::{CHECKSUM_MODE, REQUEST_PAYER, Signer};
 pub use split::between;
 pub use upload::UploadDestination;
 

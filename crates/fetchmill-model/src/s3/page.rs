@@ -10,7 +10,7 @@
 use quick_xml::Reader;
 use quick_xml::events::{BytesRef, Event};
 
-use super::ListedKey;
+use super::{BucketEntry, ListedKey};
 use crate::limits::{MARKER_BYTES_MAX, XML_DEPTH_MAX};
 use crate::name;
 use crate::source::BadPage;
@@ -46,7 +46,7 @@ pub struct Disorder {
 const FOLDERS_KEPT: usize = 8;
 
 /// Gives the keys of a page to `each`, in the order of the store. Those before a mistake were given when it is found.
-pub fn read_page(body: &[u8], each: &mut dyn FnMut(ListedKey<'_>)) -> Result<PageEnd, BadPage> {
+pub fn read_page(body: &[u8], each: &mut dyn FnMut(BucketEntry<'_>)) -> Result<PageEnd, BadPage> {
     let text = std::str::from_utf8(body).map_err(|_| bad("it gives a page that is not UTF-8"))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut page = PageParser::new(is_url_encoded(text), each);
@@ -84,6 +84,7 @@ enum Field {
     Size,
     ETag,
     Modified,
+    StorageClass,
     IsTruncated,
     Token,
     Folder,
@@ -91,7 +92,7 @@ enum Field {
 
 /// What a page lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum EntryKind {
+enum PageElement {
     Key,
     Folder,
 }
@@ -101,6 +102,7 @@ enum EntryKind {
 struct CurrentKey {
     key: Vec<u8>,
     etag: Vec<u8>,
+    storage_class: String,
     size: Option<u64>,
     modified: u64,
     /// One bit for each [`Field`].
@@ -109,11 +111,11 @@ struct CurrentKey {
 
 struct PageParser<'e> {
     is_url_encoded: bool,
-    each: &'e mut dyn FnMut(ListedKey<'_>),
+    each: &'e mut dyn FnMut(BucketEntry<'_>),
     depth: usize,
     is_ended: bool,
     /// The entry that is being read.
-    entry: Option<EntryKind>,
+    entry: Option<PageElement>,
     field: Option<Field>,
     text: String,
     current: CurrentKey,
@@ -122,7 +124,7 @@ struct PageParser<'e> {
 }
 
 impl<'e> PageParser<'e> {
-    fn new(is_url_encoded: bool, each: &'e mut dyn FnMut(ListedKey<'_>)) -> Self {
+    fn new(is_url_encoded: bool, each: &'e mut dyn FnMut(BucketEntry<'_>)) -> Self {
         PageParser {
             is_url_encoded,
             each,
@@ -152,14 +154,14 @@ impl<'e> PageParser<'e> {
                 return Err(bad(&format!("it gives no page of keys, but an element {shown}")));
             }
             (2, "Contents") => {
-                self.entry = Some(EntryKind::Key);
+                self.entry = Some(PageElement::Key);
                 self.current.known = 0;
             }
-            (2, "CommonPrefixes") => self.entry = Some(EntryKind::Folder),
+            (2, "CommonPrefixes") => self.entry = Some(PageElement::Folder),
             (2, "IsTruncated") => self.field = Some(Field::IsTruncated),
             (2, "NextContinuationToken") => self.field = Some(Field::Token),
-            (3, element) if self.entry == Some(EntryKind::Key) => self.field = field_of_key(element),
-            (3, "Prefix") if self.entry == Some(EntryKind::Folder) => self.field = Some(Field::Folder),
+            (3, element) if self.entry == Some(PageElement::Key) => self.field = field_of_key(element),
+            (3, "Prefix") if self.entry == Some(PageElement::Folder) => self.field = Some(Field::Folder),
             _ => {}
         }
         self.text.clear();
@@ -188,7 +190,7 @@ impl<'e> PageParser<'e> {
     fn close(&mut self) -> Result<(), BadPage> {
         if let Some(field) = self.field.take() {
             self.take(field)?;
-        } else if self.depth == 2 && self.entry.take() == Some(EntryKind::Key) {
+        } else if self.depth == 2 && self.entry.take() == Some(PageElement::Key) {
             self.give()?;
         }
         self.depth = self.depth.saturating_sub(1);
@@ -215,7 +217,7 @@ impl<'e> PageParser<'e> {
                 return if other.is_some() { Err(twice("NextContinuationToken")) } else { Ok(()) };
             }
             Field::Folder => return self.keep_folder(),
-            Field::Key | Field::Size | Field::ETag | Field::Modified => {}
+            Field::Key | Field::Size | Field::ETag | Field::Modified | Field::StorageClass => {}
         }
         let bit = 1 << field as u8;
         if self.current.known & bit != 0 {
@@ -236,7 +238,7 @@ impl<'e> PageParser<'e> {
 
     /// At the end of a key's element.
     fn give(&mut self) -> Result<(), BadPage> {
-        let CurrentKey { key, etag, size, modified, known } = &mut self.current;
+        let CurrentKey { key, etag, storage_class, size, modified, known } = &mut self.current;
         let is_known = |field: Field| *known & (1 << field as u8) != 0;
         if !is_known(Field::Key) || key.is_empty() {
             return Err(bad("it gives a page with an object that has no key"));
@@ -251,7 +253,8 @@ impl<'e> PageParser<'e> {
         let etag = if is_known(Field::ETag) { etag.as_slice() } else { b"" };
         let size = size.filter(|_| is_known(Field::Size));
         let modified = if is_known(Field::Modified) { *modified } else { 0 };
-        (self.each)(ListedKey { key, size, etag, modified });
+        let storage_class = if is_known(Field::StorageClass) { storage_class.as_str() } else { "" };
+        (self.each)(BucketEntry { listed: ListedKey { key, size, etag, modified }, storage_class });
         self.end.keys += 1;
         std::mem::swap(self.end.last_key.get_or_insert_default(), key);
         Ok(())
@@ -280,6 +283,7 @@ impl CurrentKey {
                 let inside = value.strip_prefix('"').and_then(|value| value.strip_suffix('"'));
                 self.etag.extend_from_slice(inside.unwrap_or(value).as_bytes());
             }
+            Field::StorageClass => value.clone_into(&mut self.storage_class),
             Field::Modified => self.modified = parse_utc_to_the_second(value.as_bytes()).unwrap_or(0),
             Field::IsTruncated | Field::Token | Field::Folder => {}
         }
@@ -293,6 +297,7 @@ fn field_of_key(element: &str) -> Option<Field> {
         "Size" => Some(Field::Size),
         "ETag" => Some(Field::ETag),
         "LastModified" => Some(Field::Modified),
+        "StorageClass" => Some(Field::StorageClass),
         _ => None,
     }
 }
@@ -356,7 +361,7 @@ mod tests {
     fn read(body: &[u8]) -> Result<(Vec<Listed>, PageEnd), String> {
         let mut keys = Vec::new();
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-        let end = read_page(body, &mut |listed| {
+        let end = read_page(body, &mut |BucketEntry { listed, .. }| {
             keys.push((text(listed.key), listed.size, text(listed.etag), listed.modified));
         });
         end.map(|end| (keys, end)).map_err(|error| error.0)

@@ -5,9 +5,20 @@ use crate::skips::SkipReason;
 use crate::source::list::Filters;
 use crate::source_metadata::ListedKey;
 
+const STANDARD: &str = "STANDARD";
+
+/// An object as a page lists it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BucketEntry<'a> {
+    /// What the journal keeps.
+    pub listed: ListedKey<'a>,
+    /// How it is stored, such as `GLACIER`; empty when the listing does not say it.
+    pub storage_class: &'a str,
+}
+
 options! {
     /// What a listing must say of a key; `None` for no bound.
-    #[derive(Copy, PartialEq, Eq)]
+    #[derive(PartialEq, Eq)]
     pub struct KeyBounds {
         /// Bytes at least.
         size_from: Option<u64> = None, Bounds::at_least(0.0, "bytes");
@@ -17,6 +28,8 @@ options! {
         modified_from: Option<u64> = None;
         /// Written before this.
         modified_to: Option<u64> = None;
+        /// In one of these classes; empty: in any.
+        storage_class: Vec<String> = Vec::new();
     }
 }
 
@@ -29,14 +42,19 @@ impl KeyBounds {
             ("modified from", self.modified_from),
             ("modified to", self.modified_to),
         ];
-        let texts: Vec<_> =
-            bounds.iter().filter_map(|(name, bound)| bound.map(|bound| format!("{name} {bound}"))).collect();
+        let texts = bounds.iter().filter_map(|(name, bound)| bound.map(|bound| format!("{name} {bound}")));
+        let classes = self.storage_class.iter().map(|class| format!("storage class {class}"));
+        let texts: Vec<_> = texts.chain(classes).collect();
         (!texts.is_empty()).then(|| texts.join(", "))
     }
 
-    fn allow(&self, listed: &ListedKey<'_>) -> bool {
+    fn allow(&self, BucketEntry { listed, storage_class }: &BucketEntry<'_>) -> bool {
+        // A listing leaves out the usual class, or the store has no classes.
+        let class = if storage_class.is_empty() { STANDARD } else { storage_class };
+        let has_class = self.storage_class.is_empty() || self.storage_class.iter().any(|name| name == class);
         let size = listed.size.unwrap_or(0);
-        self.size_from.is_none_or(|from| size >= from)
+        has_class
+            && self.size_from.is_none_or(|from| size >= from)
             && self.size_to.is_none_or(|to| size < to)
             && self.modified_from.is_none_or(|from| listed.modified >= from)
             && self.modified_to.is_none_or(|to| listed.modified < to)
@@ -55,11 +73,12 @@ pub struct Selection {
 impl Selection {
     /// Why a key is no target; none: it is one. Folder markers are none: they have no bytes, and a name that no file can
     /// have.
-    pub fn reason_to_skip(&self, listed: &ListedKey<'_>) -> Option<SkipReason> {
+    pub fn reason_to_skip(&self, object: &BucketEntry<'_>) -> Option<SkipReason> {
+        let listed = &object.listed;
         if listed.key.ends_with(b"/") && listed.size == Some(0) {
             return Some(SkipReason::FolderMarker);
         }
-        let is_taken = self.bounds.allow(listed) && self.filters.allows(listed.key);
+        let is_taken = self.bounds.allow(object) && self.filters.allows(listed.key);
         (!is_taken).then_some(SkipReason::Filter)
     }
 }
@@ -68,8 +87,9 @@ impl Selection {
 mod tests {
     use super::*;
 
-    fn listed(key: &str, size: u64, modified: u64) -> ListedKey<'_> {
-        ListedKey { key: key.as_bytes(), size: Some(size), etag: b"", modified }
+    fn listed(key: &str, size: u64, modified: u64) -> BucketEntry<'_> {
+        let listed = ListedKey { key: key.as_bytes(), size: Some(size), etag: b"", modified };
+        BucketEntry { listed, storage_class: "" }
     }
 
     #[test]
@@ -79,8 +99,9 @@ mod tests {
             size_to: Some(20),
             modified_from: Some(5),
             modified_to: Some(6),
+            ..KeyBounds::default()
         };
-        let selection = Selection { bounds, ..Selection::default() };
+        let selection = Selection { bounds: bounds.clone(), ..Selection::default() };
 
         for (size, modified, is_taken) in
             [(10, 5, true), (19, 5, true), (9, 5, false), (20, 5, false), (10, 4, false), (10, 6, false)]
@@ -93,6 +114,18 @@ mod tests {
         }
         assert_eq!(bounds.text().unwrap(), "size from 10, size to 20, modified from 5, modified to 6");
         assert_eq!(KeyBounds::default().text(), None);
+    }
+
+    #[test]
+    fn a_listing_without_a_class_means_the_usual_one() {
+        let bounds =
+            KeyBounds { storage_class: vec!["STANDARD".into(), "GLACIER_IR".into()], ..KeyBounds::default() };
+        assert_eq!(bounds.text().unwrap(), "storage class STANDARD, storage class GLACIER_IR");
+        let selection = Selection { bounds, ..Selection::default() };
+        for (storage_class, is_taken) in [("", true), ("GLACIER_IR", true), ("GLACIER", false)] {
+            let object = BucketEntry { storage_class, ..listed("k", 1, 1) };
+            assert_eq!(selection.reason_to_skip(&object).is_none(), is_taken, "{storage_class}");
+        }
     }
 
     #[test]

@@ -9,9 +9,16 @@ use super::Credentials;
 use crate::time_text::basic_date;
 
 /// What asks for the checksum of an object.
-pub const CHECKSUM_MODE: &[u8] = b"x-amz-checksum-mode: ENABLED\r\n";
+pub const CHECKSUM_MODE: (&str, &str) = ("x-amz-checksum-mode", "ENABLED");
+/// What says that whoever asks pays for it.
+pub const REQUEST_PAYER: (&str, &str) = ("x-amz-request-payer", "requester");
 /// The SHA-256 of no bytes: the body of a GET.
 const EMPTY_SHA256: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+/// The fields of every signature, in this order.
+const HOST: &str = "host";
+const CONTENT_HASH: &str = "x-amz-content-sha256";
+const DATE: &str = "x-amz-date";
+const TOKEN: &str = "x-amz-security-token";
 const S3: &str = "s3";
 const STS: &str = "sts";
 /// Bytes of `20261122`, the day of a date.
@@ -25,7 +32,46 @@ pub struct Signer {
     host: Box<str>,
     day: Option<SigningDay>,
     canonical: Vec<u8>,
-    asks_checksums: bool,
+    /// What requests say besides.
+    fields: SignedFields,
+    /// What requests for objects (`GET`) say besides.
+    object_fields: SignedFields,
+}
+
+/// Fields of the store that are the same in each request, as they are sent and as they are signed.
+#[derive(Debug, Clone)]
+struct SignedFields {
+    lines: Vec<u8>,
+    /// In the canonical request: before the hash of the body, between the date and the session's token, after that.
+    canonical: [Vec<u8>; 3],
+    /// The names of all signed fields, without and with that token.
+    names: [String; 2],
+}
+
+impl SignedFields {
+    fn new(fields: &[(&str, &str)]) -> Self {
+        let mut sorted = fields.to_vec();
+        sorted.sort_unstable();
+        let mut signed =
+            SignedFields { lines: Vec::new(), canonical: Default::default(), names: Default::default() };
+        for (name, value) in &sorted {
+            signed.lines.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
+            let place = [CONTENT_HASH, TOKEN].into_iter().filter(|other| name > other).count();
+            signed.canonical[place].extend_from_slice(format!("\n{name}:{value}").as_bytes());
+        }
+        for (names, with_token) in signed.names.iter_mut().zip([&[][..], &[TOKEN]]) {
+            let own = [HOST, CONTENT_HASH, DATE];
+            let mut all: Vec<&str> = sorted.iter().map(|(name, _)| *name).chain(own).collect();
+            all.extend_from_slice(with_token);
+            all.sort_unstable();
+            *names = all.join(";");
+        }
+        signed
+    }
+
+    fn names(&self, token: Option<&str>) -> &str {
+        &self.names[usize::from(token.is_some())]
+    }
 }
 
 /// What holds for a day and a pair of keys.
@@ -46,7 +92,8 @@ impl Signer {
             host: host.into(),
             day: None,
             canonical: Vec::new(),
-            asks_checksums: false,
+            fields: SignedFields::new(&[]),
+            object_fields: SignedFields::new(&[]),
         }
     }
 
@@ -55,10 +102,20 @@ impl Signer {
         Signer { service: STS, ..Signer::new(region, host) }
     }
 
-    /// Lets a request for an object ask for its checksum, too: [`CHECKSUM_MODE`].
+    /// Lets every request say `fields` of the store (`x-amz-...`), and each `GET` also `of_objects`. Names are in lower case.
     #[must_use]
-    pub fn asking_checksums(self, asks_checksums: bool) -> Self {
-        Signer { asks_checksums, ..self }
+    pub fn with_fields(self, fields: &[(&str, &str)], of_objects: &[(&str, &str)]) -> Self {
+        let object_fields = SignedFields::new(&[fields, of_objects].concat());
+        Signer { fields: SignedFields::new(fields), object_fields, ..self }
+    }
+
+    fn fields(&self, method: &str) -> &SignedFields {
+        if method == "GET" { &self.object_fields } else { &self.fields }
+    }
+
+    /// Appends the fields of [`Signer::with_fields`] alone: of a request that nobody signs.
+    pub fn write_unsigned(&self, method: &str, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.fields(method).lines);
     }
 
     /// Appends the fields that sign a request: `x-amz-date`, `x-amz-content-sha256`, `x-amz-security-token` for
@@ -82,11 +139,8 @@ impl Signer {
             &body_hash
         };
         let token = credentials.token.as_deref();
-        let asks_checksum = self.asks_checksums && method == "GET";
-        if asks_checksum {
-            out.extend_from_slice(CHECKSUM_MODE);
-        }
-        self.write_canonical(method, target, body_hash, &date, (token, asks_checksum));
+        self.write_unsigned(method, out);
+        self.write_canonical(method, target, body_hash, &date, token);
         let day: [u8; DAY_LEN] = std::array::from_fn(|at| date[at]);
         if self.day.as_ref().is_none_or(|known| known.date != day || known.credentials != *credentials) {
             self.day = Some(self.start_day(day, credentials));
@@ -99,7 +153,6 @@ impl Signer {
             out.extend_from_slice(b"\r\nx-amz-security-token: ");
             out.extend_from_slice(token.as_bytes());
         }
-        let names = signed_names(token, asks_checksum);
         for part in [
             &b"\r\nAuthorization: AWS4-HMAC-SHA256 Credential="[..],
             credentials.access_key.as_bytes(),
@@ -110,7 +163,7 @@ impl Signer {
             b"/",
             self.service.as_bytes(),
             b"/aws4_request, SignedHeaders=",
-            names.as_bytes(),
+            self.fields(method).names(token).as_bytes(),
             b", Signature=",
             &signature,
             b"\r\n",
@@ -125,8 +178,10 @@ impl Signer {
         target: &[u8],
         body_hash: &[u8],
         date: &[u8],
-        (token, asks_checksum): (Option<&str>, bool),
+        token: Option<&str>,
     ) {
+        let fields = if method == "GET" { &self.object_fields } else { &self.fields };
+        let [before_hash, before_token, after_token] = &fields.canonical;
         let out = &mut self.canonical;
         out.clear();
         out.extend_from_slice(method.as_bytes());
@@ -141,11 +196,12 @@ impl Signer {
             query,
             b"\nhost:",
             self.host.as_bytes(),
-            if asks_checksum { b"\nx-amz-checksum-mode:ENABLED" } else { b"" },
+            before_hash,
             b"\nx-amz-content-sha256:",
             body_hash,
             b"\nx-amz-date:",
             date,
+            before_token,
         ] {
             out.extend_from_slice(part);
         }
@@ -153,7 +209,7 @@ impl Signer {
             out.extend_from_slice(b"\nx-amz-security-token:");
             out.extend_from_slice(token.as_bytes());
         }
-        for part in [&b"\n\n"[..], signed_names(token, asks_checksum).as_bytes(), b"\n", body_hash] {
+        for part in [after_token, &b"\n\n"[..], fields.names(token).as_bytes(), b"\n", body_hash] {
             out.extend_from_slice(part);
         }
     }
@@ -190,15 +246,6 @@ impl Signer {
             hex(context.sign().as_ref(), &mut signature);
         }
         signature
-    }
-}
-
-fn signed_names(token: Option<&str>, asks_checksum: bool) -> &'static str {
-    match (token, asks_checksum) {
-        (Some(_), true) => "host;x-amz-checksum-mode;x-amz-content-sha256;x-amz-date;x-amz-security-token",
-        (None, true) => "host;x-amz-checksum-mode;x-amz-content-sha256;x-amz-date",
-        (Some(_), false) => "host;x-amz-content-sha256;x-amz-date;x-amz-security-token",
-        (None, false) => "host;x-amz-content-sha256;x-amz-date",
     }
 }
 
@@ -276,6 +323,30 @@ mod tests {
         );
         assert!(text.starts_with(&start), "{text}");
         assert_eq!(text.len(), start.len() + 64 + 2);
+    }
+
+    #[test]
+    fn fields_of_the_store_are_signed_in_their_order() {
+        let mut signer = Signer::new("us-east-1", "h").with_fields(
+            &[REQUEST_PAYER],
+            &[("x-amz-server-side-encryption-customer-key", "k"), CHECKSUM_MODE],
+        );
+        let with_token = Credentials { token: Some("t".into()), ..credentials() };
+
+        let text = fields(&mut signer, &with_token, "/a", NOW);
+
+        let names = "SignedHeaders=host;x-amz-checksum-mode;x-amz-content-sha256;x-amz-date;x-amz-request-payer;\
+                     x-amz-security-token;x-amz-server-side-encryption-customer-key,";
+        assert!(text.contains(names), "{text}");
+        let canonical = String::from_utf8(signer.canonical.clone()).unwrap();
+        let fields = format!(
+            "\nhost:h\nx-amz-checksum-mode:ENABLED\nx-amz-content-sha256:{EMPTY_SHA256}\nx-amz-date:20130524T000000Z\
+             \nx-amz-request-payer:requester\nx-amz-security-token:t\nx-amz-server-side-encryption-customer-key:k\n\n"
+        );
+        assert!(canonical.contains(&fields), "{canonical}");
+        let mut unsigned = Vec::new();
+        signer.write_unsigned("HEAD", &mut unsigned);
+        assert_eq!(unsigned, b"x-amz-request-payer: requester\r\n");
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub struct Rules {
     pub gives_every_reply: bool,
     /// What seems dead is looked at once more, later; in a check.
     pub has_second_look: bool,
+    /// An object that its store has in an archive is left out; else it has failed.
+    pub skips_archived: bool,
 }
 
 impl Default for Rules {
@@ -43,6 +45,7 @@ impl Default for Rules {
             body_max: u64::MAX,
             gives_every_reply: false,
             has_second_look: false,
+            skips_archived: false,
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::planner::hosts::may_be_dead;
 use crate::planner::origin::Millis;
 use crate::s3::{ErrorDocument, StoreError};
 use crate::skips::SkipReason;
-use crate::source_metadata::ListedKey;
+use crate::source_metadata::{ListedKey, is_same_etag};
 
 /// The status of a reply to a conditional request whose object has not changed (RFC 9110, 15.4.5).
 const NOT_MODIFIED: u16 = 304;
@@ -235,6 +235,9 @@ impl AttemptState {
                 }
                 self.after_status(reply, rules, now)
             }
+            Some(StoreError::Archived) if rules.skips_archived => {
+                return Verdict::Settle(Outcome::Skipped(SkipReason::Archived), detail);
+            }
             Some(StoreError::Throttled) => self.after_failure(FailureKind::Throttled, rules, now),
             Some(StoreError::Transient) => self.after_failure(FailureKind::ServerError, rules, now),
             _ => self.after_status(reply, rules, now),
@@ -284,13 +287,7 @@ impl ReplyFacts<'_> {
         // An encoded form has another length, unless a store keeps it so. An ETag that one of both has not is no
         // difference.
         let is_same_size = self.length == size || (self.is_encoded && self.store.is_none());
-        let is_same =
-            |sent: &[u8]| listed.etag.is_empty() || without_quotes(sent) == without_quotes(listed.etag);
+        let is_same = |sent: &[u8]| listed.etag.is_empty() || is_same_etag(sent, listed.etag);
         (!is_same_size || !self.etag.is_none_or(is_same)).then_some(FailureKind::Changed)
     }
-}
-
-fn without_quotes(etag: &[u8]) -> &[u8] {
-    let etag = etag.strip_prefix(b"W/").unwrap_or(etag);
-    etag.strip_prefix(b"\"").and_then(|inside| inside.strip_suffix(b"\"")).unwrap_or(etag)
 }

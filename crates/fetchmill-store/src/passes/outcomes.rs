@@ -9,10 +9,10 @@ use crate::journal::{
     JobLocation, read_manifests, read_sealed_shards, read_shards, read_status, sqlite_error_of,
 };
 use crate::manifest::ManifestRows;
-use crate::sink::failures::FailureRows;
+use crate::sink::failures::{FailureRow, FailureRows};
 use crate::sink::{Format, ShardFolder};
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::outcome::ShardNumber;
+use fetchmill_model::outcome::{FailureKind, Outcome, ShardNumber};
 
 /// `shard` is the number of the one that has the object there; none where it is a file. `failed` has all that were not stored: absent, failed and, of a request on a condition, skipped ones.
 const TABLES: &str = "
@@ -76,6 +76,17 @@ pub(super) fn for_each_manifest(
     })
 }
 
+/// Outcome and kind. An object that is skipped has not changed only if the server says so: one in an archive may have.
+fn outcome_of(row: &FailureRow) -> (&str, Option<&str>) {
+    const NOT_MODIFIED: u16 = 304;
+    match row.status {
+        Some(status) if row.is_skipped() && status != NOT_MODIFIED => {
+            (Outcome::Failed(FailureKind::Status).name(), Some(FailureKind::Status.name()))
+        }
+        _ => (&row.outcome, row.kind.as_deref()),
+    }
+}
+
 fn read_failed(place: &JobLocation, db: &Connection, made: &Path) -> Result<()> {
     let fail = |error: rusqlite::Error| sqlite_error_of(made, &error);
     let mut insert = db.prepare("INSERT OR REPLACE INTO failed VALUES (?, ?, ?, ?)").map_err(fail)?;
@@ -88,7 +99,8 @@ fn read_failed(place: &JobLocation, db: &Connection, made: &Path) -> Result<()> 
                     place.dest.display()
                 )));
             };
-            insert.execute(params![name, row.outcome, row.kind, row.detail]).map_err(fail)?;
+            let (outcome, kind) = outcome_of(&row);
+            insert.execute(params![name, outcome, kind, row.detail]).map_err(fail)?;
         }
     }
     Ok(())

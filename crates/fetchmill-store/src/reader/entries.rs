@@ -5,15 +5,13 @@
 //! not asked: what is wrong with it may be its URL.
 
 use crate::journal::{
-    FOLDERS, HASH, INDEX_PAGES, JournalSnapshot, KEYS, LINK_PAGES, NAMES, STRIP_PREFIX, TRANSFORM,
-    transform_columns,
+    FOLDERS, HASH, INDEX_PAGES, JournalSnapshot, KEYS, LINK_PAGES, NAMES, REQUEST_PART, STRIP_PREFIX,
+    TRANSFORM, transform_columns,
 };
 use crate::sink::Format;
 use fetchmill_model::entry::{EntryTraits, Naming};
 use fetchmill_model::extra_columns::ExtraColumns;
 
-/// The part of a job's identity that says what its targets are asked with.
-pub const REQUEST_PART: &str = "request";
 /// A listed key of which nothing is known but itself: what stands before it ([`fetchmill_model::source_metadata`]).
 const NOTHING_KNOWN: &str = "\0";
 /// The same of a file in a server's folder ([`fetchmill_model::source_metadata::SizedName`]).

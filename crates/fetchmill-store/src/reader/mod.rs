@@ -37,7 +37,7 @@ use std::path::Path;
 pub use arrow::ArrowBatches;
 pub use cached_lookups::{CachedLookups, LookupCounts};
 pub(crate) use copy::{CopiedRows, copy_shard};
-pub use entries::{REQUEST_PART, are_of_list, are_stripped, request_of};
+pub use entries::{are_of_list, are_stripped, request_of};
 pub use found_object::{FoundObject, ListedName, NamesPage};
 pub use known_names::KnownNames;
 pub use object_error::ObjectError;

@@ -17,9 +17,7 @@ use fetchmill_model::limits;
 use fetchmill_model::origin::{Authority, Authorize, OriginKey};
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::panics;
-use fetchmill_model::s3::{
-    BucketAddress, BucketName, CHECKSUM_MODE, Credentials, REGION_DEFAULT, Signer, split_url,
-};
+use fetchmill_model::s3::{BucketAddress, BucketName, Credentials, REGION_DEFAULT, Signer, split_url};
 use fetchmill_model::sync::lock;
 use fetchmill_model::verdict::Correction;
 use fetchmill_net::PoolSettings;
@@ -246,10 +244,8 @@ impl Access {
     /// What a request says that somebody else sends: `Host` apart, nothing of it may change before it is sent.
     pub(crate) fn signed_fields(self: &Arc<Self>, key: &OriginKey, target: &str) -> Vec<(String, String)> {
         let mut lines = Vec::new();
-        let asks_checksums = self.options.checksums;
-        if let Some(authorize) =
-            (SignedOrigins { access: Arc::clone(self), asks_checksums, named: None }).of(key)
-        {
+        let objects = SignedOrigins { access: Arc::clone(self), are_of_objects: true, named: None };
+        if let Some(authorize) = objects.of(key) {
             authorize.write_fields("GET", target.as_bytes(), &[], &mut lines);
         }
         let text = String::from_utf8_lossy(&lines);
@@ -362,8 +358,8 @@ impl BucketResolver {
 #[derive(Debug)]
 pub(crate) struct SignedOrigins {
     pub(crate) access: Arc<Access>,
-    /// Whether requests are for objects, whose checksums are asked for.
-    pub(crate) asks_checksums: bool,
+    /// Whether requests are for objects.
+    pub(crate) are_of_objects: bool,
     /// An origin that the user has named beside the store's.
     pub(crate) named: Option<OriginKey>,
 }
@@ -379,8 +375,8 @@ impl Authority for SignedOrigins {
         let is_own = self.access.known().origins.contains_key(key);
         is_own.then(|| {
             let copy = RefCell::new(ThreadSigner { generation: 0, credentials: None, signer: None });
-            let (access, asks_checksums) = (Arc::clone(&self.access), self.asks_checksums);
-            Rc::new(OriginSigner { access, key: key.clone(), copy, asks_checksums }) as Rc<dyn Authorize>
+            let (access, is_of_objects) = (Arc::clone(&self.access), self.are_of_objects);
+            Rc::new(OriginSigner { access, key: key.clone(), copy, is_of_objects }) as Rc<dyn Authorize>
         })
     }
 }
@@ -391,7 +387,7 @@ struct OriginSigner {
     access: Arc<Access>,
     key: OriginKey,
     copy: RefCell<ThreadSigner>,
-    asks_checksums: bool,
+    is_of_objects: bool,
 }
 
 /// What a thread knows of what is known.
@@ -410,7 +406,7 @@ impl OriginSigner {
         copy.signer = known
             .origins
             .get(&self.key)
-            .map(|region| Signer::new(region, self.key.authority()).asking_checksums(self.asks_checksums));
+            .map(|region| self.access.options.signer(region, self.key.authority(), self.is_of_objects));
     }
 }
 
@@ -422,10 +418,12 @@ impl Authorize for OriginSigner {
             self.refresh(&mut copy, generation);
         }
         let ThreadSigner { credentials, signer, .. } = &mut *copy;
-        if let (Some(credentials), Some(signer)) = (credentials, signer) {
-            signer.write_fields(credentials, method, target, body, self.access.now(), out);
-        } else if self.asks_checksums && method == "GET" {
-            out.extend_from_slice(CHECKSUM_MODE);
+        let Some(signer) = signer else { return };
+        match credentials {
+            Some(credentials) => {
+                signer.write_fields(credentials, method, target, body, self.access.now(), out);
+            }
+            None => signer.write_unsigned(method, out),
         }
     }
 }

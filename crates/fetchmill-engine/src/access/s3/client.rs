@@ -137,7 +137,7 @@ impl Client {
         let timeouts =
             Timeouts { total: limits::PAGE_TIMEOUT.max(pool.timeouts.total), attempt: None, ..pool.timeouts };
         let authority =
-            Arc::new(SignedOrigins { access: Arc::clone(&access), asks_checksums: false, named: None });
+            Arc::new(SignedOrigins { access: Arc::clone(&access), are_of_objects: false, named: None });
         let settings = PoolSettings {
             max_body: limits::PAGE_BYTES_MAX as u64,
             connections,

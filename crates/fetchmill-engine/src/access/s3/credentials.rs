@@ -14,7 +14,7 @@ use crate::access::renewal::{CredentialSource, LoadedCredentials, run_command};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
 use fetchmill_model::name::for_display;
-use fetchmill_model::s3::Credentials;
+use fetchmill_model::s3::{AwsVariant, Credentials};
 use fetchmill_net::PoolSettings;
 
 const ENVIRONMENT: &str = "environment";
@@ -35,6 +35,7 @@ pub(crate) struct CredentialChain {
     profile: Option<String>,
     region: Option<String>,
     no_sign_request: bool,
+    variant: AwsVariant,
     pool: PoolSettings,
 }
 
@@ -51,6 +52,7 @@ impl CredentialChain {
             profile: settings.profile.clone(),
             region: settings.region.clone(),
             no_sign_request: settings.no_sign_request,
+            variant: settings.variant,
             pool,
         }
     }
@@ -136,7 +138,12 @@ impl CredentialSearch<'_> {
             // Not that of all services: the token is not for a store.
             let endpoint =
                 environment.get("AWS_ENDPOINT_URL_SSO").filter(|_| !ignores_endpoints(environment));
-            let found = role.credentials(self.web, environment, endpoint.as_deref(), machine_now())?;
+            let found = role.credentials(
+                self.web,
+                environment,
+                (endpoint.as_deref(), self.chain.variant),
+                machine_now(),
+            )?;
             return Ok(Some(loaded(found, from)));
         }
         if let Some(found) = static_keys(profile, &from)? {
@@ -223,7 +230,7 @@ impl CredentialSearch<'_> {
         let endpoint = configured.filter(|_| !ignores_endpoints(environment));
         let region = self.chain.region.clone().or_else(|| environment.first(&REGION_VARIABLES));
         let region = region.or_else(|| profile?.get("region").cloned());
-        Sts::new(endpoint.as_deref(), region.as_deref())
+        Sts::new(endpoint.as_deref(), region.as_deref(), self.chain.variant)
     }
 }
 

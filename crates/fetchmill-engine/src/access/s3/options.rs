@@ -1,5 +1,7 @@
 //! How stores are reached, as a user says; [`super::S3Settings`] completes it.
 
+use std::path::PathBuf;
+
 use fetchmill_model::options::options;
 use fetchmill_model::s3::Addressing;
 use fetchmill_model::source::OriginUrl;
@@ -20,5 +22,15 @@ options! {
         checksums: bool = true;
         /// How a bucket stands in a request.
         addressing_style: Addressing = Addressing::Auto;
+        /// Endpoints of AWS with approved cryptography.
+        use_fips_endpoint: bool = false;
+        /// Endpoints of AWS that have IPv6 addresses too.
+        use_dualstack_endpoint: bool = false;
+        /// Endpoints of AWS at the edge of its network.
+        use_accelerate_endpoint: bool = false;
+        /// Requests say that whoever asks pays for them.
+        requester_pays: bool = false;
+        /// The key that objects were encrypted with, which their store does not keep.
+        sse_c_key_file: Option<PathBuf> = None;
     }
 }

@@ -1,13 +1,16 @@
 //! How stores are reached: the options of a user, completed by the environment and the profile.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::environment::Environment;
 use super::options::S3Options;
 use super::profile::{Profiles, chosen};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::name::for_display;
-use fetchmill_model::s3::{Addressing, BucketAddress, BucketName, Endpoint, REGION_DEFAULT, is_region};
+use fetchmill_model::s3::{
+    Addressing, AwsVariant, BucketAddress, BucketName, CHECKSUM_MODE, CustomerKey, Endpoint, REGION_DEFAULT,
+    REQUEST_PAYER, Signer, is_region,
+};
 use fetchmill_model::source::OriginUrl;
 
 pub(super) const REGION_VARIABLES: [&str; 2] = ["AWS_REGION", "AWS_DEFAULT_REGION"];
@@ -16,17 +19,17 @@ pub(super) fn ignores_endpoints(environment: &Environment) -> bool {
     environment.is_true("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS")
 }
 
-/// Switches that ask for endpoints which are not made here: the variable, if there is one, and the key of a profile.
-const UNSUPPORTED: [(Option<&str>, &str); 4] = [
-    (Some("AWS_USE_FIPS_ENDPOINT"), "use_fips_endpoint"),
-    (Some("AWS_USE_DUALSTACK_ENDPOINT"), "use_dualstack_endpoint"),
-    (None, "s3.use_dualstack_endpoint"),
-    (None, "s3.use_accelerate_endpoint"),
-];
+/// Where the environment and a profile say which of AWS's endpoints are asked: the variable, if there is one, and the keys.
+const FIPS: Switch = Switch { variable: Some("AWS_USE_FIPS_ENDPOINT"), keys: &["use_fips_endpoint"] };
+const DUAL_STACK: Switch = Switch {
+    variable: Some("AWS_USE_DUALSTACK_ENDPOINT"),
+    keys: &["s3.use_dualstack_endpoint", "use_dualstack_endpoint"],
+};
+const ACCELERATE: Switch = Switch { variable: None, keys: &["s3.use_accelerate_endpoint"] };
+/// A longer file is no key: one in base64 has 44 characters.
+const KEY_FILE_BYTES_MAX: u64 = 1024;
 /// How regions of partitions begin whose endpoints have other names.
 const OTHER_PARTITIONS: [&str; 3] = ["us-iso", "eu-iso", "eusc-"];
-/// How names of buckets end that have an API of their own: directory buckets.
-const DIRECTORY_BUCKETS: [&str; 2] = ["--x-s3", "--xa-s3"];
 
 /// See the module. A field without a comment is the option of that name ([`S3Options`]), with what the environment and the
 /// profile add.
@@ -40,8 +43,15 @@ pub(crate) struct S3Settings {
     addressing_style: Addressing,
     /// Authorities that the environment or the profile adds to those that are believed.
     pub(crate) ca_bundle: Option<PathBuf>,
-    /// A setting of theirs that asks for another endpoint of AWS than the usual ones.
-    unsupported: Option<String>,
+    /// Which of AWS's endpoints.
+    pub(super) variant: AwsVariant,
+    requester_pays: bool,
+    customer_key: Option<CustomerKey>,
+}
+
+struct Switch {
+    variable: Option<&'static str>,
+    keys: &'static [&'static str],
 }
 
 impl S3Settings {
@@ -50,7 +60,8 @@ impl S3Settings {
         Self::within(&Environment::of_process(), options)
     }
 
-    fn within(environment: &Environment, options: &S3Options) -> Result<Self> {
+    /// The same in another environment.
+    pub(super) fn within(environment: &Environment, options: &S3Options) -> Result<Self> {
         Ok(S3Settings {
             region: valid_region(region_within(environment, options))?,
             addressing_style: match options.addressing_style {
@@ -64,7 +75,8 @@ impl S3Settings {
                 }
             },
             ca_bundle: ca_bundle_within(environment, options),
-            unsupported: unsupported_within(environment, options),
+            variant: variant_within(environment, options)?,
+            customer_key: options.sse_c_key_file.as_deref().map(read_customer_key).transpose()?,
             ..Self::without_environment(options)
         })
     }
@@ -79,7 +91,9 @@ impl S3Settings {
             checksums: options.checksums,
             addressing_style: options.addressing_style,
             ca_bundle: None,
-            unsupported: None,
+            variant: variant_of(options),
+            requester_pays: options.requester_pays,
+            customer_key: None,
         }
     }
 
@@ -95,7 +109,16 @@ impl S3Settings {
 
     /// Which store.
     pub(super) fn endpoint(&self) -> Endpoint {
-        Endpoint { url: self.endpoint_url.clone(), addressing: self.addressing_style }
+        Endpoint { url: self.endpoint_url.clone(), addressing: self.addressing_style, variant: self.variant }
+    }
+
+    /// What requests say that are signed for the store; of an object also with which key it was encrypted.
+    pub(super) fn signer(&self, region: &str, host: &str, is_of_objects: bool) -> Signer {
+        let payer = self.requester_pays.then_some(REQUEST_PAYER);
+        let checksums = self.checksums.then_some(CHECKSUM_MODE);
+        let key = self.customer_key.iter().flat_map(CustomerKey::fields);
+        let of_objects: Vec<_> = checksums.into_iter().chain(key).filter(|_| is_of_objects).collect();
+        Signer::new(region, host).with_fields(payer.as_slice(), &of_objects)
     }
 
     /// Where a bucket is asked for, as far as the settings say.
@@ -111,18 +134,15 @@ impl S3Settings {
         }
         let with_endpoint = "name the endpoint with --endpoint-url";
         let refused = |what: String| Err(Error::Usage(format!("{what} is not supported; {with_endpoint}")));
-        if let Some(setting) = &self.unsupported {
-            return refused(format!("{setting}, as the environment or the profile says,"));
-        }
         let region = self.region.as_deref().unwrap_or_default();
         if OTHER_PARTITIONS.iter().any(|partition| region.starts_with(partition)) {
             return refused(format!("the region {region}, of another partition of AWS,"));
         }
-        if DIRECTORY_BUCKETS.iter().any(|end| bucket.text().ends_with(end)) {
-            return Err(Error::Usage(format!(
-                "{} is a directory bucket, which is not supported",
+        if bucket.is_directory() {
+            return refused(format!(
+                "{} is a directory bucket, whose requests need sessions: that",
                 bucket.text()
-            )));
+            ));
         }
         Ok(())
     }
@@ -147,14 +167,57 @@ fn valid_endpoint(text: &str) -> Result<OriginUrl> {
     })
 }
 
-/// The first of such switches that is on.
-fn unsupported_within(environment: &Environment, options: &S3Options) -> Option<String> {
-    let is_on = |(variable, key): &&(Option<&str>, &str)| {
-        let said = variable.and_then(|variable| environment.get(variable));
-        said.or_else(|| of_profile(environment, options, key))
-            .is_some_and(|value| value.eq_ignore_ascii_case("true"))
+/// Which of AWS's endpoints the options name.
+fn variant_of(options: &S3Options) -> AwsVariant {
+    AwsVariant {
+        fips: options.use_fips_endpoint,
+        dual_stack: options.use_dualstack_endpoint,
+        accelerate: options.use_accelerate_endpoint,
+    }
+}
+
+/// The same with those that the environment or the profile names.
+fn variant_within(environment: &Environment, options: &S3Options) -> Result<AwsVariant> {
+    let given = variant_of(options);
+    if options.endpoint_url.is_some() && given != AwsVariant::default() {
+        return Err(Error::Usage(
+            "use_fips_endpoint, use_dualstack_endpoint and use_accelerate_endpoint name endpoints of AWS; leave them out \
+             with --endpoint-url, or name the endpoint itself with it"
+                .into(),
+        ));
+    }
+    let is_on = |switch: &Switch| is_on_within(environment, options, switch);
+    let variant = AwsVariant {
+        fips: given.fips || is_on(&FIPS),
+        dual_stack: given.dual_stack || is_on(&DUAL_STACK),
+        accelerate: given.accelerate || is_on(&ACCELERATE),
     };
-    UNSUPPORTED.iter().find(is_on).map(|(variable, key)| variable.unwrap_or(key).to_owned())
+    if variant.fips && variant.accelerate {
+        return Err(Error::Usage("AWS has no accelerated FIPS endpoints; use one of the two options".into()));
+    }
+    Ok(variant)
+}
+
+fn is_on_within(environment: &Environment, options: &S3Options, Switch { variable, keys }: &Switch) -> bool {
+    let said = variable.and_then(|variable| environment.get(variable));
+    let said = said.or_else(|| keys.iter().find_map(|key| of_profile(environment, options, key)));
+    said.is_some_and(|value| value.eq_ignore_ascii_case("true"))
+}
+
+fn read_customer_key(path: &Path) -> Result<CustomerKey> {
+    let refused = |why: String| {
+        Error::Usage(format!(
+            "--sse-c-key-file {}: {why}; give a file with the 32 bytes of the key, or with their base64",
+            path.display()
+        ))
+    };
+    let unreadable = |error: std::io::Error| refused(format!("cannot be read ({error})"));
+    let found = std::fs::metadata(path).map_err(unreadable)?;
+    if !found.is_file() || found.len() > KEY_FILE_BYTES_MAX {
+        return Err(refused("is no key".into()));
+    }
+    let bytes = std::fs::read(path).map_err(unreadable)?;
+    CustomerKey::of_bytes(&bytes).ok_or_else(|| refused("is no key of 32 bytes".into()))
 }
 
 /// The region that is configured: the option, the environment, the profile.

@@ -14,7 +14,7 @@ use super::profile::{Profile, Profiles};
 use super::sts::encode;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::name::{for_display, to_hex};
-use fetchmill_model::s3::Credentials;
+use fetchmill_model::s3::{AwsVariant, Credentials};
 
 /// A role of an account, and who has signed in for it.
 #[derive(Debug, PartialEq, Eq)]
@@ -79,19 +79,19 @@ impl SsoRole {
 
     /// Credentials of the role, with the token of the session as it is stored now.
     ///
-    /// `endpoint` replaces that of the region; `now` is in seconds since 1970. A token is not renewed here: that would
+    /// `endpoint` replaces that of the region in its variant; `now` is in seconds since 1970. A token is not renewed here: that would
     /// write to a file which belongs to the AWS command line.
     pub(super) fn credentials(
         &self,
         web: &CredentialClient<'_>,
         environment: &Environment,
-        endpoint: Option<&str>,
+        (endpoint, variant): (Option<&str>, AwsVariant),
         now: u64,
     ) -> Result<(Credentials, Option<u64>)> {
         let token = self.token(environment, now)?;
         let query = format!("?role_name={}&account_id={}", encode(&self.role), encode(&self.account));
         let question = CredentialRequest {
-            place: &self.portal(endpoint)?.below(&format!("/federation/credentials{query}")),
+            place: &self.portal(endpoint, variant)?.below(&format!("/federation/credentials{query}")),
             method: "GET",
             fields: vec![("x-amz-sso_bearer_token".into(), token)],
             body: None,
@@ -100,20 +100,15 @@ impl SsoRole {
         self.read(&web.ask(&question)?)
     }
 
-    fn portal(&self, endpoint: Option<&str>) -> Result<CredentialEndpoint> {
+    fn portal(&self, endpoint: Option<&str>, variant: AwsVariant) -> Result<CredentialEndpoint> {
         if let Some(endpoint) = endpoint {
             return CredentialEndpoint::parse(endpoint, "the endpoint of SSO");
         }
-        let region = &self.region;
-        if !region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
-            let shown = for_display(region.as_bytes());
-            return Err(Error::Usage(format!(
-                "sso_region of profile {} is not a region ({shown})",
-                self.profile
-            )));
-        }
-        let suffix = if region.starts_with("cn-") { ".cn" } else { "" };
-        CredentialEndpoint::parse(&format!("https://portal.sso.{region}.amazonaws.com{suffix}"), "sso_region")
+        let host = variant.service_host("portal.sso", &self.region).map_err(|_| {
+            let shown = for_display(self.region.as_bytes());
+            Error::Usage(format!("sso_region of profile {} is not a region ({shown})", self.profile))
+        })?;
+        CredentialEndpoint::parse(&format!("https://{host}"), "sso_region")
     }
 
     fn token(&self, environment: &Environment, now: u64) -> Result<String> {

@@ -8,7 +8,7 @@ use super::environment::Environment;
 use super::profile::Profile;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::name::for_display;
-use fetchmill_model::s3::{Credentials, REGION_DEFAULT, Signer};
+use fetchmill_model::s3::{AwsVariant, Credentials, REGION_DEFAULT, Signer};
 
 const VERSION: &str = "2011-06-15";
 
@@ -57,22 +57,16 @@ pub(super) struct Sts {
 
 impl Sts {
     /// At an endpoint that somebody has configured, else in the region, if there is one.
-    pub(super) fn new(endpoint: Option<&str>, region: Option<&str>) -> Result<Self> {
+    pub(super) fn new(endpoint: Option<&str>, region: Option<&str>, variant: AwsVariant) -> Result<Self> {
         let place = match (endpoint, region) {
             (Some(endpoint), _) => CredentialEndpoint::parse(endpoint, "the endpoint of STS")?,
-            (None, Some(region)) => {
-                let suffix = if region.starts_with("cn-") { ".cn" } else { "" };
-                let is_region = region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-                if !is_region {
-                    let shown = for_display(region.as_bytes());
-                    return Err(Error::Usage(format!("{shown} is no region; give one with --region")));
-                }
-                CredentialEndpoint::parse(
-                    &format!("https://sts.{region}.amazonaws.com{suffix}"),
-                    "the region",
-                )?
+            (None, None) if variant == AwsVariant::default() => {
+                CredentialEndpoint::parse("https://sts.amazonaws.com", "the endpoint of STS")?
             }
-            (None, None) => CredentialEndpoint::parse("https://sts.amazonaws.com", "the endpoint of STS")?,
+            (None, region) => {
+                let host = variant.service_host("sts", region.unwrap_or(REGION_DEFAULT))?;
+                CredentialEndpoint::parse(&format!("https://{host}"), "the region")?
+            }
         };
         Ok(Sts { place, region: region.unwrap_or(REGION_DEFAULT).to_owned() })
     }
@@ -208,13 +202,15 @@ mod tests {
 
     #[test]
     fn sts_is_asked_in_the_region_or_where_somebody_says() {
-        let place = |endpoint, region| Sts::new(endpoint, region).unwrap().place.key.text().to_owned();
+        let place = |endpoint, region| {
+            Sts::new(endpoint, region, AwsVariant::default()).unwrap().place.key.text().to_owned()
+        };
 
         assert_eq!(place(None, Some("eu-west-1")), "https://sts.eu-west-1.amazonaws.com");
         assert_eq!(place(None, Some("cn-north-1")), "https://sts.cn-north-1.amazonaws.com.cn");
         assert_eq!(place(None, None), "https://sts.amazonaws.com");
         assert_eq!(place(Some("http://127.0.0.1:80/x"), Some("eu-west-1")), "http://127.0.0.1");
-        assert!(Sts::new(None, Some("evil.test/")).is_err());
+        assert!(Sts::new(None, Some("evil.test/"), AwsVariant::default()).is_err());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::control::stop::Stop;
 use crate::job::job_state::{Interruption, JobReport, JobState};
-use crate::job::skipped::SkippedByReason;
+use crate::job::skipped::{SkippedByReason, WantedNames};
 use crate::plan::job_plan::JobPlan;
 use crate::request::source_options::SourceOptions;
 use fetchmill_model::error::Result;
@@ -38,7 +38,7 @@ pub(super) fn report(
     let of_list = matches!(plan.request.source, SourceOptions::List(_)).then_some(&kinds);
     Ok(JobReport {
         tally,
-        found_nothing: is_finished && skipped.found_nothing(tally, of_list),
+        found_nothing: is_finished && skipped.found_nothing(tally, of_list, WantedNames::of(&plan.request)),
         skipped,
         kinds,
         statuses: journal.statuses()?,

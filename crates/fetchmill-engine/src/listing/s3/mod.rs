@@ -54,17 +54,15 @@ pub(super) fn list(setup: BucketListerSetup) -> Result<()> {
         is_relisting,
         give_up_after,
     } = setup;
-    let pages = Rc::new(BucketPages::new(control, pool, bucket, prefix, give_up_after));
+    let pages = Rc::new(BucketPages::new(control, pool, (bucket, prefix), selection, give_up_after));
     network_runtime()?.block_on(async {
         let walk = match cursor {
-            BucketCursor::Token(token) => {
-                TokenWalk::resume(&pages, &selection, relisting, token, is_relisting)?
-            }
-            BucketCursor::Ranges(ranges) => match ranges::list(&pages, &selection, ranges).await? {
+            BucketCursor::Token(token) => TokenWalk::resume(&pages, relisting, token, is_relisting)?,
+            BucketCursor::Ranges(ranges) => match ranges::list(&pages, ranges).await? {
                 RangesEnd::Over => return Ok(()),
                 RangesEnd::Disordered(disorder, start) => {
                     notice_disorder(&pages, &disorder, &start);
-                    TokenWalk::begin(&pages, &selection, relisting, start, &disorder)?
+                    TokenWalk::begin(&pages, relisting, start, &disorder)?
                 }
             },
         };

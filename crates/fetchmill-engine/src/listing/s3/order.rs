@@ -11,7 +11,7 @@
 use std::cell::RefCell;
 use std::collections::HashSet;
 
-use super::pages::{BucketPages, ListedKeys, PageAnswer};
+use super::pages::{BucketPageAnswer, BucketPages, ListedKeys};
 use fetchmill_model::error::Result;
 use fetchmill_model::s3::{Disorder, ListQuery, ListedKey};
 use fetchmill_net::certain::RestedConnection;
@@ -74,16 +74,16 @@ fn stems(key: &[u8], prefix_len: usize) -> impl Iterator<Item = &[u8]> {
 async fn check_stem(pages: &BucketPages, connection: &mut RestedConnection, stem: &[u8]) -> Result<Border> {
     let names = ListQuery { prefix: stem, by_folder: true, max_keys: NAMES_ASKED, ..ListQuery::default() };
     let page = match pages.ask(connection, &names).await? {
-        PageAnswer::Page(page) => page,
-        PageAnswer::Refused(error) => return Err(error),
-        PageAnswer::Over => return Ok(Border::Over),
+        BucketPageAnswer::Page(page) => page,
+        BucketPageAnswer::Refused(error) => return Err(error),
+        BucketPageAnswer::Over => return Ok(Border::Over),
     };
     let Some(lesser) = lesser_name(&page, stem) else { return Ok(Border::Ordered) };
     let keys = ListQuery { prefix: stem, max_keys: 2, ..ListQuery::default() };
     let page = match pages.ask(connection, &keys).await? {
-        PageAnswer::Page(page) => page,
-        PageAnswer::Refused(error) => return Err(error),
-        PageAnswer::Over => return Ok(Border::Over),
+        BucketPageAnswer::Page(page) => page,
+        BucketPageAnswer::Refused(error) => return Err(error),
+        BucketPageAnswer::Over => return Ok(Border::Over),
     };
     if let Some(disorder) = page.end.disorder {
         return Ok(Border::Disordered(disorder));

@@ -15,7 +15,7 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::origin::{Millis, Observations};
 use fetchmill_model::planner::retry::{self, Jitter};
 use fetchmill_model::s3::{BucketName, Disorder, ListQuery, ListedKey, PageEnd, Selection, read_page};
-use fetchmill_model::skips::Skips;
+use fetchmill_model::skips::{SkipReason, Skips};
 use fetchmill_model::target::Names;
 use fetchmill_model::verdict::{AttemptState, Rules, Verdict};
 use fetchmill_net::PoolSettings;
@@ -25,7 +25,7 @@ use fetchmill_net::certain::RestedConnection;
 pub(super) const PATIENCE: Duration = Duration::from_millis(20);
 
 /// What came of a question for a page.
-pub(super) enum PageAnswer {
+pub(super) enum BucketPageAnswer {
     /// The page.
     Page(ListedKeys),
     /// The store takes the question for a wrong one: a token that it does not know.
@@ -37,6 +37,8 @@ pub(super) enum PageAnswer {
 /// A page's keys with what it says of them, all that came.
 pub(super) struct ListedKeys {
     pub(super) keys: Names,
+    /// Why each of them is no target, in their order; none for those that are.
+    reasons: Vec<Option<SkipReason>>,
     pub(super) end: PageEnd,
     /// The first key.
     first: Option<Vec<u8>>,
@@ -52,16 +54,16 @@ impl ListedKeys {
     }
 
     /// The targets up to a key, the keys that were left out, and whether that key was reached.
-    pub(super) fn select(&self, selection: &Selection, until: Option<&[u8]>) -> (Names, Skips, bool) {
+    pub(super) fn select(&self, until: Option<&[u8]>) -> (Names, Skips, bool) {
         let (mut names, mut skipped) = (Names::default(), Skips::default());
-        for entry in self.keys.iter() {
+        for (entry, reason) in self.keys.iter().zip(&self.reasons) {
             let listed = ListedKey::read(entry);
             if until.is_some_and(|until| listed.key > until) {
                 return (names, skipped, true);
             }
-            match selection.reason_to_skip(&listed) {
+            match reason {
                 None => names.push(entry),
-                Some(reason) => skipped.add(reason, listed.key),
+                Some(reason) => skipped.add(*reason, listed.key),
             }
             if until == Some(listed.key) {
                 return (names, skipped, true);
@@ -76,6 +78,7 @@ pub(super) struct BucketPages {
     pub(super) control: Arc<Control>,
     pub(super) bucket: BucketName,
     pub(super) prefix: String,
+    selection: Selection,
     client: Client,
     give_up_after: Millis,
     jitter: RefCell<Jitter>,
@@ -85,8 +88,8 @@ impl BucketPages {
     pub(super) fn new(
         control: Arc<Control>,
         pool: PoolSettings,
-        bucket: BucketName,
-        prefix: String,
+        (bucket, prefix): (BucketName, String),
+        selection: Selection,
         give_up_after: Millis,
     ) -> Self {
         let (clock, stop) = (control.clock, Arc::clone(&control.stop));
@@ -95,7 +98,7 @@ impl BucketPages {
         let store = Arc::clone(&control.store);
         let client = Client::new(store, pool, limits::S3_LISTERS_MAX, now, is_over);
         let jitter = RefCell::new(Jitter::new(clock.now()));
-        BucketPages { control, bucket, prefix, client, give_up_after, jitter }
+        BucketPages { control, bucket, prefix, selection, client, give_up_after, jitter }
     }
 
     /// Whether the job is to end, or the journal has refused a page.
@@ -132,7 +135,7 @@ impl BucketPages {
         &self,
         connection: &mut RestedConnection,
         query: &ListQuery<'_>,
-    ) -> Result<PageAnswer> {
+    ) -> Result<BucketPageAnswer> {
         let (text, bucket) = (query.text(), &self.bucket);
         let ask = BucketRequest { method: "GET", bucket, key: None, query: &text, fields: &[], body: None };
         let mut state = AttemptState::default();
@@ -140,13 +143,13 @@ impl BucketPages {
         loop {
             let asked = self.client.ask(connection, &ask, &mut state, &Rules::default()).await;
             if self.is_over() {
-                return Ok(PageAnswer::Over);
+                return Ok(BucketPageAnswer::Over);
             }
             let (kind, retry_after, reason) = match asked? {
                 (Verdict::Store, Ok(answer)) => {
                     let listed = self.read(&answer, query.prefix)?;
                     self.came(since.is_some());
-                    return Ok(PageAnswer::Page(listed));
+                    return Ok(BucketPageAnswer::Page(listed));
                 }
                 (Verdict::Retry(kind), Ok(answer)) => {
                     (kind, answer.retry_after, format!("status {}", answer.status))
@@ -154,7 +157,11 @@ impl BucketPages {
                 (Verdict::Retry(kind), Err(broken)) => (kind, None, broken.reason.to_string()),
                 (_, Ok(answer)) => {
                     let error = Error::Listing(complaint(&self.client, bucket, &answer));
-                    return if answer.status == 400 { Ok(PageAnswer::Refused(error)) } else { Err(error) };
+                    return if answer.status == 400 {
+                        Ok(BucketPageAnswer::Refused(error))
+                    } else {
+                        Err(error)
+                    };
                 }
                 (_, Err(broken)) => {
                     return Err(Error::Listing(format!(
@@ -167,7 +174,7 @@ impl BucketPages {
             };
             let since = *since.get_or_insert_with(|| self.control.clock.now());
             if !self.wait_after(query, (kind, &reason), retry_after, state.attempts, since).await? {
-                return Ok(PageAnswer::Over);
+                return Ok(BucketPageAnswer::Over);
             }
         }
     }
@@ -175,9 +182,10 @@ impl BucketPages {
     fn read(&self, answer: &BucketReply, prefix: &[u8]) -> Result<ListedKeys> {
         let bucket = self.bucket.text();
         let unreadable = |why: String| Error::Listing(format!("the listing of the bucket {bucket} {why}"));
-        let (mut keys, mut entry) = (Names::default(), Vec::new());
+        let (mut keys, mut reasons, mut entry) = (Names::default(), Vec::new(), Vec::new());
         let (mut first, mut stranger) = (None, None);
-        let end = read_page(&answer.body, &mut |listed| {
+        let end = read_page(&answer.body, &mut |object| {
+            let listed = object.listed;
             first.get_or_insert_with(|| listed.key.to_vec());
             if !listed.key.starts_with(prefix) {
                 stranger.get_or_insert_with(|| for_display(listed.key));
@@ -185,6 +193,7 @@ impl BucketPages {
             entry.clear();
             listed.write(&mut entry);
             keys.push(&entry);
+            reasons.push(self.selection.reason_to_skip(&object));
         })
         .map_err(|error| unreadable(format!("cannot be read: {error}")))?;
         if let Some(key) = stranger {
@@ -193,7 +202,7 @@ impl BucketPages {
                 for_display(prefix)
             )));
         }
-        Ok(ListedKeys { keys, end, first })
+        Ok(ListedKeys { keys, reasons, end, first })
     }
 
     /// A page that says that more keys follow, and leads to none.

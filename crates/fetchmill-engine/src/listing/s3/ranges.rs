@@ -15,13 +15,13 @@ use std::rc::Rc;
 use tokio::sync::Notify;
 
 use super::order::{Border, OrderCheck};
-use super::pages::{BucketPages, ListedKeys, PATIENCE, PageAnswer};
+use super::pages::{BucketPageAnswer, BucketPages, ListedKeys, PATIENCE};
 use crate::control::journal_link::{ListingRequest, TokenStart};
 use crate::listing::hand_over::hand_over;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
 use fetchmill_model::name::for_display;
-use fetchmill_model::s3::{Disorder, PageEnd, Selection, between};
+use fetchmill_model::s3::{Disorder, PageEnd, between};
 use fetchmill_model::skips::Skips;
 use fetchmill_model::source::{KeyRange, ListedPage, PageCursor};
 use fetchmill_model::target::Names;
@@ -95,7 +95,6 @@ pub(super) enum RangesEnd {
 /// What the tasks share. Nothing in it is borrowed across an await.
 struct RangeLister {
     pages: Rc<BucketPages>,
-    selection: Selection,
     order: OrderCheck,
     ranges: RefCell<Vec<ListingRange>>,
     next_id: Cell<u64>,
@@ -110,12 +109,8 @@ struct RangeLister {
 }
 
 /// Lists everything that is left, or until the job is to end.
-pub(super) async fn list(
-    pages: &Rc<BucketPages>,
-    selection: &Selection,
-    ranges: Vec<KeyRange>,
-) -> Result<RangesEnd> {
-    let lister = Rc::new(RangeLister::new(Rc::clone(pages), selection.clone(), ranges));
+pub(super) async fn list(pages: &Rc<BucketPages>, ranges: Vec<KeyRange>) -> Result<RangesEnd> {
+    let lister = Rc::new(RangeLister::new(Rc::clone(pages), ranges));
     let tasks: Vec<_> = (0..limits::S3_LISTERS_MAX)
         .map(|_| {
             let lister = Rc::clone(&lister);
@@ -131,7 +126,7 @@ pub(super) async fn list(
 }
 
 impl RangeLister {
-    fn new(pages: Rc<BucketPages>, selection: Selection, ranges: Vec<KeyRange>) -> Self {
+    fn new(pages: Rc<BucketPages>, ranges: Vec<KeyRange>) -> Self {
         let is_whole = |range: &KeyRange| range.after.is_empty() && range.until.is_none();
         RangeLister {
             is_one_walk: Cell::new(ranges.len() == 1 && ranges.iter().all(is_whole)),
@@ -144,7 +139,6 @@ impl RangeLister {
             distrusts_tokens: Cell::new(false),
             has_told_truncation: Cell::new(false),
             pages,
-            selection,
         }
     }
 
@@ -243,7 +237,7 @@ impl RangeLister {
             }
             // From here on nothing is waited for: the range may have been split until now.
             let Some(until) = self.with(id, |range| range.until.clone()) else { return Ok(()) };
-            let (names, skipped, is_after) = page.select(&self.selection, until.as_deref());
+            let (names, skipped, is_after) = page.select(until.as_deref());
             let is_last = is_after || is_end;
             self.advance(id, (last.clone(), next), (names, skipped), is_last);
             if is_last {
@@ -268,10 +262,10 @@ impl RangeLister {
             None => return Ok(None),
         };
         let page = match self.pages.ask(connection, &query).await? {
-            PageAnswer::Page(page) => page,
-            PageAnswer::Over => return Ok(None),
-            PageAnswer::Refused(error) if query.token.is_none() => return Err(error),
-            PageAnswer::Refused(_) => {
+            BucketPageAnswer::Page(page) => page,
+            BucketPageAnswer::Over => return Ok(None),
+            BucketPageAnswer::Refused(error) if query.token.is_none() => return Err(error),
+            BucketPageAnswer::Refused(_) => {
                 self.distrusts_tokens.set(true);
                 return Ok(None);
             }
@@ -310,12 +304,12 @@ impl RangeLister {
         after: &[u8],
     ) -> Result<Option<ListedKeys>> {
         match self.pages.ask(connection, &self.pages.after(after, 1)).await? {
-            PageAnswer::Page(page) => match page.disorder_after(after) {
+            BucketPageAnswer::Page(page) => match page.disorder_after(after) {
                 None => return Ok(Some(page)),
                 Some(disorder) => self.found(disorder),
             },
-            PageAnswer::Refused(error) => return Err(error),
-            PageAnswer::Over => {}
+            BucketPageAnswer::Refused(error) => return Err(error),
+            BucketPageAnswer::Over => {}
         }
         Ok(None)
     }

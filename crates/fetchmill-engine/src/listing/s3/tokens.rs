@@ -1,20 +1,19 @@
 //! A bucket whose keys do not ascend: each page is asked for with the token that the page before has given.
 
-use super::pages::{BucketPages, PageAnswer};
+use super::pages::{BucketPageAnswer, BucketPages};
 use crate::control::journal_link::{CommitRequest, TokenStart};
 use crate::listing::hand_over::hand_over;
 use crate::listing::relisting::Relisting;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
 use fetchmill_model::name::for_display;
-use fetchmill_model::s3::{Disorder, Selection};
+use fetchmill_model::s3::Disorder;
 use fetchmill_model::source::{ListedPage, PageCursor};
 use fetchmill_net::certain::RestedConnection;
 
 /// See the module.
 pub(super) struct TokenWalk<'a> {
     pages: &'a BucketPages,
-    selection: &'a Selection,
     relisting: Option<Relisting>,
     /// Leads to the next page; none: the first.
     token: Option<String>,
@@ -26,7 +25,6 @@ impl<'a> TokenWalk<'a> {
     /// What an earlier run has begun. `is_relisting`: it had begun again, and leaves out what the job knew before.
     pub(super) fn resume(
         pages: &'a BucketPages,
-        selection: &'a Selection,
         mut relisting: Option<Relisting>,
         token: Option<String>,
         is_relisting: bool,
@@ -34,18 +32,17 @@ impl<'a> TokenWalk<'a> {
         if let Some(relisting) = relisting.as_mut().filter(|_| is_relisting) {
             relisting.gather()?;
         }
-        Ok(TokenWalk { pages, selection, relisting, is_of_earlier_run: token.is_some(), token })
+        Ok(TokenWalk { pages, relisting, is_of_earlier_run: token.is_some(), token })
     }
 
     /// What a listing in ranges has found impossible.
     pub(super) fn begin(
         pages: &'a BucketPages,
-        selection: &'a Selection,
         relisting: Option<Relisting>,
         start: TokenStart,
         disorder: &Disorder,
     ) -> Result<Self> {
-        let mut walk = TokenWalk { pages, selection, relisting, token: None, is_of_earlier_run: false };
+        let mut walk = TokenWalk { pages, relisting, token: None, is_of_earlier_run: false };
         match start {
             TokenStart::Again => walk.begin_again(&|| {
                 let [key, after] = [&disorder.key, &disorder.after].map(|key| for_display(key));
@@ -86,9 +83,9 @@ impl<'a> TokenWalk<'a> {
             let from = self.token.clone();
             let query = self.pages.at_token(from.as_deref());
             let page = match self.pages.ask(&mut connection, &query).await? {
-                PageAnswer::Page(page) => page,
-                PageAnswer::Over => return Ok(()),
-                PageAnswer::Refused(error) => {
+                BucketPageAnswer::Page(page) => page,
+                BucketPageAnswer::Over => return Ok(()),
+                BucketPageAnswer::Refused(error) => {
                     self.token_refused(error)?;
                     continue;
                 }
@@ -99,7 +96,7 @@ impl<'a> TokenWalk<'a> {
             if page.end.is_truncated && next.is_none() || empty_pages > limits::EMPTY_PAGES_MAX {
                 return Err(self.pages.endless(&query));
             }
-            let (names, skipped, _) = page.select(self.selection, None);
+            let (names, skipped, _) = page.select(None);
             let cursor = PageCursor::Marker { from, next: next.clone() };
             self.hand_over(ListedPage { names, skipped, total: None, cursor })?;
             if next.is_none() {

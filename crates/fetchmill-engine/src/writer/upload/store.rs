@@ -197,7 +197,7 @@ impl UploadClient {
         let answer = self.ask(&mut RestedConnection::default(), &ask).await?;
         let dest = self.upload.text();
         let mut found = None;
-        let page = read_page(&answer.body, &mut |listed| found = Some(for_display(listed.key)));
+        let page = read_page(&answer.body, &mut |object| found = Some(for_display(object.listed.key)));
         let problem = match found {
             _ if answer.status != 200 || page.is_err() => self.refusal("look at", &dest, &answer),
             None => return Ok(()),

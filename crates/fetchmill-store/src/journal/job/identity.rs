@@ -74,6 +74,9 @@ pub const COMPRESSED: &str = "compressed";
 /// The part of a job's identity that says that reserved objects are skipped: a later run must not fetch them unnoticed.
 pub const OPT_OUT: &str = "opt-out";
 
+/// The part of a job's identity that says what its targets are asked with.
+pub const REQUEST_PART: &str = "request";
+
 /// Refuses a job of rows where objects, or lists of failures, are asked for.
 pub fn must_have_objects(identity: &BTreeMap<String, String>, dest: &Path) -> Result<()> {
     match identity.get("format").map(String::as_str) {

@@ -3,5 +3,6 @@
 
 pub(super) mod identity;
 pub(super) mod live;
+pub(super) mod opening;
 pub(super) mod rules;
 pub(super) mod transactions;

@@ -7,7 +7,6 @@ use rusqlite::{Connection, OptionalExtension as _};
 
 use super::identity::Identity;
 use super::live::{self, LivePage};
-use super::rules::{JobRules, RULES};
 use crate::journal::database::fence::Fence;
 use crate::journal::database::schema;
 use crate::journal::database::sqlite_error::error_of;
@@ -41,22 +40,6 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal at a place, or makes one. The place's lock is held by the caller.
-    pub fn open(place: &JobLocation, identity: &Identity, is_durable: bool) -> Result<Self> {
-        let journal = Self::open_any(place, is_durable)?;
-        match journal.get("identity")? {
-            None => {
-                // First: a kill before the identity is there leaves no job, and one without rules is of 0.1.0.
-                journal.set(RULES, &JobRules::CURRENT.to_text())?;
-                journal.found(identity)?;
-            }
-            Some(stored) if identity.equals(&stored) => {}
-            Some(_) if !journal.is_begun()? => journal.found_anew(identity)?,
-            Some(stored) => identity.must_equal(&stored, &place.dest)?,
-        }
-        Ok(journal)
-    }
-
     /// Opens the journal at a place, whichever job's it is.
     pub fn open_any(place: &JobLocation, is_durable: bool) -> Result<Self> {
         let path = place.journal_path();
@@ -113,19 +96,6 @@ impl Journal {
 
     /// How the server lists was found out: that identifies the job from now on.
     pub fn change_identity(&self, identity: &Identity) -> Result<()> {
-        self.set("identity", &identity.to_json())
-    }
-
-    /// Makes another job of one that was stopped before anything was listed.
-    fn found_anew(&self, identity: &Identity) -> Result<()> {
-        self.fence.begin(&self.db, &self.path)?;
-        let forget = "DELETE FROM folders; DELETE FROM markers; DELETE FROM samples; DELETE FROM job WHERE key != 'rules'; COMMIT";
-        self.check(self.db.execute_batch(forget))?;
-        self.found(identity)
-    }
-
-    fn found(&self, identity: &Identity) -> Result<()> {
-        self.set("started_at", &now_text())?;
         self.set("identity", &identity.to_json())
     }
 

@@ -6,3 +6,6 @@ mod listed_digests;
 mod pages;
 mod ranges;
 pub(super) mod skips;
+
+/// The fact that has what leads to the next page.
+const MARKER: &str = "marker";

@@ -2,7 +2,7 @@
 
 use rusqlite::params;
 
-use super::{folders, listed_digests, ranges};
+use super::{MARKER, folders, listed_digests, ranges};
 use crate::journal::database::schema;
 use crate::journal::job::live::LivePage;
 use crate::journal::job::transactions::{Journal, LISTED_AT, now_text};
@@ -14,9 +14,6 @@ use fetchmill_model::target::{Names, Sequence};
 
 /// Where the position of a list stands.
 const LIST_POSITION: &str = "list_position";
-
-/// The fact that has what leads to the next page.
-pub(super) const MARKER: &str = "marker";
 
 /// A fact of a job whose listing has begun again.
 const RELISTING: &str = "relisting";
@@ -175,6 +172,12 @@ impl Journal {
         self.tally.listed -= skipped;
         self.tally.skipped -= skipped;
         Ok(())
+    }
+
+    /// The listing follows tokens from the first page on, without the targets that the job knows.
+    pub fn relist_by_tokens(&mut self) -> Result<()> {
+        self.follow_tokens(None)?;
+        self.restart_listing()
     }
 
     /// Whether the listing has begun again since its first page.

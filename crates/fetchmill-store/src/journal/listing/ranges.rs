@@ -3,7 +3,7 @@
 
 use rusqlite::{Connection, params};
 
-use super::pages::MARKER;
+use super::MARKER;
 use crate::journal::job::transactions::Journal;
 use fetchmill_model::error::Result;
 use fetchmill_model::source::{BucketCursor, KeyRange};
@@ -58,12 +58,6 @@ impl Journal {
             Some(token) => self.set(MARKER, token),
             None => self.forget(MARKER),
         }
-    }
-
-    /// The same from the first page on, without the targets that the job knows.
-    pub fn relist_by_tokens(&mut self) -> Result<()> {
-        self.follow_tokens(None)?;
-        self.restart_listing()
     }
 
     /// What is behind `at` in a range becomes one of its own.

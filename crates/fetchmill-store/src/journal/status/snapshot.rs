@@ -2,10 +2,10 @@
 
 use rusqlite::Connection;
 
-use super::synced;
 use crate::journal::database::schema;
 use crate::journal::database::sqlite_error::error_of;
 use crate::journal::job::live;
+use crate::journal::job::opening::is_synced;
 use crate::journal::shards::{cdxj, unfetched};
 use crate::journal::{CdxjFile, JobLocation, Shard, shards, status};
 use fetchmill_model::entry::EntryTraits;
@@ -65,7 +65,7 @@ impl JournalSnapshot {
                 failures: shards::failures(&db)?,
                 unfetched: unfetched::read(&db)?.unwrap_or_default(),
                 cdxj_files: cdxj::read(&db)?,
-                is_synced: synced::is_synced(&db)?,
+                is_synced: is_synced(&db)?,
                 is_finished: count(&db, "SELECT count(*) FROM job WHERE key = 'finished_at'")? > 0,
             })
         };

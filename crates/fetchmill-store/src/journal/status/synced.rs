@@ -3,24 +3,15 @@
 //! What a pass changes is one transaction: shards that come, and shards that they replace. Sequence numbers of objects that
 //! were removed are not given again.
 
-use rusqlite::Connection;
-
 use crate::journal::database::schema;
 use crate::journal::job::identity::Identity;
+use crate::journal::job::opening::{FORGET_TARGETS, PASS, is_synced};
 use crate::journal::job::transactions::Journal;
 use crate::journal::location::JobLocation;
 use crate::journal::shards;
 use fetchmill_model::error::Result;
 use fetchmill_model::outcome::{SealedShard, ShardNumber, Tally, UnfetchedFile};
 use fetchmill_model::target::Sequence;
-
-/// The fact that says which pass was the last.
-const PASS: &str = "pass";
-/// What a job knows of targets without an object, and of how it listed.
-const FORGET: &str = "
-DELETE FROM pages; DELETE FROM markers; DELETE FROM folders; DELETE FROM failed_folders; DELETE FROM doubtful;
-DELETE FROM key_ranges; DELETE FROM waiting; DELETE FROM failed_kinds; DELETE FROM failed_statuses; DELETE FROM staged; DELETE FROM failures;
-DELETE FROM begun";
 
 /// What a pass brings and what it takes.
 #[derive(Debug, Default)]
@@ -35,12 +26,6 @@ pub struct ShardExchange {
     pub unfetched: Vec<UnfetchedFile>,
     /// Sequence numbers below this are given then.
     pub next_sequence: Sequence,
-}
-
-/// Whether a sync keeps the shards of a journal.
-pub(in crate::journal) fn is_synced(db: &Connection) -> rusqlite::Result<bool> {
-    let count = "SELECT count(*) FROM job WHERE key = ?";
-    db.query_row(count, [PASS], |row| row.get::<_, i64>(0)).map(|count| count > 0)
 }
 
 /// Whether a sync keeps the shards of a destination.
@@ -59,7 +44,7 @@ impl Journal {
     /// From now on a sync keeps it: targets without an object are forgotten.
     pub fn keep_for_passes(&mut self, identity: &Identity) -> Result<()> {
         self.begin()?;
-        self.check(self.db.execute_batch(FORGET))?;
+        self.check(self.db.execute_batch(FORGET_TARGETS))?;
         self.change_identity(identity)?;
         self.set(PASS, "0")?;
         self.count_shards()?;

@@ -2,6 +2,7 @@
 //! this machine is asked, and no variable of this process is read.
 
 mod chain;
+mod endpoints;
 mod refresh;
 mod roles;
 mod server;

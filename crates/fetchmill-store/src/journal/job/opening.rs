@@ -1,0 +1,84 @@
+//! How the journal of a job is opened: as its own, as a new one, or as another's. A destination may become another job's if
+//! its job has stored nothing; a sync keeps the shards of one and forgets its targets.
+
+use std::collections::BTreeMap;
+
+use rusqlite::Connection;
+
+use super::identity::{CHECK, Identity, LIST, REPLIES_PART, REQUEST_PART};
+use super::rules::{JobRules, RULES};
+use super::transactions::{Journal, now_text};
+use crate::journal::location::JobLocation;
+use fetchmill_model::error::Result;
+use fetchmill_model::extra_columns::ROWS_PART;
+
+/// The fact that says which pass was the last.
+pub(in crate::journal) const PASS: &str = "pass";
+/// What a job knows of targets without an object, and of how it listed.
+pub(in crate::journal) const FORGET_TARGETS: &str = "
+DELETE FROM pages; DELETE FROM markers; DELETE FROM folders; DELETE FROM failed_folders; DELETE FROM doubtful;
+DELETE FROM key_ranges; DELETE FROM waiting; DELETE FROM failed_kinds; DELETE FROM failed_statuses; DELETE FROM staged; DELETE FROM failures;
+DELETE FROM begun";
+
+/// Forgets a job that has stored nothing, but for the rules that the destination has. Ends the transaction.
+const FORGET_REST: &str = "
+DELETE FROM samples; DELETE FROM skipped; DELETE FROM skipped_names; DELETE FROM uploads; DELETE FROM job WHERE key != 'rules';
+UPDATE tally SET listed = 0, fetched = 0, absent = 0, failed = 0, skipped = 0, bytes = 0, next_sequence = 0;
+COMMIT";
+
+/// Whether a sync keeps the shards of a journal.
+pub(in crate::journal) fn is_synced(db: &Connection) -> rusqlite::Result<bool> {
+    let count = "SELECT count(*) FROM job WHERE key = ?";
+    db.query_row(count, [PASS], |row| row.get::<_, i64>(0)).map(|count| count > 0)
+}
+
+impl Journal {
+    /// Opens the journal at a place, or makes one. The place's lock is held by the caller.
+    pub fn open(place: &JobLocation, identity: &Identity, is_durable: bool) -> Result<Self> {
+        let mut journal = Self::open_any(place, is_durable)?;
+        match journal.get("identity")? {
+            None => {
+                // First: a kill before the identity is there leaves no job, and one without rules is of 0.1.0.
+                journal.set(RULES, &JobRules::CURRENT.to_text())?;
+                journal.found(identity)?;
+            }
+            Some(stored) if identity.equals(&stored) => {}
+            Some(stored) if journal.stores_nothing(&Identity::from_json(&stored))? => {
+                journal.found_anew(identity)?;
+            }
+            Some(stored) => identity.must_equal(&stored, &place.dest)?,
+        }
+        Ok(journal)
+    }
+
+    /// Whether the destination is free for another job: this one has stored neither an object nor a row.
+    fn stores_nothing(&self, identity: &BTreeMap<String, String>) -> Result<bool> {
+        let is_of_rows =
+            identity.get("format").is_some_and(|format| [CHECK, LIST].contains(&format.as_str()));
+        // Each request of these may have done something, each reply has a row, or a sync keeps the objects.
+        let keeps_failures =
+            [REQUEST_PART, ROWS_PART, REPLIES_PART].iter().any(|part| identity.contains_key(*part));
+        if self.tally.listed > 0 && (is_of_rows || keeps_failures) || self.check(is_synced(&self.db))? {
+            return Ok(false);
+        }
+        let some = "SELECT EXISTS (SELECT 1 FROM staged UNION ALL SELECT 1 FROM manifests UNION ALL SELECT 1 FROM open_shards
+                    UNION ALL SELECT 1 FROM shards)";
+        let has_some: bool = self.check(self.db.query_row(some, [], |row| row.get(0)))?;
+        Ok(self.tally.fetched == 0 && !has_some)
+    }
+
+    /// Makes another job of one that has stored nothing.
+    fn found_anew(&mut self, identity: &Identity) -> Result<()> {
+        self.fence.begin(&self.db, &self.path)?;
+        self.check(self.db.execute_batch(FORGET_TARGETS))?;
+        self.check(self.db.execute_batch(FORGET_REST))?;
+        (self.live, self.begun, self.interrupted) = Default::default();
+        (self.tally, self.total, self.next_sequence) = Default::default();
+        self.found(identity)
+    }
+
+    fn found(&self, identity: &Identity) -> Result<()> {
+        self.set("started_at", &now_text())?;
+        self.set("identity", &identity.to_json())
+    }
+}
