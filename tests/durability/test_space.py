@@ -406,6 +406,31 @@ def test_a_call_that_fails_stops_the_job_and_the_next_run_completes_it(
         assert STORAGE in codes
 
 
+def test_a_full_folder_is_named_when_the_file_system_has_room(
+    server: Serve, environment: dict[str, str], content: Expected, memory_path: Path
+) -> None:
+    """ENOSPC of a name that finds no room in its folder, as ext4 gives it."""
+    source, dest = server(memory_path / "content"), memory_path / "out"
+    assert content.listed
+    traced = ["strace", "-f", "-o", os.devnull, "-e", "trace=renameat2", "-P", "3", "-P", "1"]
+    traced += ["-e", "inject=renameat2:error=ENOSPC"]
+
+    ended = subprocess.run(
+        [*traced, *COMMAND, "get", source.url, str(dest), *WINDOW],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+    assert ended.returncode == STORAGE
+    last = ended.stderr.splitlines()[-1]
+    assert last.startswith(f"fetchmill: error: cannot put in its place {dest}/")
+    assert "its folder takes no more names, though " in last
+    assert "tune2fs -O large_dir" in last
+
+
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", SUFFIXES)
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@
 
 pub mod background;
 pub mod durable;
+mod full_folder;
 pub mod journal;
 pub mod manifest;
 pub mod pack;

@@ -20,6 +20,7 @@ use super::{
     Stage,
 };
 use crate::durable;
+use crate::full_folder::cannot_put;
 use crate::manifest::{ManifestRow, ManifestWriter};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::name;
@@ -294,7 +295,7 @@ impl DestinationFolder {
             }
             Err(error) => {
                 let shown = self.root_path.join(name::for_display(path));
-                Err(Error::storage("put in its place", shown, error))
+                Err(cannot_put(&shown, error))
             }
         }
     }
