@@ -5,6 +5,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -220,6 +221,57 @@ def test_the_users_own_rates(server: Serve, start: Start, tmp_path: Path) -> Non
 
     assert named(rate, "rate") == "--rate: 100 requests/s"
     assert named(bwlimit, "bwlimit", within=2 * WITHIN).startswith("--bwlimit: 195")
+
+
+@pytest.mark.timing
+@pytest.mark.parametrize(
+    ("command", "hosts", "options", "kind", "text"),
+    [
+        ("check", 1, (), "courtesy", "courtesy: each host gets at most 30 requests/s (--rate-per-host)"),
+        (
+            "get",
+            2,
+            ("--format", "null"),
+            "courtesy",
+            "courtesy: each host gets at most 30 requests/s (--rate-per-host)",
+        ),
+        ("get", 1, ("--format", "null"), "rate", "--rate-per-host: 30 requests/s"),
+        ("get", 1, ("--format", "null", "--engine", "threads"), "rate", "--rate-per-host: 30 requests/s"),
+    ],
+)
+def test_the_rate_of_each_host(
+    server: Serve,
+    start: Start,
+    tmp_path: Path,
+    command: str,
+    hosts: int,
+    options: tuple[str, ...],
+    kind: str,
+    text: str,
+) -> None:
+    """A rate that binds is named, and not the bound of requests at once."""
+    served = [server(synthetic=MANY) for _ in range(hosts)]
+    source = urls(tmp_path, *(each.url for each in served))
+    bounds = ("--rate-per-host", 30, "--allow-private", "--json")
+
+    assert named(start(command, source, tmp_path / "out.jsonl", *options, *bounds), kind) == text
+
+
+@pytest.mark.timing
+def test_replies_that_do_not_come(server: Serve, start: Start, tmp_path: Path) -> None:
+    """Without a reply no time of replies is made up; the last targets are named with their deadline."""
+    served = server(synthetic=MANY, delay=(60.0, 60.0))
+    many, few = urls(tmp_path, served.url), tmp_path / "few.txt"
+    few.write_text(f"{served.url}/get/1\n{served.url}/get/2\n")
+    options = ("--format", "null", "--json", "--allow-private", "-j", 16)
+
+    all_out = start("get", many, tmp_path / "many", *options)
+    last = start("get", few, tmp_path / "few", *options)
+
+    assert re.fullmatch(r"the server: no reply in \d+(\.\d)? m?s, 16 requests are in flight", named(all_out, "server"))
+    assert re.fullmatch(
+        r"the last targets: 2 in flight \(until 20[-:\dT]+Z if nothing more comes\)", named(last, "last-targets")
+    )
 
 
 @pytest.mark.timing

@@ -1,5 +1,6 @@
 """`fetchmill plan`: a probe of some seconds says what a job would take, and leaves nothing behind."""
 
+import gzip
 import json
 import os
 import re
@@ -9,14 +10,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from types import SimpleNamespace
+from typing import Any, Literal, cast
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 import fetchmill
 from fetchmill._job.report import Snapshot
 from fetchmill._options.plan import PlanOptions
-from fetchmill._plan.plan import make_plan
+from fetchmill._plan import probe, reckoning
+from fetchmill._plan.plan import _estimate_notice, make_plan
 from fetchmill._plan.probe import _is_over
 from fetchmill._plan.windows import found_since, looked_until, relative_error, steady_rate, warm_up
 from fetchmill.testing import Fault, Server, s3
@@ -133,6 +138,54 @@ def test_a_list_is_counted_and_a_manifest_tells_sizes(run: Run, server: Serve, t
         assert plan["listing_requests"]["value"] == 0
         assert plan["body_bytes"]["value"] == 300_000 * 150
         assert plan["room"] is None
+
+
+class PastTheBound:
+    """A clock that passes the bound of counting after some parts of the list."""
+
+    def __init__(self) -> None:
+        self._parts = 0
+
+    def monotonic(self) -> float:
+        """31 s after some parts."""
+        return 31.0 if self._parts >= 20 else 0.0
+
+    def note(self, *_: object) -> None:
+        """A part was counted."""
+        self._parts += 1
+
+
+@pytest.mark.parametrize("kind", ["txt", "txt.gz", "jsonl", "parquet", "folder"])
+def test_a_list_too_long_to_count_is_extrapolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str) -> None:
+    """By the part that was read: of the bytes, or of the rows."""
+    count = 400_000
+    lines = [f"http://127.0.0.1/{number:07}" for number in range(count)]
+    path = tmp_path / f"urls.{kind}"
+    match kind:
+        case "txt":
+            path.write_text("\n".join(lines))
+        case "txt.gz":
+            path.write_bytes(gzip.compress("\n".join(lines).encode(), 1))
+        case "jsonl":
+            path.write_text("".join(f'{{"url":"{line}"}}\n' for line in lines))
+        case "parquet":
+            parquet.write_table(pa.table({"url": lines}), path)
+        case _:
+            path.mkdir()
+            (path / "1.txt").write_text("\n".join(lines[:1000]))
+            (path / "2.txt").write_text("\n".join(lines[1000:]))
+    clock = PastTheBound()
+    monkeypatch.setattr(probe, "time", clock)
+
+    listing = probe.list_alone(PlanOptions(source=path), tmp_path / "state", clock.note)
+
+    assert listing is not None
+    assert not listing.is_complete
+    assert 0 < listing.share < 1
+    assert listing.estimate == pytest.approx(count, rel=0.2)
+    found = cast("reckoning.ProbeResults", SimpleNamespace(listing=listing, last=SimpleNamespace(listing_done=False)))
+    assert reckoning.count_objects(PlanOptions(source=path), found) == (listing.estimate, "estimated")
+    assert re.match("the number of objects is an estimate: [0-9,]+ targets were counted", _estimate_notice(listing))
 
 
 @pytest.mark.one_in(3)

@@ -214,6 +214,12 @@ impl Deadlines {
         }
     }
 
+    /// Returns when the attempt ends if nothing more comes; `None` without one.
+    pub fn attempt_until(&self) -> Option<Millis> {
+        let total = self.total.get();
+        (total < Millis::MAX && self.expired.get().is_none()).then(|| total.min(self.phase.get()))
+    }
+
     fn is_abandoned(&self, now: Millis) -> bool {
         let abandoning = self.abandoning.borrow();
         abandoning.as_ref().is_some_and(|Abandoning { patience, since, times, before }| {

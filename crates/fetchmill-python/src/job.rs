@@ -172,6 +172,7 @@ pub(crate) fn snapshot_dict<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResu
     dict.set_item("waiting", snapshot.waiting)?;
     dict.set_item("listing_done", snapshot.is_listing_done)?;
     dict.set_item("total", snapshot.total)?;
+    dict.set_item("list_share", snapshot.list_share)?;
     dict.set_item("pages", snapshot.pages)?;
     dict.set_item("phase", snapshot.phase)?;
     dict.set_item("seconds", snapshot.elapsed.as_secs_f64())?;

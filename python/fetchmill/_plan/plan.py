@@ -8,11 +8,11 @@ from typing import Unpack
 from fetchmill._options.keywords import PlanKeywords
 from fetchmill._options.plan import PlanOptions
 from fetchmill._options.sources import is_bucket
-from fetchmill._options.units import format_count
+from fetchmill._options.units import format_count, format_seconds
 from fetchmill._plan import reckoning
-from fetchmill._plan.probe import OnProgress, fetch_sample, fetch_to_nowhere, list_alone
+from fetchmill._plan.probe import ListingPart, OnProgress, fetch_sample, fetch_to_nowhere, list_alone
 from fetchmill._plan.reckoning import ProbeResults
-from fetchmill._plan.result import Plan
+from fetchmill._plan.result import ObjectsFrom, Plan
 from fetchmill._plan.room import BLOCK_MAX, Room, room_at
 from fetchmill._plan.sample import heads_of, store_in_each_format
 from fetchmill._plan.windows import steady_rate
@@ -101,17 +101,19 @@ def _reckon(options: PlanOptions, found: ProbeResults, room: Room | None) -> Pla
         formats=formats,
         room=room,
         cost=reckoning.cost(options, asked, listed, bodies),
-        notices=tuple(_notices(options, found)),
+        notices=tuple(_notices(options, found, objects_from)),
     )
 
 
-def _notices(options: PlanOptions, found: ProbeResults) -> list[str]:
+def _notices(options: PlanOptions, found: ProbeResults, objects_from: ObjectsFrom) -> list[str]:
     """What a person should know."""
     lines = list(reckoning.share_notices(found))
     if found.rate.is_growing:
         lines.append(
             "the rate was still growing when the probe ended: a longer one may tell less time (--probe-seconds 30)"
         )
+    if objects_from == "estimated" and found.listing is not None:
+        lines.append(_estimate_notice(found.listing))
     if not found.stored:
         lines.append("no sample could be stored in the time: bytes on disk are reckoned from bodies alone")
     of_files = found.stored.get("files")
@@ -121,6 +123,15 @@ def _notices(options: PlanOptions, found: ProbeResults) -> list[str]:
     if options.transform is not None:
         lines.append("what transform takes, and what it makes of bodies, is not in it")
     return lines
+
+
+def _estimate_notice(listing: ListingPart) -> str:
+    """From how much of the list the number of its targets is estimated."""
+    counted = format_count(listing.targets)
+    return (
+        f"the number of objects is an estimate: {counted} targets were counted in {format_seconds(listing.seconds)}, "
+        f"{100 * listing.share:.3g} % of the list; --objects N is exact"
+    )
 
 
 def _ignore(*_state: object) -> None:

@@ -8,10 +8,10 @@ the time, objects that are fetched and dropped.
 import math
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from fetchmill._destination.status import failures
 from fetchmill._job.report import Failure, Snapshot
@@ -58,6 +58,9 @@ class ListingPart:
         targets: how many were listed.
         seconds: in this time.
         is_complete: whether these are all.
+        estimate: how many the whole list has, from the part that was read; None when all were listed, or when the
+            size of the source is not known.
+        share: that part, 0 to 1.
         sizes: how many came with a size.
         bytes: the sum of these sizes.
     """
@@ -67,6 +70,8 @@ class ListingPart:
     is_complete: bool
     sizes: int
     bytes: int
+    estimate: int | None = None
+    share: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -115,6 +120,7 @@ def list_alone(options: PlanOptions, state: Path, on_progress: OnProgress) -> Li
     is_local = options.source_kind == "list"
     bound = COUNTING_SECONDS if is_local else LISTING_SHARE * options.probe_seconds
     targets = sizes = size = 0
+    estimate, share = None, 0.0
     with running(Job(options.listing_job().to_json(str(state)))) as job:
         started = time.monotonic()
         while (seconds := time.monotonic() - started) < bound:
@@ -126,8 +132,17 @@ def list_alone(options: PlanOptions, state: Path, on_progress: OnProgress) -> Li
             found = _SIZE.findall(lines)
             targets, sizes, size = targets + lines.count(b"\n"), sizes + len(found), size + sum(map(int, found))
             on_progress("listing", 0.0 if is_local else seconds, None)
+        if lines is not None and is_local:
+            estimate, share = _extrapolated(job.snapshot())
     _must_list(options, targets, is_complete=lines is None)
-    return ListingPart(targets, time.monotonic() - started, lines is None, sizes, size)
+    return ListingPart(targets, time.monotonic() - started, lines is None, sizes, size, estimate, share)
+
+
+def _extrapolated(snapshot: Mapping[str, Any]) -> tuple[int | None, float]:
+    """How many targets a list has by the part that was read of it, and that part."""
+    share = snapshot["list_share"]
+    listed = snapshot["listed"] - snapshot["skipped"]
+    return (round(listed / share), share) if share and listed else (None, 0.0)
 
 
 def fetch_sample(options: PlanOptions, dest: Path, before: float, on_progress: OnProgress) -> SamplePart:

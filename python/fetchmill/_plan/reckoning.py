@@ -101,6 +101,8 @@ def count_objects(options: PlanOptions, found: ProbeResults) -> tuple[int, Objec
         return last.listed - last.skipped, "listed"
     if found.listing is not None and found.listing.is_complete:
         return found.listing.targets, "listed"
+    if found.listing is not None and found.listing.estimate is not None:
+        return found.listing.estimate, "estimated"
     if last.total is not None and last.total >= last.listed > 0:
         # The server counts what filters leave out as well.
         return round(last.total * (last.listed - last.skipped) / last.listed), "told"

@@ -7,8 +7,9 @@ from fetchmill._job.report import LimitedBy
 from fetchmill._plan.room import Room
 from fetchmill._plan.windows import Estimate
 
-# How many objects: the user said it, all were listed, the listing's Total told it, or nobody did.
-ObjectsFrom = Literal["given", "listed", "told", "assumed"]
+# How many objects: the user said it, all were listed, a part of the list was read, the listing's Total told it, or
+# nobody did.
+ObjectsFrom = Literal["given", "listed", "estimated", "told", "assumed"]
 Fits = Literal["yes", "perhaps", "no"]
 
 
@@ -45,8 +46,8 @@ class Plan:
         dest: the destination that was asked about.
         format: the format that was asked about; `formats` has all.
         objects: how many it is planned for.
-        objects_from: how that is known: `given` with `objects=`, `listed` to the end, `told` by the listing, or
-            `assumed`.
+        objects_from: how that is known: `given` with `objects=`, `listed` to the end, `estimated` from the part of a
+            long list that was read in 30 s (a notice says how large it is), `told` by the listing, or `assumed`.
         probe_seconds: how long the probe took.
         probed: targets that it fetched, without those of the sample.
         objects_per_second: targets settled a second, once the rate is steady.

@@ -45,6 +45,7 @@ docs/guide/plan.md says how each figure is found.
 _FROM = {
     "given": "given by --objects",
     "listed": "all of the source",
+    "estimated": "estimated from a part of the list",
     "told": "the listing's total",
     "assumed": "the source does not tell how many it has; --objects N",
 }

@@ -18,6 +18,8 @@ pub(super) mod threads;
 mod waits;
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -36,10 +38,11 @@ use self::telemetry::{Search, Telemetry};
 use self::waits::Waits;
 use super::access::bearer::BearerTokens;
 use super::access::s3::Access;
-use super::plan::courtesy::Courtesy;
+use super::plan::courtesy::{self, Courtesy};
 use super::plan::job_origins::JobOrigins;
 use super::plan::job_plan::JobPlan;
 use super::plan::preflight::Preflight;
+use super::request::workers::Workers;
 use fetchmill_model::error::Error;
 use fetchmill_model::hidden_text::hide_secrets;
 use fetchmill_model::limits;
@@ -50,6 +53,9 @@ use fetchmill_model::planner::pace::Pace;
 use fetchmill_model::planner::probing::{HealthCheck, HealthStatus};
 use fetchmill_model::planner::{NextWork, Planner, PlannerOptions, WorkerReport};
 use fetchmill_model::sync::lock;
+
+/// A part of a list is kept as a whole number of these.
+const LIST_SHARE_UNIT: f64 = 1e12;
 
 /// See the module.
 #[derive(Debug)]
@@ -78,9 +84,13 @@ pub(super) struct Control {
     pub(super) listed_pages: AtomicU64,
     /// How many objects the listing says that it has; 0: it does not.
     pub(super) told_total: AtomicU64,
+    /// Part of the list that was read, of [`LIST_SHARE_UNIT`]; 0 = not known.
+    list_share: AtomicU64,
     finds_concurrency: bool,
-    /// Set once, before there are workers.
-    courtesy: OnceLock<Courtesy>,
+    /// Set once: before there are workers, or when it shows where a list leads.
+    courtesy: OnceLock<Option<Courtesy>>,
+    /// Whether the list has to show it, since the engine makes connections that are not seen here.
+    heeds_list: bool,
     pub(super) counters: Vec<Counters>,
     pub(super) telemetry: Telemetry,
     /// What a user should know at the end.
@@ -135,8 +145,10 @@ impl Control {
             is_listing_done: AtomicBool::new(false),
             listed_pages: AtomicU64::new(0),
             told_total: AtomicU64::new(0),
+            list_share: AtomicU64::new(0),
             finds_concurrency: job.concurrency_bounds(workers).is_some(),
             courtesy: OnceLock::new(),
+            heeds_list: request.workers != Workers::Native,
             // The workers' and the listing's.
             counters: (0..=workers).map(|_| Counters::default()).collect(),
             telemetry: Telemetry::new(workers),
@@ -276,6 +288,12 @@ impl Control {
         if self.origins.note(entries) {
             self.plan.route_by_host(self.clock.now());
         }
+        if self.heeds_list
+            && self.courtesy.get().is_none()
+            && let Some(key) = self.origins.first()
+        {
+            self.heed_courtesy(courtesy::of_host(key.host(), None, false));
+        }
     }
 
     /// Something that a user should know at the end.
@@ -305,7 +323,7 @@ impl Control {
     fn concurrency_notice(&self) -> Option<String> {
         let most = self.plan.lock().concurrency_reached()?;
         let ended = format!("--concurrency auto ended at {most} in flight, the most that");
-        Some(match self.courtesy.get().filter(|courtesy| courtesy.most as usize == most) {
+        Some(match self.courtesy_of(most) {
             Some(courtesy) => format!(
                 "{ended} {} gets unasked: if its owner agrees to more, say --concurrency-max",
                 courtesy.whom
@@ -321,24 +339,46 @@ impl Control {
             _ if !planner.finds_concurrency() => Search::Given,
             None if planner.tries_concurrency() => Search::Trying,
             None => Search::Found,
-            Some(most) => {
-                let courtesy = self.courtesy.get().filter(|courtesy| courtesy.most as usize == most);
-                Search::AtMost(courtesy.map(|courtesy| courtesy.whom))
-            }
+            Some(most) => Search::AtMost { most, whom: self.courtesy_of(most).map(|courtesy| courtesy.whom) },
         }
     }
 
-    /// What the job's origin is spared.
+    /// The bound for somebody's sake, if it is this number.
+    fn courtesy_of(&self, most: usize) -> Option<Courtesy> {
+        self.courtesy.get().copied().flatten().filter(|courtesy| courtesy.most as usize == most)
+    }
+
+    /// Takes the bound of the job's origin; `None` = it has none. Only the first call counts.
     pub(super) fn heed_courtesy(&self, courtesy: Option<Courtesy>) {
-        let Some(courtesy) = courtesy.filter(|_| self.finds_concurrency) else { return };
-        self.plan.lower_concurrency(courtesy.most as usize, self.clock.now());
-        let _ = self.courtesy.set(courtesy);
+        let courtesy = courtesy.filter(|_| self.finds_concurrency);
+        if let (Ok(()), Some(courtesy)) = (self.courtesy.set(courtesy), courtesy) {
+            self.plan.lower_concurrency(courtesy.most as usize, self.clock.now());
+        }
+    }
+
+    /// The first connection of a list's job leads there, to `address` unless that is the proxy's.
+    pub(super) fn heed_first_server(&self, key: &OriginKey, address: Option<SocketAddr>) {
+        if self.courtesy.get().is_none() {
+            self.heed_courtesy(courtesy::of_host(key.host(), address.as_ref().map(slice::from_ref), false));
+        }
     }
 
     /// A page is in the journal, which knows this total.
     pub(super) fn note_listed_page(&self, total: Option<u64>) {
         self.listed_pages.fetch_add(1, Ordering::Relaxed);
         self.told_total.store(total.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// A page of a list was read: this part of the list, from 0 to 1.
+    pub(super) fn note_list_share(&self, share: Option<f64>) {
+        let share = share.map_or(0, |share| (share * LIST_SHARE_UNIT) as u64);
+        self.list_share.store(share, Ordering::Relaxed);
+    }
+
+    /// Returns the part of the list that was read; `None` if it is not known.
+    pub(super) fn list_share(&self) -> Option<f64> {
+        let share = self.list_share.load(Ordering::Relaxed);
+        (share > 0).then(|| share as f64 / LIST_SHARE_UNIT)
     }
 
     /// Waits until the planner wants another page; `false` when the job is to end.

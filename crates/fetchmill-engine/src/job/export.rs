@@ -223,6 +223,7 @@ impl Export {
             waiting: 0,
             is_listing_done: true,
             total: None,
+            list_share: None,
             pages: 0,
             kinds,
             phase: match (self.running.has_ended(), shared.stop()) {

@@ -69,6 +69,8 @@ pub struct Snapshot {
     pub is_listing_done: bool,
     /// How many objects the listing says that it has, if it does.
     pub total: Option<u64>,
+    /// Part of the list that was read so far; `None` = not known, or no list.
+    pub list_share: Option<f64>,
     /// Pages of the listing in this run.
     pub pages: u64,
     /// Failed targets by kind.
@@ -212,6 +214,7 @@ impl Job {
             waiting,
             is_listing_done,
             total: Some(control.told_total.load(Ordering::Relaxed)).filter(|total| *total > 0),
+            list_share: control.list_share(),
             pages: control.listed_pages.load(Ordering::Relaxed),
             kinds: sum.kinds,
             phase: match (self.running.has_ended(), control.stop.get(), is_listing_done) {

@@ -15,8 +15,9 @@ use crate::control::clock::unix_micros;
 use crate::control::counters::Sum;
 use crate::control::journal_link::JournalRequest;
 use crate::control::telemetry::{
-    CapacityUse, CountedCapacity, LimitFacts, LimitKind, LimitedBy, Machine, Pacing, Processors, Progress,
-    RecentLatency, RecentOrigins, Sample, Shares, WorkerTelemetry, WriterActivity, WriterShares, bottleneck,
+    CapacityUse, CountedCapacity, HostBounds, LastTargets, LimitFacts, LimitKind, LimitedBy, Machine, Pacing,
+    Processors, Progress, RecentLatency, RecentOrigins, Sample, Shares, WorkerTelemetry, WriterActivity,
+    WriterShares, bottleneck,
 };
 use crate::control::threads::{join, spawn};
 use fetchmill_model::error::Result;
@@ -38,8 +39,10 @@ pub(crate) struct SampledJob {
     pub(crate) is_python: bool,
     /// Whether its workers tell what their capacity is used for.
     pub(crate) counts_capacity: bool,
-    /// Requests that one host gets at once, in a job over many.
-    pub(crate) per_host: u32,
+    /// Requests a second to the only host of a job; `None` = no bound.
+    pub(crate) rate_of_only_host: Option<f64>,
+    /// Of a job over many.
+    pub(crate) per_host: HostBounds,
 }
 
 /// See the module; it ends when this is dropped, with a last sample.
@@ -258,9 +261,12 @@ impl<'j> Sampling<'j> {
         let mean = |of: fn(&SampleCounts) -> f64| {
             last().map(|counted| of(counted) * counted.seconds).sum::<f64>() / seconds
         };
-        let throttled = control.plan.lock().rate();
+        let planner = control.plan.lock();
+        let (throttled, next) = (planner.rate(), planner.next_waiting());
+        drop(planner);
         let host = || control.origins.host_text();
         LimitFacts {
+            seconds,
             shares: Shares::mean(last().map(|counted| (&counted.shares, counted.seconds))),
             listed: rate(|counted| counted.listed),
             settled: rate(|counted| counted.settled),
@@ -268,6 +274,7 @@ impl<'j> Sampling<'j> {
             bytes: rate(|counted| counted.received),
             pacing: Pacing {
                 rate: self.job.rate,
+                rate_per_host: self.job.rate_of_only_host.filter(|_| !control.origins.are_many()),
                 bwlimit: self.job.bwlimit,
                 throttled: throttled.map(|pace| (pace, host())),
             },
@@ -296,6 +303,7 @@ impl<'j> Sampling<'j> {
                 .map(|wait| format!("an outage: {} since {}", wait.what, wait.since)),
             is_listing_done: control.is_listing_done.load(Ordering::Relaxed),
             waiting: sample.waiting,
+            last_targets: LastTargets { attempts_until: control.telemetry.attempts_until(), next },
             per_host: self.job.per_host,
         }
     }

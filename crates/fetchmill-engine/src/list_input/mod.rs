@@ -91,7 +91,7 @@ impl OpenedList {
             let (reader, length) = one_file::open(path, format, options)?;
             return Ok(OpenedList { reader, length, parts: None, sampled: None });
         };
-        let length = Some(parts.length()?);
+        let length = Some(parts.all_bytes());
         let reader = ListReader::of_parts(parts.label(), parts.clone(), options)?;
         Ok(OpenedList { reader, length, parts: Some(parts), sampled: None })
     }
@@ -160,6 +160,11 @@ impl OpenedList {
     /// The next page, or that there is none now.
     pub(crate) fn next_page(&mut self) -> Result<ListStep> {
         self.reader.next_page()
+    }
+
+    /// Returns the part of the list that was read, from 0 to 1; `None` if it is not known.
+    pub(crate) fn share_read(&self) -> Option<f64> {
+        self.reader.share_read()
     }
 
     /// What a user should know of the list at its end.

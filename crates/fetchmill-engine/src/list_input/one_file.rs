@@ -27,7 +27,8 @@ pub(super) fn open(
         let member = open_only_member(&label, file)?;
         let (of_member, promised) = format_of(&member.name);
         let format = format.or(of_member).or(named).unwrap_or(unnamed);
-        return Ok((of_stream(&label, member.content, (format, promised), options)?, length));
+        let reader = of_stream(&label, member.content, (format, promised), options)?;
+        return Ok((reader.with_length(Some(member.length)), length));
     }
     let format = format.or(named).unwrap_or(unnamed);
     let reader = match (format, length) {
@@ -46,7 +47,7 @@ pub(super) fn open(
             ListReader::of_stream(&label, patient, (format, promised), options)?
         }
     };
-    Ok((reader, length))
+    Ok((reader.with_length(length), length))
 }
 
 fn of_stream(

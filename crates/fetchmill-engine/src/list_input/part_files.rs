@@ -20,6 +20,8 @@ const NOT_PARTS: [&str; 3] = ["_SUCCESS", "_metadata", "_common_metadata"];
 pub(super) struct PartFiles {
     label: String,
     files: Vec<PathBuf>,
+    /// Bytes of each.
+    lengths: Vec<u64>,
     format: Option<ListFormat>,
     options: ListOptions,
 }
@@ -38,8 +40,13 @@ impl PartFiles {
         } else {
             return Ok(None);
         };
-        let parts =
-            PartFiles { label: path.display().to_string(), files: found, format, options: options.clone() };
+        let parts = PartFiles {
+            label: path.display().to_string(),
+            lengths: found.iter().map(|path| length_of(path)).collect::<Result<_>>()?,
+            files: found,
+            format,
+            options: options.clone(),
+        };
         parts.check_kinds()?;
         Ok(Some(parts))
     }
@@ -49,11 +56,8 @@ impl PartFiles {
     }
 
     /// Bytes of all files.
-    pub(super) fn length(&self) -> Result<u64> {
-        self.files.iter().try_fold(0, |sum, path| {
-            let metadata = path.metadata().map_err(|error| files::cannot_open(path, &error))?;
-            Ok(sum + metadata.len())
-        })
+    pub(super) fn all_bytes(&self) -> u64 {
+        self.lengths.iter().sum()
     }
 
     /// Names of all files, for a digest.
@@ -100,10 +104,19 @@ impl ListParts for PartFiles {
         self.files.get(part).map(|path| name_of(path)).unwrap_or_default()
     }
 
+    fn length(&self, part: usize) -> u64 {
+        self.lengths.get(part).copied().unwrap_or(0)
+    }
+
     fn open(&self, part: usize) -> Result<ListRecords> {
         let path = self.files.get(part).ok_or_else(|| Error::Internal(format!("no part {part}")))?;
         one_file::open(Some(path), self.format, &self.options).map(|(reader, _)| reader.into_records())
     }
+}
+
+fn length_of(path: &Path) -> Result<u64> {
+    let metadata = path.metadata().map_err(|error| files::cannot_open(path, &error))?;
+    Ok(metadata.len())
 }
 
 fn name_of(path: &Path) -> String {

@@ -17,6 +17,7 @@ pub(super) fn read(control: &Control, mut list: OpenedList) -> Result<()> {
         match list.next_page()? {
             ListStep::Page(page) => {
                 control.note_origins(page.names.iter());
+                control.note_list_share(list.share_read());
                 hand_over(control, *page);
             }
             // It has waited a moment itself: time to look whether the job is to end.

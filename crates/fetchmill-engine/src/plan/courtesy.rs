@@ -2,9 +2,6 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::job_origins::ListingServer;
-use crate::request::job_request::JobRequest;
-use crate::request::source_options::SourceOptions;
 use fetchmill_model::limits;
 use fetchmill_net::AddressPolicy;
 
@@ -19,34 +16,31 @@ pub(crate) struct Courtesy {
     pub(crate) whom: &'static str,
 }
 
-/// What the only origin of a job gets at most with `--concurrency auto`; none: what this machine allows. Where a list
-/// leads is not known when the job starts: it is taken for public.
-pub(crate) fn courtesy(request: &JobRequest, server: Option<&ListingServer>) -> Option<Courtesy> {
-    if request.http.concurrency_max.is_some() {
-        return None;
-    }
-    let is_bucket = matches!(request.source, SourceOptions::S3 { .. });
-    match server {
-        Some(server) => of_host(server.key.host(), server.addresses.as_deref(), is_bucket),
-        None => Some(PUBLIC),
-    }
-}
-
 const PUBLIC: Courtesy = Courtesy { most: limits::COURTESY_PUBLIC, whom: "a public address" };
+const MAYBE_PUBLIC: Courtesy = Courtesy { whom: "a host that may be public", ..PUBLIC };
 const AWS: Courtesy = Courtesy { most: limits::COURTESY_AWS, whom: "AWS's S3" };
 
-/// The same of a host, with the addresses that are known of it; whether it is a store that serves a bucket.
+/// Returns what the only origin of a job gets at most with `--concurrency auto`; `None` = what this machine allows.
+/// `addresses` are those that are known of `host`; `is_bucket` = it is a store that serves a bucket.
 pub(crate) fn of_host(host: &str, addresses: Option<&[SocketAddr]>, is_bucket: bool) -> Option<Courtesy> {
     if is_bucket && AWS_SUFFIXES.iter().any(|suffix| host.ends_with(suffix)) {
         return Some(AWS);
     }
-    let is_public = |address: IpAddr| AddressPolicy::PublicOnly.allows(address);
-    let may_be_public = match addresses {
-        Some(addresses) => addresses.iter().any(|address| is_public(address.ip())),
-        // A name that the proxy looks up, or a store's own.
-        None => host.parse().map_or(host != "localhost", is_public),
-    };
-    may_be_public.then_some(PUBLIC)
+    // A mapped address is the IPv4 address in it: packets go there.
+    let is_public = |address: IpAddr| AddressPolicy::PublicOnly.allows(address.to_canonical());
+    let public = |is_public: bool| is_public.then_some(PUBLIC);
+    match (addresses, host.parse()) {
+        (Some(addresses), _) => public(addresses.iter().any(|address| is_public(address.ip()))),
+        (None, Ok(address)) => public(is_public(address)),
+        // A name that the proxy looks up, or an engine in Python, or a store's own.
+        (None, Err(_)) => (!is_this_machine(host)).then_some(MAYBE_PUBLIC),
+    }
+}
+
+/// Whether a name means this machine wherever it is looked up (RFC 6761, 6.3).
+fn is_this_machine(host: &str) -> bool {
+    let host = host.trim_end_matches('.');
+    host == "localhost" || host.ends_with(".localhost")
 }
 
 #[cfg(test)]
@@ -61,15 +55,23 @@ mod tests {
             ("example.com", Some("2606:2800:220:1::1"), false, Some(PUBLIC)),
             ("files.internal", Some("10.1.2.3"), false, None),
             ("localhost", Some("127.0.0.1"), false, None),
-            ("proxied.example.com", None, false, Some(PUBLIC)),
+            ("mapped.internal", Some("::ffff:10.1.2.3"), false, None),
+            ("mapped.example.com", Some("::ffff:93.184.216.34"), false, Some(PUBLIC)),
+            ("unique-local.internal", Some("fd00::1"), false, None),
+            ("link-local.internal", Some("169.254.1.1"), false, None),
+            ("link-local.internal", Some("fe80::1"), false, None),
+            ("carrier.internal", Some("100.64.0.1"), false, None),
+            ("proxied.example.com", None, false, Some(MAYBE_PUBLIC)),
             ("93.184.216.34", None, true, Some(PUBLIC)),
             ("127.0.0.1", None, true, None),
             ("::1", None, true, None),
             ("localhost", None, true, None),
-            ("store.example.com", None, true, Some(PUBLIC)),
+            ("files.localhost.", None, false, None),
+            ("mylocalhost", None, false, Some(MAYBE_PUBLIC)),
+            ("store.example.com", None, true, Some(MAYBE_PUBLIC)),
             ("bucket.s3.eu-west-1.amazonaws.com", None, true, Some(AWS)),
             ("bucket.s3.cn-north-1.amazonaws.com.cn", None, true, Some(AWS)),
-            ("s3.amazonaws.com.example.com", None, true, Some(PUBLIC)),
+            ("s3.amazonaws.com.example.com", None, true, Some(MAYBE_PUBLIC)),
             ("files.amazonaws.com", Some("93.184.216.34"), false, Some(PUBLIC)),
         ] {
             let addresses = addresses.map(address);

@@ -60,6 +60,13 @@ impl JobOrigins {
         host.unwrap_or_else(|| "the server".to_owned())
     }
 
+    /// The origin of a list's first target.
+    pub(crate) fn first(&self) -> Option<OriginKey> {
+        let first = lock(&self.first);
+        let text = std::str::from_utf8(first.as_deref()?).ok()?;
+        OriginKey::of_url(&format!("{text}/")).map(|(key, _)| key)
+    }
+
     /// Takes note of where entries of a list lead; whether that has shown a second origin.
     pub(crate) fn note<'e>(&self, entries: impl Iterator<Item = &'e [u8]>) -> bool {
         if self.are_many() || self.server.get().is_some() {

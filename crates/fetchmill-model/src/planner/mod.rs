@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::limits;
-use crate::outcome::FailureClass;
+use crate::outcome::{FailureClass, FailureKind};
 use crate::target::{Batch, Page, Sequence, WaitingTarget};
 use concurrency::{ConcurrencyBounds, ConcurrencyLimit, ListingState, Load};
 use origin::{Gate, Millis, Observations, OriginState, OriginTrouble};
@@ -600,6 +600,11 @@ impl Planner {
     /// Targets that wait for another attempt, in memory.
     pub fn waiting_targets(&self) -> usize {
         self.waiting.held()
+    }
+
+    /// Returns when the next of them is due, and the failure of its last attempt; `None` without one.
+    pub fn next_waiting(&self) -> Option<(Millis, FailureKind)> {
+        self.waiting.next()
     }
 
     /// Whether every listed target has an outcome.

@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::outcome::FailureKind;
 use crate::planner::origin::Millis;
 use crate::target::{Sequence, WaitingTarget};
 
@@ -86,6 +87,11 @@ impl WaitingTargets {
         self.held.first_key_value().map(|(key, _)| key.0)
     }
 
+    /// Returns the same with the failure of its last attempt.
+    pub fn next(&self) -> Option<(Millis, FailureKind)> {
+        self.held.first_key_value().map(|(key, target)| (key.0, target.kind))
+    }
+
     /// Where to go on loading from the journal, and how many, when there is room. Answer with [`Self::loaded`].
     pub fn wants_load(&mut self) -> Option<(DueKey, usize)> {
         let horizon = self.horizon?;
@@ -131,7 +137,6 @@ mod tests {
 
     use super::*;
     use crate::limits::WAITING_HELD_MAX;
-    use crate::outcome::FailureKind;
     use crate::planner::retry::Jitter;
 
     fn target(sequence: Sequence, not_before: Millis) -> WaitingTarget {

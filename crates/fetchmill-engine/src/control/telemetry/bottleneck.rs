@@ -11,8 +11,11 @@ use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
 
-use super::capacity::{CapacityUse, Shares};
+use super::capacity::{CapacityUse, OF_HOSTS, Shares};
 use super::machine::Processors;
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::planner::origin::Millis;
+use fetchmill_model::time_text::utc;
 
 /// A cause for at least this part of the capacity is the answer.
 const DOMINANT: f64 = 0.6;
@@ -109,8 +112,8 @@ pub(crate) enum Search {
     Trying,
     /// It was found: more brought nothing.
     Found,
-    /// More would have been tried, but for this machine's bound, or that for the sake of somebody.
-    AtMost(Option<&'static str>),
+    /// More would have been tried, but for this bound: this machine's, or that for the sake of somebody.
+    AtMost { most: usize, whom: Option<&'static str> },
 }
 
 /// Rates that a job keeps, a second.
@@ -118,10 +121,39 @@ pub(crate) enum Search {
 pub(crate) struct Pacing {
     /// Requests, of the job.
     pub(crate) rate: Option<f64>,
+    /// Requests, of the only host; `None` in a job over many.
+    pub(crate) rate_per_host: Option<f64>,
     /// Bytes of bodies, of the job.
     pub(crate) bwlimit: Option<f64>,
     /// Requests that an origin is found to accept, and its host.
     pub(crate) throttled: Option<(f64, String)>,
+}
+
+impl Pacing {
+    /// The rate of requests that binds first, and its option.
+    fn request_rate(&self) -> Option<(f64, &'static str)> {
+        let of_job = self.rate.map(|rate| (rate, "--rate"));
+        let of_host = self.rate_per_host.map(|rate| (rate, "--rate-per-host"));
+        of_job.into_iter().chain(of_host).min_by(|one, other| one.0.total_cmp(&other.0))
+    }
+}
+
+/// What each host of a job over many gets at most.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct HostBounds {
+    /// Requests at once.
+    pub(crate) connections: u32,
+    /// Requests a second; `None` = no bound.
+    pub(crate) rate: Option<f64>,
+}
+
+/// What the last targets wait for.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct LastTargets {
+    /// When the last attempt ends if nothing more comes; `None` if that is not known.
+    pub(crate) attempts_until: Option<Millis>,
+    /// When the next target is tried again, and the failure of its last attempt; `None` if none waits.
+    pub(crate) next: Option<(Millis, FailureKind)>,
 }
 
 /// What part of the time writers spend.
@@ -141,6 +173,8 @@ pub(crate) struct PathTimes {
 /// What was measured over the last seconds.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LimitFacts {
+    /// Seconds over which this was measured.
+    pub(crate) seconds: f64,
     pub(crate) shares: Shares,
     /// A second: targets that were listed, targets that got an outcome, requests, bytes of bodies as they came.
     pub(crate) listed: f64,
@@ -166,8 +200,8 @@ pub(crate) struct LimitFacts {
     pub(crate) is_listing_done: bool,
     /// Targets that wait to be tried again.
     pub(crate) waiting: u64,
-    /// Requests that one host gets at once, in a job over many.
-    pub(crate) per_host: u32,
+    pub(crate) last_targets: LastTargets,
+    pub(crate) per_host: HostBounds,
 }
 
 /// A cause, and the part of the capacity that it takes.
@@ -175,6 +209,18 @@ struct Cause {
     kind: LimitKind,
     share: f64,
     text: String,
+    /// The part of `share` that the text is about.
+    of_text: f64,
+}
+
+impl Cause {
+    /// Adds another one of its kind; the text is that of the larger part.
+    fn merge(&mut self, share: f64, text: String) {
+        self.share += share;
+        if share > self.of_text {
+            (self.text, self.of_text) = (text, share);
+        }
+    }
 }
 
 /// The answer; none before anything was measured.
@@ -205,17 +251,17 @@ pub(crate) fn bottleneck(facts: &LimitFacts) -> Option<LimitedBy> {
 impl LimitFacts {
     /// A rate that is used up.
     fn binding_rate(&self) -> Option<LimitedBy> {
-        let Pacing { rate, bwlimit, throttled } = &self.pacing;
+        let Pacing { bwlimit, throttled, .. } = &self.pacing;
         let found = |kind, text| Some(LimitedBy { kind, text });
         if let Some((pace, host)) = throttled
             && self.requests >= PACE_USED * pace
         {
             return found(LimitKind::Throttling, format!("throttled by {host} to {}/s", count(*pace)));
         }
-        if let Some(rate) = rate
+        if let Some((rate, option)) = self.pacing.request_rate()
             && self.requests >= RATE_USED * rate
         {
-            return found(LimitKind::Rate, format!("--rate: {} requests/s", count(*rate)));
+            return found(LimitKind::Rate, of_rate(rate, option));
         }
         if let Some(bwlimit) = bwlimit
             && self.bytes >= RATE_USED * bwlimit
@@ -231,39 +277,45 @@ impl LimitFacts {
             .iter_mut()
             .find(|known| known.kind == kind)
         {
-            Some(known) => known.share += share,
-            None => causes.push(Cause { kind, share, text }),
+            _ if share <= 0.0 => {}
+            Some(known) => known.merge(share, text),
+            None => causes.push(Cause { kind, share, text, of_text: share }),
         };
         let share = |of| self.shares.of(of);
         add(share(CapacityUse::Exchanging) + share(CapacityUse::Preparing), self.of_exchanges());
         add(share(CapacityUse::Paced), self.of_pace());
         add(share(CapacityUse::Sink), self.of_sink());
         // A worker whose own hosts have nothing left waits for those of others.
-        let waits_for_hosts = share(CapacityUse::Hosts) > 0.0;
-        let of_targets = if waits_for_hosts { self.of_hosts() } else { self.of_targets() };
-        add(share(CapacityUse::NoTargets), of_targets);
+        let hosts = OF_HOSTS.into_iter().max_by(|one, other| share(*one).total_cmp(&share(*other)));
+        let hosts = hosts.filter(|of| share(*of) > 0.0);
+        add(
+            share(CapacityUse::NoTargets),
+            hosts.map_or_else(|| self.of_targets(), |hosts| self.of_hosts(hosts)),
+        );
         add(
             share(CapacityUse::Held),
             (LimitKind::Outage, "an outage: the server is asked whether it is well".to_owned()),
         );
-        add(share(CapacityUse::Hosts), self.of_hosts());
+        for hosts in OF_HOSTS {
+            add(share(hosts), self.of_hosts(hosts));
+        }
         add(
             share(CapacityUse::Names),
             (LimitKind::Names, "the name server: names wait to be looked up".to_owned()),
         );
-        causes.retain(|cause| cause.share > 0.0);
         causes
     }
 
     /// No rate is used up, and yet targets wait for one: it comes in bursts, or has just changed.
     fn of_pace(&self) -> (LimitKind, String) {
-        match (&self.pacing.throttled, self.pacing.rate, self.pacing.bwlimit) {
-            (Some((pace, host)), ..) => {
-                (LimitKind::Throttling, format!("throttled by {host} to {}/s", count(*pace)))
-            }
-            (_, None, Some(bwlimit)) => (LimitKind::Bwlimit, format!("--bwlimit: {}/s", bytes(bwlimit))),
-            (_, rate, _) => {
-                (LimitKind::Rate, format!("--rate: {} requests/s", count(rate.unwrap_or_default())))
+        let Pacing { throttled, bwlimit, .. } = &self.pacing;
+        if let Some((pace, host)) = throttled {
+            return (LimitKind::Throttling, format!("throttled by {host} to {}/s", count(*pace)));
+        }
+        match (self.pacing.request_rate(), bwlimit) {
+            (Some((rate, option)), _) => (LimitKind::Rate, of_rate(rate, option)),
+            (None, bwlimit) => {
+                (LimitKind::Bwlimit, format!("--bwlimit: {}/s", bytes(bwlimit.unwrap_or_default())))
             }
         }
     }
@@ -285,12 +337,7 @@ impl LimitFacts {
 
     fn of_targets(&self) -> (LimitKind, String) {
         if self.is_listing_done {
-            let text = format!(
-                "the last targets: {} in flight, {} wait to be tried again",
-                whole(self.in_flight),
-                whole(self.waiting)
-            );
-            return (LimitKind::LastTargets, text);
+            return (LimitKind::LastTargets, format!("the last targets: {}", self.what_is_left()));
         }
         let used = (1.0 - self.shares.of(CapacityUse::NoTargets)).max(0.01);
         let text = format!(
@@ -301,10 +348,58 @@ impl LimitFacts {
         (LimitKind::Listing, text)
     }
 
-    fn of_hosts(&self) -> (LimitKind, String) {
-        let text =
-            format!("courtesy: each host gets at most {} requests at once (--limit-per-host)", self.per_host);
-        (LimitKind::Courtesy, text)
+    /// What the last targets wait for, and until when.
+    fn what_is_left(&self) -> String {
+        let LastTargets { attempts_until, next } = self.last_targets;
+        let mut parts = Vec::new();
+        if self.in_flight > 0 {
+            let until = attempts_until.map(second_of);
+            let until =
+                until.map_or_else(String::new, |until| format!(" (until {until} if nothing more comes)"));
+            parts.push(format!("{} in flight{until}", whole(self.in_flight)));
+        }
+        if let Some((at, kind)) = next {
+            parts.push(format!(
+                "{} wait to be tried again, the next at {} ({})",
+                whole(self.waiting),
+                second_of(at),
+                kind.name()
+            ));
+        }
+        if parts.is_empty() {
+            parts.push("their replies are being stored".to_owned());
+        }
+        parts.join(", ")
+    }
+
+    /// What holds up targets that wait for their hosts.
+    fn of_hosts(&self, why: CapacityUse) -> (LimitKind, String) {
+        let HostBounds { connections, rate } = self.per_host;
+        match (why, rate) {
+            (CapacityUse::HostRates, Some(rate)) => {
+                let rate = count(rate);
+                let text = format!("courtesy: each host gets at most {rate} requests/s (--rate-per-host)");
+                (LimitKind::Courtesy, text)
+            }
+            (CapacityUse::HostRests, _) => {
+                let text = "hosts rest: they refused requests for now, or did not answer";
+                (LimitKind::Throttling, text.to_owned())
+            }
+            (CapacityUse::HostPlaces, _) => {
+                let text = format!(
+                    "--concurrency: {} in flight, and slow hosts leave places to prompt ones",
+                    whole(self.in_flight)
+                );
+                (LimitKind::Concurrency, text)
+            }
+            _ => {
+                let text = format!(
+                    "courtesy: each host gets at most {} requests at once (--limit-per-host)",
+                    whole(connections.into())
+                );
+                (LimitKind::Courtesy, text)
+            }
+        }
     }
 
     fn used_up_processors(&self) -> Option<(LimitKind, String)> {
@@ -339,22 +434,16 @@ impl LimitFacts {
                 );
                 return (LimitKind::Concurrency, text);
             }
-            Search::AtMost(Some(whom)) => {
+            Search::AtMost { most, whom: Some(whom) } => {
+                let most = whole(most as u64);
                 let text =
-                    format!("courtesy: {whom} gets at most {in_flight} at once unasked (--concurrency-max)");
+                    format!("courtesy: {whom} gets at most {most} at once unasked (--concurrency-max)");
                 return (LimitKind::Courtesy, text);
             }
-            Search::Given | Search::Found | Search::AtMost(None) => {}
+            Search::Given | Search::Found | Search::AtMost { whom: None, .. } => {}
         }
         let (Some(latency), Some(unloaded)) = (self.latency, self.unloaded) else {
-            let took = duration(self.in_flight as f64 / self.settled.max(1e-3));
-            if self.search == Search::Found {
-                let text =
-                    format!("the server: more than {in_flight} at once brings nothing, replies take {took}");
-                return (LimitKind::Server, text);
-            }
-            let text = format!("--concurrency: {in_flight} in flight, and replies take {took}");
-            return (LimitKind::Concurrency, text);
+            return self.of_exchanges_without_times();
         };
         let is_queued = latency >= unloaded * QUEUED || self.longer_way(latency).is_some();
         if self.search != Search::Found && !is_queued {
@@ -366,6 +455,27 @@ impl LimitFacts {
             return (LimitKind::Concurrency, text);
         }
         self.of_queue(latency, unloaded)
+    }
+
+    /// The same where it is not known how long replies take: the engine does not say, or none came lately.
+    fn of_exchanges_without_times(&self) -> (LimitKind, String) {
+        let in_flight = whole(self.in_flight);
+        // An attempt without a reply is a request as well.
+        let ended = self.requests.max(self.settled);
+        if ended <= 0.0 {
+            let text = format!(
+                "the server: no reply in {}, {in_flight} requests are in flight",
+                duration(self.seconds)
+            );
+            return (LimitKind::Server, text);
+        }
+        let most = whole(self.concurrency);
+        let took = duration(self.in_flight as f64 / ended);
+        if self.search == Search::Found {
+            let text = format!("the server: more than {most} at once brings nothing, replies take {took}");
+            return (LimitKind::Server, text);
+        }
+        (LimitKind::Concurrency, format!("--concurrency: {most} in flight, and replies take {took}"))
     }
 
     /// What connecting takes, if packets wait on the way for a good part of so many seconds.
@@ -392,6 +502,15 @@ impl LimitFacts {
         );
         (LimitKind::Server, text)
     }
+}
+
+fn of_rate(rate: f64, option: &str) -> String {
+    format!("{option}: {} requests/s", count(rate))
+}
+
+/// `2026-07-01T12:00:05Z`: the end of the second.
+fn second_of(time: Millis) -> String {
+    utc(time.div_ceil(1000))
 }
 
 /// `9,800`, or `0.5`.

@@ -18,11 +18,21 @@ pub(crate) enum CapacityUse {
     Held,
     /// Empty: there are no targets.
     NoTargets,
-    /// Empty: targets wait for their hosts.
-    Hosts,
+    /// Empty: each host has as many requests as it may.
+    HostTurns,
+    /// Empty: targets wait for their hosts' rates.
+    HostRates,
+    /// Empty: targets wait for a place that hosts which answer promptly leave.
+    HostPlaces,
+    /// Empty: hosts rest.
+    HostRests,
     /// Empty: targets wait for their names to be looked up.
     Names,
 }
+
+/// Uses of places that are empty since targets wait for their hosts.
+pub(super) const OF_HOSTS: [CapacityUse; 4] =
+    [CapacityUse::HostTurns, CapacityUse::HostRates, CapacityUse::HostPlaces, CapacityUse::HostRests];
 
 /// How many uses there are.
 const USES: usize = CapacityUse::Names as usize + 1;

@@ -15,7 +15,9 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-pub(crate) use bottleneck::{LimitFacts, Pacing, PathTimes, Search, WriterShares, bottleneck};
+pub(crate) use bottleneck::{
+    HostBounds, LastTargets, LimitFacts, Pacing, PathTimes, Search, WriterShares, bottleneck,
+};
 pub use bottleneck::{LimitKind, LimitedBy};
 pub(crate) use capacity::{CapacityCounters, CapacityUse, CountedCapacity, Shares};
 pub use latency::Latency;
@@ -27,6 +29,7 @@ pub(crate) use sample::Progress;
 pub use sample::Sample;
 pub(crate) use series::Series;
 
+use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::sync::lock;
 
 /// What a writer does.
@@ -51,6 +54,8 @@ pub(crate) struct WorkerTelemetry {
     unloaded_replies: AtomicU64,
     unloaded_micros: AtomicU64,
     writer: AtomicU8,
+    /// When the last of its attempts ends if nothing more comes; 0 without one.
+    attempts_until: AtomicU64,
 }
 
 impl WorkerTelemetry {
@@ -71,6 +76,10 @@ impl WorkerTelemetry {
     pub(crate) fn add_unloaded(&self, replies: u64, micros: u64) {
         self.unloaded_replies.fetch_add(replies, Ordering::Relaxed);
         self.unloaded_micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_attempts_until(&self, until: Millis) {
+        self.attempts_until.store(until, Ordering::Relaxed);
     }
 
     pub(crate) fn set_writer(&self, activity: WriterActivity) {
@@ -111,17 +120,17 @@ impl Telemetry {
         }
     }
 
-    /// A connection was opened, and that took so long.
-    pub(crate) fn note_connection(&self, peer: Option<SocketAddr>, took: Option<Duration>) {
-        if let Some(peer) = peer.filter(|_| self.peer.get().is_none()) {
-            let _ = self.peer.set(peer);
-        }
+    /// Notes a connection that was opened, and the time of that. Returns whether it is the first.
+    pub(crate) fn note_connection(&self, peer: Option<SocketAddr>, took: Option<Duration>) -> bool {
+        let peer = peer.filter(|_| self.peer.get().is_none());
+        let is_first = peer.is_some_and(|peer| self.peer.set(peer).is_ok());
         if let Some(took) = took {
             let micros = (took.as_micros() as u64).max(1);
             self.connect_before.store(self.connect_last.swap(micros, Ordering::Relaxed), Ordering::Relaxed);
             let least = |known: u64| (known == 0 || micros < known).then_some(micros);
             let _ = self.connect_least.fetch_update(Ordering::Relaxed, Ordering::Relaxed, least);
         }
+        is_first
     }
 
     pub(crate) fn peer(&self) -> Option<SocketAddr> {
@@ -135,6 +144,12 @@ impl Telemetry {
             [&self.connect_least, &self.connect_last, &self.connect_before].map(seconds);
         let now = if before > 0.0 { last.min(before) } else { last };
         (least > 0.0).then_some(PathTimes { now, least })
+    }
+
+    /// When the last attempt of all ends if nothing more comes; `None` without one, and where that is not known.
+    pub(crate) fn attempts_until(&self) -> Option<Millis> {
+        let of_worker = |worker: &WorkerTelemetry| worker.attempts_until.load(Ordering::Relaxed);
+        self.workers.iter().map(of_worker).max().filter(|until| *until > 0)
     }
 
     /// Seconds that replies take when few requests are in flight.
@@ -220,7 +235,9 @@ mod tests {
     #[test]
     fn one_lost_packet_is_no_longer_way_and_two_are() {
         let telemetry = Telemetry::new(1);
-        let connect = |took| telemetry.note_connection(None, Some(Duration::from_millis(took)));
+        let connect = |took| {
+            telemetry.note_connection(None, Some(Duration::from_millis(took)));
+        };
         assert_eq!(telemetry.path(), None);
 
         connect(12);

@@ -110,8 +110,8 @@ impl Worker {
             CapacityUse::Sink
         } else if self.waiters.blocked() > 0 {
             CapacityUse::Names
-        } else if self.waiters.is_holding() {
-            CapacityUse::Hosts
+        } else if let Some(wait) = self.waiters.main_wait() {
+            wait.capacity_use()
         } else if self.control().plan.is_closed(now) {
             CapacityUse::Held
         } else if self.supply.is_empty() && !self.waiters.has_ready() {
@@ -161,9 +161,7 @@ impl Worker {
         self.tick_hosts(elapsed, now);
         self.outcomes.tick(elapsed);
         if self.clock.checks_deadlines(elapsed) {
-            for watch in tasks.watches.borrow().iter() {
-                watch.check();
-            }
+            self.check_deadlines(tasks);
         }
         self.sweep_connections(now);
         self.look_for_memory();
@@ -182,6 +180,16 @@ impl Worker {
         if self.sink.has_room() {
             self.send_block(false).await;
         }
+    }
+
+    /// Ends attempts that take too long, and notes when the last of the others would be ended.
+    fn check_deadlines(&self, tasks: &Tasks) {
+        let mut last = 0;
+        for watch in tasks.watches.borrow().iter() {
+            watch.check();
+            last = last.max(watch.attempt_until().unwrap_or(0));
+        }
+        self.control().telemetry.workers[self.setup.index].set_attempts_until(last);
     }
 
     fn check_stop(&self, tasks: &Tasks, drain_until: &mut Option<Millis>) {

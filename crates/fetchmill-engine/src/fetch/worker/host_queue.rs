@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use super::host_waits::HostWait;
 use crate::fetch::target::CurrentTarget;
 use fetchmill_model::certainty::MonotonicMicros;
 use fetchmill_model::planner::origin::Millis;
@@ -17,8 +18,8 @@ const FIRST_PACE: u64 = 1000;
 #[derive(Debug, Default)]
 pub(super) struct HostQueue {
     targets: VecDeque<CurrentTarget>,
-    /// Its address is being looked up.
-    is_looked_up: bool,
+    /// `None` before it waits.
+    waits_for: Option<HostWait>,
     /// It waits for a place beside prompt hosts.
     is_crowded: bool,
     /// When a timer wakes it; `None` = no timer does.
@@ -64,19 +65,22 @@ impl HostQueue {
         self.since = now;
     }
 
-    /// Notes that they wait for the host's address from `now` on.
-    pub(super) fn start_look_up(&mut self, now: Millis) {
-        self.is_looked_up = true;
-        self.since = now;
+    /// Returns what its targets wait for; `None` if they do not.
+    pub(super) fn waits_for(&self) -> Option<HostWait> {
+        self.waits_for
+    }
+
+    /// Notes what they wait for from here on.
+    pub(super) fn wait_for(&mut self, wait: Option<HostWait>) {
+        self.waits_for = wait;
     }
 
     pub(super) fn is_looked_up(&self) -> bool {
-        self.is_looked_up
+        self.waits_for == Some(HostWait::Address)
     }
 
     /// Gives the end of a look-up to its targets, and the addresses if there are any.
     pub(super) fn end_look_up(&mut self, addresses: Option<&Arc<[IpAddr]>>, now: MonotonicMicros) {
-        self.is_looked_up = false;
         for target in &mut self.targets {
             target.looked_up_in = Some(now.saturating_sub(target.asked_at));
             if let Some(addresses) = addresses {
@@ -168,12 +172,10 @@ mod tests {
     #[test]
     fn a_look_up_gives_its_addresses_to_all() {
         let mut queue = queue(2);
-        queue.start_look_up(1_000);
         let addresses: Arc<[IpAddr]> = Arc::new([IpAddr::from([127, 0, 0, 1])]);
 
         queue.end_look_up(Some(&addresses), 5);
 
-        assert!(!queue.is_looked_up());
         let is_found = |target: &CurrentTarget| target.found.as_ref() == Some(&addresses);
         assert!(queue.into_targets().iter().all(|target| is_found(target) && target.looked_up_in == Some(5)));
     }

@@ -29,6 +29,7 @@ mod fetch;
 mod held_outcomes;
 mod host_queue;
 mod host_turns;
+mod host_waits;
 mod in_flight;
 mod joined;
 mod load;

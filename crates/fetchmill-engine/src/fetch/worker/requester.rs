@@ -13,6 +13,7 @@ use fetchmill_model::certainty::MonotonicMicros;
 use fetchmill_model::error::Error;
 use fetchmill_model::http1::RequestParts;
 use fetchmill_model::limits;
+use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::{FailureKind, Outcome};
 use fetchmill_model::planner::hosts::RequestOutcome;
 use fetchmill_model::verdict::{AttemptState, BrokenFacts, Rules};
@@ -275,8 +276,7 @@ impl Worker {
                 Ok(()) => {
                     self.exhaustion.end();
                     if !self.control().origins.are_many() {
-                        let took = self.pool.take_connect_time();
-                        self.control().telemetry.note_connection(connection.address(), took);
+                        self.note_connection(connection, target);
                     }
                     return Ok(());
                 }
@@ -288,6 +288,17 @@ impl Worker {
                     }
                 }
             }
+        }
+    }
+
+    /// A connection to the only origin was opened.
+    fn note_connection(&self, connection: &Connection, target: &CurrentTarget) {
+        let (address, took) = (connection.address(), self.pool.take_connect_time());
+        if self.control().telemetry.note_connection(address, took)
+            && let Some((key, _)) = OriginKey::of_url(&target.at.url)
+        {
+            let address = address.filter(|_| self.pool.proxy_of(&key).is_none());
+            self.control().heed_first_server(&key, address);
         }
     }
 

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::host_queue::HostQueue;
+use super::host_waits::{HostWait, HostWaits};
 use crate::fetch::target::CurrentTarget;
 use fetchmill_model::certainty::MonotonicMicros;
 use fetchmill_model::limits;
@@ -49,6 +50,8 @@ pub(super) struct Waiters {
     rules: Rules,
     hosts: RefCell<HostTable>,
     queues: RefCell<HashMap<HostId, HostQueue>>,
+    /// Of `queues`.
+    waits: HostWaits,
     /// In flight at their hosts, and soon on a connection: of prompt ones and of others, which take turns.
     ready: RefCell<[VecDeque<CurrentTarget>; 2]>,
     turn: Cell<usize>,
@@ -72,6 +75,7 @@ impl Waiters {
             rules,
             hosts: RefCell::new(HostTable::new(hosts)),
             queues: RefCell::default(),
+            waits: HostWaits::default(),
             ready: RefCell::default(),
             turn: Cell::new(0),
             crowded: RefCell::default(),
@@ -131,9 +135,14 @@ impl Waiters {
         taken.or_else(|| ready[1 - turn].pop_front())
     }
 
-    /// Whether targets wait for their hosts.
-    pub(super) fn is_holding(&self) -> bool {
-        self.held.get() > 0
+    /// Returns what targets of most hosts wait for; `None` if none waits for its host.
+    pub(super) fn main_wait(&self) -> Option<HostWait> {
+        self.waits.most()
+    }
+
+    fn set_wait(&self, queue: &mut HostQueue, wait: Option<HostWait>) {
+        self.waits.change(queue.waits_for(), wait);
+        queue.wait_for(wait);
     }
 
     /// Lets a target wait after others of its host, and returns where. `None` = no others wait.
@@ -153,6 +162,7 @@ impl Waiters {
         let mut queues = self.queues.borrow_mut();
         let queue = queues.entry(target.host).or_default();
         queue.wait_from(now);
+        self.set_wait(queue, HostWait::of(admission));
         if let Admission::Later(then) | Admission::Resting(then) = admission {
             self.wake_at(queue, target.host, then);
         }
@@ -166,13 +176,15 @@ impl Waiters {
     pub(super) fn wait_for_address(&self, target: CurrentTarget, now: Millis) {
         let mut queues = self.queues.borrow_mut();
         let queue = queues.entry(target.host).or_default();
-        queue.start_look_up(now);
+        queue.wait_from(now);
+        self.set_wait(queue, Some(HostWait::Address));
         self.push(queue, target);
     }
 
     /// Gives the end of a look-up to the targets of a host, and its addresses if there are any.
     pub(super) fn end_look_up(&self, host: HostId, addresses: Option<&Arc<[IpAddr]>>, now: MonotonicMicros) {
         if let Some(queue) = self.queues.borrow_mut().get_mut(&host) {
+            self.set_wait(queue, None);
             queue.end_look_up(addresses, now);
         }
     }
@@ -206,11 +218,15 @@ impl Waiters {
             return AdmissionStep::Waits;
         }
         let Some(first) = queue.first() else {
+            self.set_wait(queue, None);
             queues.remove(&host);
             return AdmissionStep::Waits;
         };
         self.doubt_what_was_seen(first, now);
         let admission = self.admit(host, now);
+        if let Some(wait) = HostWait::of(admission) {
+            self.set_wait(queue, Some(wait));
+        }
         match admission {
             Admission::Go => {
                 let mut target = queue.pop().unwrap_or_default();
@@ -303,6 +319,9 @@ impl Waiters {
         let ready = std::mem::take(&mut *self.ready.borrow_mut());
         let blocked = std::mem::take(&mut *self.blocked.borrow_mut());
         self.held.set(0);
+        for queue in queues.values() {
+            self.waits.change(queue.waits_for(), None);
+        }
         let queued = queues.into_values().flat_map(HostQueue::into_targets);
         queued.chain(ready.into_iter().flatten()).chain(blocked).collect()
     }
@@ -310,6 +329,7 @@ impl Waiters {
     /// Everything that waits for a host.
     pub(super) fn take_queue(&self, host: HostId) -> VecDeque<CurrentTarget> {
         let queue = self.queues.borrow_mut().remove(&host);
+        self.waits.change(queue.as_ref().and_then(HostQueue::waits_for), None);
         let targets = queue.map(HostQueue::into_targets).unwrap_or_default();
         self.held.set(self.held.get() - targets.len());
         targets
@@ -348,7 +368,8 @@ mod tests {
         assert_eq!(waiters.step(host, 5), AdmissionStep::Waits);
         let ready = waiters.take_ready().unwrap();
         assert!(ready.is_admitted && ready.admitted_at == 5);
-        assert_eq!((ready.sequence, waiters.take_queue(host).len(), waiters.is_holding()), (1, 1, false));
+        assert_eq!(waiters.main_wait(), Some(HostWait::Turn));
+        assert_eq!((ready.sequence, waiters.take_queue(host).len(), waiters.main_wait()), (1, 1, None));
     }
 
     #[test]
@@ -369,6 +390,7 @@ mod tests {
     fn a_host_wakes_when_its_time_has_come() {
         let (waiters, host) = (waiters(), HostId::of_url(HOST));
         waiters.wait_for_turn(Admission::Later(10), &mut target(1), 0);
+        assert_eq!(waiters.main_wait(), Some(HostWait::Rate));
 
         assert_eq!(waiters.take_due(9), None);
         assert_eq!(waiters.take_due(10), Some(host));
@@ -393,10 +415,12 @@ mod tests {
         waiters.push_ready(target(1));
         waiters.block(target(2));
         waiters.wait_for_address(target(3), 0);
-        assert!(waiters.has_ready() && waiters.is_holding() && waiters.blocked() == 1);
+        assert!(waiters.has_ready() && waiters.blocked() == 1);
+        assert_eq!(waiters.main_wait(), Some(HostWait::Address));
 
         assert_eq!(waiters.take_all().len(), 3);
 
-        assert!(!waiters.has_ready() && !waiters.is_holding() && waiters.take_blocked().is_none());
+        assert!(!waiters.has_ready() && waiters.take_blocked().is_none());
+        assert_eq!(waiters.main_wait(), None);
     }
 }

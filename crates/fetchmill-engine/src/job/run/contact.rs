@@ -14,6 +14,7 @@ use crate::event_queues::network_runtime;
 use crate::listing::FetchedPage;
 use crate::listing::detect::detect;
 use crate::listing::item_columns::find_columns;
+use crate::plan::courtesy::of_host;
 use crate::plan::job_origins::ListingServer;
 use crate::plan::job_plan::JobPlan;
 use crate::request::source_options::{Listing, SourceOptions};
@@ -53,6 +54,19 @@ impl Contact {
         let server = find_server(&plan, control, journal.is_listed()?)?;
         let contact = Contact { plan, pool, server, uploader, first_page: None };
         contact.with_listing(journal, control)?.with_item_columns(journal, control)
+    }
+
+    /// Sets what the only origin of the job is spared, unless a list leads there: that is known when the first connection
+    /// is open.
+    pub(super) fn settle_courtesy(&self, control: &Control) {
+        let request = &self.plan.request;
+        let only = self.server.as_ref().filter(|_| !request.leads_anywhere());
+        if request.http.concurrency_max.is_some() {
+            control.heed_courtesy(None);
+        } else if let Some(server) = only {
+            let is_bucket = matches!(request.source, SourceOptions::S3 { .. });
+            control.heed_courtesy(of_host(server.key.host(), server.addresses.as_deref(), is_bucket));
+        }
     }
 
     /// Finds out which columns items have, if they are rows of a table, and writes it into the journal.

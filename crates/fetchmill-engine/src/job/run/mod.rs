@@ -24,7 +24,6 @@ use crate::control::journal_link::JournalRequest;
 use crate::control::stop::Stop;
 use crate::fetch::dispatch::worker_registry::WorkerRegistry;
 use crate::list_input::OpenedList;
-use crate::plan::courtesy::courtesy;
 use crate::plan::job_plan::JobPlan;
 use fetchmill_model::error::Result;
 use fetchmill_store::journal::Journal;
@@ -59,8 +58,7 @@ impl Run {
             }
             contact => contact?,
         };
-        let only = contact.server.as_ref().filter(|_| !contact.plan.request.leads_anywhere());
-        control.heed_courtesy(courtesy(&contact.plan.request, only));
+        contact.settle_courtesy(&control);
         let uploader = contact.uploader.clone();
         let (plan, running) = self.start(contact, shared)?;
         let journal = running.wait(&control);

@@ -10,6 +10,7 @@ use super::contact::Contact;
 use super::engine::Threads;
 use crate::control::Control;
 use crate::control::journal_link::JournalRequest;
+use crate::control::telemetry::HostBounds;
 use crate::control::threads::{join, spawn};
 use crate::job::health_check::HealthChecker;
 use crate::job::job_state::JobState;
@@ -127,12 +128,14 @@ pub(super) fn start_recorder(
 /// Starts the thread that looks at what the job does.
 pub(super) fn start_sampler(shared: &Arc<JobState>, plan: &JobPlan) -> Result<Sampler> {
     let request = &plan.request;
+    let hosts = plan.host_rules(shared.control.plan.workers());
     let sampled = SampledJob {
         rate: request.http.rate,
         bwlimit: request.bwlimit,
         is_python: request.workers == Workers::Dispatcher,
         counts_capacity: request.workers == Workers::Native && !request.lists_only(),
-        per_host: plan.host_rules(shared.control.plan.workers()).connections,
+        rate_of_only_host: request.http.host_rate(),
+        per_host: HostBounds { connections: hosts.connections, rate: hosts.rate },
     };
     Sampler::start(shared, sampled)
 }

@@ -8,6 +8,7 @@ use super::columns::{ColumnPlan, ColumnSelector, is_manifest};
 use super::dialect::{Dialect, Quotes};
 use super::lines::{LineSearch, Lines, ReadStep};
 use super::normalise;
+use super::read_share::ReadShare;
 use super::records::{RecordStep, RecordValues, Records};
 use super::text::skip;
 use crate::error::{Error, Result};
@@ -206,6 +207,10 @@ impl Csv {
 }
 
 impl Records for Csv {
+    fn read_share(&self) -> Option<ReadShare> {
+        Some(self.fields.lines.read_share())
+    }
+
     fn next(&mut self, values: &mut RecordValues) -> Result<RecordStep> {
         values.clear(self.wanted.len());
         match self.begin()? {

@@ -1,6 +1,8 @@
 //! The bytes of a list, decompressed as its first bytes say.
 
 use std::io::{self, BufReader, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bzip2::bufread::MultiBzDecoder;
 use flate2::bufread::MultiGzDecoder;
@@ -14,12 +16,30 @@ use crate::limits::{LIST_XZ_KIB_MAX, LIST_ZSTD_WINDOW_LOG_MAX, MIB, READ_BYTES};
 /// Bytes that tell how the rest is compressed.
 pub(super) const MAGIC_BYTES: usize = 4;
 
+/// Bytes that were read of an input; the input is moved into a decoder.
+pub(super) type BytesRead = Arc<AtomicU64>;
+
+/// An input whose bytes are counted.
+struct CountedInput {
+    input: Box<dyn Read + Send>,
+    read: BytesRead,
+}
+
+impl Read for CountedInput {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.input.read(buffer)?;
+        self.read.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+}
+
 type Input = BufReader<io::Chain<io::Cursor<Vec<u8>>, Box<dyn Read + Send>>>;
 
 /// An input that finds out how it is compressed. What the input reports as "nothing now" (`WouldBlock`) is reported,
 /// and nothing is lost by it.
 pub(super) struct DecodedInput {
     state: DecodeState,
+    read: BytesRead,
     promised: Option<Compression>,
 }
 
@@ -37,7 +57,14 @@ enum DecodeState {
 impl DecodedInput {
     /// An input, and what its name has promised.
     pub(super) fn new(input: Box<dyn Read + Send>, promised: Option<Compression>) -> Self {
-        DecodedInput { state: DecodeState::Start(Vec::new(), input), promised }
+        let read = BytesRead::default();
+        let input = Box::new(CountedInput { input, read: Arc::clone(&read) });
+        DecodedInput { state: DecodeState::Start(Vec::new(), input), read, promised }
+    }
+
+    /// Returns the counter of bytes that were read, before they are decoded.
+    pub(super) fn bytes_read(&self) -> BytesRead {
+        Arc::clone(&self.read)
     }
 
     fn begin(&mut self) -> io::Result<()> {

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 
 use super::columns::{ColumnPlan, ColumnSelector, is_manifest};
 use super::lines::{LineSearch, Lines, ReadStep};
+use super::read_share::ReadShare;
 use super::records::{RecordStep, RecordValues, Records};
 use super::text::skip;
 use crate::error::{Error, Result};
@@ -123,6 +124,10 @@ impl SeenFields {
 }
 
 impl Records for JsonRecords {
+    fn read_share(&self) -> Option<ReadShare> {
+        Some(self.lines.read_share())
+    }
+
     fn next(&mut self, values: &mut RecordValues) -> Result<RecordStep> {
         if self.check_fields()? == ReadStep::NothingNow {
             return Ok(RecordStep::NothingNow);

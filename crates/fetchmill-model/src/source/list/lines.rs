@@ -2,11 +2,13 @@
 
 use std::io::{self, Read};
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 
 use xxhash_rust::xxh3::Xxh3Default;
 
-use super::decode::{DecodedInput, MAGIC_BYTES};
+use super::decode::{BytesRead, DecodedInput, MAGIC_BYTES};
 use super::json_array::JsonInput;
+use super::read_share::ReadShare;
 use super::{ListFormat, not_a_list};
 use crate::error::{Error, Result};
 use crate::limits::{LIST_LINE_BYTES_MAX, LIST_STRETCH_BYTES, READ_BYTES};
@@ -58,6 +60,7 @@ pub(super) struct Lines {
     label: String,
     format: ListFormat,
     input: LineInput,
+    read: BytesRead,
     buffer: Vec<u8>,
     /// The bytes of the buffer that are read and not consumed.
     unread: Range<usize>,
@@ -80,6 +83,7 @@ impl Lines {
         Lines {
             label: label.to_owned(),
             format,
+            read: input.bytes_read(),
             input: match format {
                 ListFormat::Jsonl => LineInput::Json(JsonInput::new(input)),
                 _ => LineInput::Plain(input),
@@ -100,6 +104,11 @@ impl Lines {
 
     pub(super) fn label(&self) -> &str {
         &self.label
+    }
+
+    /// How much of the input was read.
+    pub(super) fn read_share(&self) -> ReadShare {
+        ReadShare::Bytes(self.read.load(Ordering::Relaxed))
     }
 
     /// Whether lines are the values of a JSON array.

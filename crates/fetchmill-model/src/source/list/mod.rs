@@ -28,6 +28,7 @@ mod page_header;
 mod parquet;
 mod parquet_pages;
 mod parts;
+mod read_share;
 mod reader;
 mod records;
 mod request;

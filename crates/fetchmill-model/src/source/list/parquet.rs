@@ -17,6 +17,7 @@ use xxhash_rust::xxh3::Xxh3Default;
 use super::columns::{ColumnPlan, ColumnSelector, is_manifest};
 use super::lines::{ReadStep, unreadable};
 use super::parquet_pages::{BoundedPages, PageMemory};
+use super::read_share::ReadShare;
 use super::records::{RecordStep, RecordValues, Records};
 use super::value;
 use crate::error::{Error, Result};
@@ -51,6 +52,8 @@ pub(super) struct ParquetRecords {
     /// The names of all columns, with their types.
     names: Vec<String>,
     row: u64,
+    /// Rows of the file.
+    rows: u64,
     digest: Xxh3Default,
 }
 
@@ -80,6 +83,7 @@ impl ParquetRecords {
         let place_of = |column: usize| projected.partition_point(|other| *other < column);
         let places = columns.iter().map(|column| column.map(place_of)).collect();
         let mask = ProjectionMask::roots(metadata.parquet_schema(), projected);
+        let all_rows = metadata.metadata().file_metadata().num_rows();
         let rows = batch_rows(metadata.metadata(), &mask);
         let (file, memory) = guarded(label, || BoundedPages::new(file, metadata.metadata(), &mask, rows))?;
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata);
@@ -94,6 +98,7 @@ impl ParquetRecords {
             types,
             names,
             row: 0,
+            rows: u64::try_from(all_rows).unwrap_or(0),
             digest: Xxh3Default::new(),
         })
     }
@@ -129,6 +134,10 @@ impl ParquetRecords {
 }
 
 impl Records for ParquetRecords {
+    fn read_share(&self) -> Option<ReadShare> {
+        Some(ReadShare::Part(self.row as f64 / self.rows.max(1) as f64))
+    }
+
     fn next(&mut self, values: &mut RecordValues) -> Result<RecordStep> {
         values.clear(self.places.len());
         if !self.fill()? {

@@ -6,6 +6,7 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::lines::ReadStep;
+use super::read_share::ReadShare;
 use super::records::{ListRecords, RecordStep, RecordValues, Records};
 use crate::error::{Error, Result};
 use crate::extra_columns::ColumnType;
@@ -22,6 +23,9 @@ pub trait ListParts: Send {
     /// The name of a file, counted from 0.
     fn name(&self, part: usize) -> String;
 
+    /// Bytes of a file, counted from 0.
+    fn length(&self, part: usize) -> u64;
+
     /// Opens a file, counted from 0.
     fn open(&self, part: usize) -> Result<ListRecords>;
 }
@@ -36,6 +40,9 @@ pub(super) struct PartRecords {
     records: Option<Box<dyn Records>>,
     /// Digest of the files before it.
     before: u64,
+    /// Bytes of the files before it, and of all.
+    bytes_before: u64,
+    bytes: u64,
     /// Types of the wanted columns, as the first file says them.
     types: Vec<ColumnType>,
     /// The first notice of a file that was read to its end.
@@ -63,8 +70,18 @@ impl PartRecords {
             }
         }
         let types = (0..wanted).map(|column| first.column_type(column)).collect();
-        let label = label.to_owned();
-        Ok(PartRecords { label, parts, at: 0, records: Some(first), before: 0, types, notice: None })
+        let bytes = (0..parts.count()).map(|part| parts.length(part)).sum();
+        Ok(PartRecords {
+            label: label.to_owned(),
+            parts,
+            at: 0,
+            records: Some(first),
+            before: 0,
+            bytes_before: 0,
+            bytes,
+            types,
+            notice: None,
+        })
     }
 
     /// The records of the file that is read, opened if need be; none after the last file.
@@ -89,6 +106,7 @@ impl PartRecords {
                 self.notice = records.notice().map(|notice| format!("{name}: {notice}"));
             }
         }
+        self.bytes_before += self.parts.length(self.at);
         self.at += 1;
     }
 
@@ -161,6 +179,13 @@ impl Records for PartRecords {
         Ok(step)
     }
 
+    fn read_share(&self) -> Option<ReadShare> {
+        let length = self.parts.length(self.at);
+        let here = self.records.as_ref().and_then(|records| records.read_share()?.of(Some(length)));
+        let read = self.bytes_before as f64 + here.unwrap_or(0.0) * length as f64;
+        Some(ReadShare::Part(read / self.bytes.max(1) as f64))
+    }
+
     fn column_type(&self, column: usize) -> ColumnType {
         self.types.get(column).copied().unwrap_or_default()
     }
@@ -189,6 +214,10 @@ mod tests {
 
         fn name(&self, part: usize) -> String {
             format!("part-{part}")
+        }
+
+        fn length(&self, part: usize) -> u64 {
+            self.0.get(part).map_or(0, |text| text.len() as u64)
         }
 
         fn open(&self, part: usize) -> Result<ListRecords> {

@@ -43,6 +43,8 @@ pub struct ListReader {
     page_targets: usize,
     resume: Option<ListPosition>,
     state: ReaderState,
+    /// Bytes of its input; `None` = not known.
+    length: Option<u64>,
 }
 
 /// Whether there is more.
@@ -181,12 +183,24 @@ impl ListReader {
             page_targets: LIST_FIRST_PAGE_TARGETS,
             resume: None,
             state: ReaderState::Open,
+            length: None,
         })
     }
 
     /// Its records alone, for a list that it is a part of.
     pub fn into_records(self) -> ListRecords {
         ListRecords(self.records)
+    }
+
+    /// Takes the bytes of its input, as far as they are known.
+    #[must_use]
+    pub fn with_length(self, length: Option<u64>) -> Self {
+        ListReader { length, ..self }
+    }
+
+    /// Returns the part of the list that was read, from 0 to 1; `None` if it is not known.
+    pub fn share_read(&self) -> Option<f64> {
+        self.records.read_share()?.of(self.length)
     }
 
     /// What messages call it.

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::lines::ReadStep;
+use super::read_share::ReadShare;
 use crate::error::Result;
 use crate::extra_columns::ColumnType;
 use crate::source::ListPosition;
@@ -49,6 +50,11 @@ pub(super) trait Records: Send {
 
     /// What a user should know of records that were read all the same.
     fn notice(&self) -> Option<String> {
+        None
+    }
+
+    /// How much of the list was read; `None` if its records do not know.
+    fn read_share(&self) -> Option<ReadShare> {
         None
     }
 

@@ -2,6 +2,7 @@
 
 use super::columns::{ColumnPlan, ColumnSelector};
 use super::lines::{LineSearch, Lines, ReadStep};
+use super::read_share::ReadShare;
 use super::records::{RecordStep, RecordValues, Records};
 use crate::error::{Error, Result};
 use crate::source::ListPosition;
@@ -27,6 +28,10 @@ impl TextRecords {
 }
 
 impl Records for TextRecords {
+    fn read_share(&self) -> Option<ReadShare> {
+        Some(self.lines.read_share())
+    }
+
     fn next(&mut self, values: &mut RecordValues) -> Result<RecordStep> {
         values.clear(1);
         loop {

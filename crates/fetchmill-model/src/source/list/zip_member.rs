@@ -25,6 +25,8 @@ pub fn is_zip(head: &[u8]) -> bool {
 pub struct ZipMember {
     /// Its name in the archive.
     pub name: String,
+    /// Its bytes, decompressed, as the archive says.
+    pub length: u64,
     /// What is in it; its checksum is compared at its end.
     pub content: Box<dyn Read + Send>,
 }
@@ -82,7 +84,7 @@ pub fn open_only_member<F: Read + Seek + Send + 'static>(label: &str, file: F) -
         CompressionMethod::Deflated => Box::new(Checked::new(DeflateDecoder::new(stored), expected)),
         other => return Err(refuse(format!("whose file {shown} is compressed with {other}; unpack it"))),
     };
-    Ok(ZipMember { name, content })
+    Ok(ZipMember { name, length: expected.1, content })
 }
 
 /// Whether a name is that of content: neither a folder nor what macOS adds.

@@ -17,7 +17,8 @@ fn facts() -> LimitFacts {
         latency: Some(0.1),
         unloaded: Some(0.1),
         path: Some(PathTimes { now: 0.001, least: 0.001 }),
-        per_host: 8,
+        seconds: 3.0,
+        per_host: HostBounds { connections: 8, rate: Some(50.0) },
         ..LimitFacts::default()
     }
 }
@@ -31,9 +32,11 @@ fn queued() -> LimitFacts {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a list")]
 fn each_cause_is_named_with_its_figure() {
     let throttled = Pacing { throttled: Some((1_050.0, "files.test".into())), ..Pacing::default() };
     let rate = Pacing { rate: Some(1_100.0), ..Pacing::default() };
+    let of_host = Pacing { rate: Some(9_000.0), rate_per_host: Some(1_000.0), ..Pacing::default() };
     let bwlimit = Pacing { bwlimit: Some(102_400.0), ..Pacing::default() };
     let storing = WriterShares { storing: 0.97, transforming: 0.0 };
     let transforming = WriterShares { storing: 0.1, transforming: 0.9 };
@@ -58,25 +61,66 @@ fn each_cause_is_named_with_its_figure() {
         (LimitFacts { pacing: bwlimit, ..facts() }, LimitKind::Bwlimit, "100.0 KiB/s"),
         (LimitFacts { pacing: throttled, ..facts() }, LimitKind::Throttling, "files.test to 1,050/s"),
         (
-            LimitFacts { search: Search::AtMost(Some("a public address")), ..facts() },
+            LimitFacts {
+                search: Search::AtMost { most: 64, whom: Some("a public address") },
+                in_flight: 17,
+                ..facts()
+            },
             LimitKind::Courtesy,
             "a public address gets at most 64",
         ),
-        (with(CapacityUse::Hosts), LimitKind::Courtesy, "at most 8 requests at once"),
+        (with(CapacityUse::HostTurns), LimitKind::Courtesy, "at most 8 requests at once (--limit-per-host)"),
+        (with(CapacityUse::HostRates), LimitKind::Courtesy, "at most 50 requests/s (--rate-per-host)"),
+        (with(CapacityUse::HostRests), LimitKind::Throttling, "hosts rest"),
+        (with(CapacityUse::HostPlaces), LimitKind::Concurrency, "slow hosts leave places"),
+        (
+            LimitFacts { pacing: of_host.clone(), ..facts() },
+            LimitKind::Rate,
+            "--rate-per-host: 1,000 requests/s",
+        ),
+        (
+            LimitFacts { pacing: of_host, requests: 100.0, ..with(CapacityUse::Paced) },
+            LimitKind::Rate,
+            "--rate-per-host: 1,000 requests/s",
+        ),
         (facts(), LimitKind::Concurrency, "64 in flight, and replies take 100 ms, as with few"),
         (LimitFacts { search: Search::Trying, ..facts() }, LimitKind::Concurrency, "still looks"),
         (LimitFacts { search: Search::Found, ..queued() }, LimitKind::Server, "400 ms"),
-        (LimitFacts { search: Search::Found, latency: None, ..facts() }, LimitKind::Server, "brings nothing"),
+        (
+            LimitFacts { search: Search::Found, latency: None, in_flight: 3, ..facts() },
+            LimitKind::Server,
+            "more than 64 at once brings nothing",
+        ),
+        (
+            LimitFacts { latency: None, settled: 10.0, ..facts() },
+            LimitKind::Concurrency,
+            "64 in flight, and replies take 64 ms",
+        ),
+        (
+            LimitFacts { latency: None, settled: 0.0, requests: 0.0, ..facts() },
+            LimitKind::Server,
+            "the server: no reply in 3.0 s, 64 requests are in flight",
+        ),
         (with(CapacityUse::Names), LimitKind::Names, "looked up"),
         (
             LimitFacts {
                 is_listing_done: true,
                 waiting: 1_234,
                 in_flight: 3,
+                last_targets: LastTargets {
+                    attempts_until: Some(1_500),
+                    next: Some((61_000, FailureKind::Throttled)),
+                },
                 ..with(CapacityUse::NoTargets)
             },
             LimitKind::LastTargets,
-            "3 in flight, 1,234 wait to be tried again",
+            "3 in flight (until 1970-01-01T00:00:02Z if nothing more comes), 1,234 wait to be tried again, the next at \
+             1970-01-01T00:01:01Z (throttled)",
+        ),
+        (
+            LimitFacts { is_listing_done: true, in_flight: 0, ..with(CapacityUse::NoTargets) },
+            LimitKind::LastTargets,
+            "the last targets: their replies are being stored",
         ),
         (
             LimitFacts { outage: Some("no good reply since 12:00:01 UTC".into()), ..facts() },
@@ -110,9 +154,21 @@ fn no_single_cause_is_mixed_and_has_the_two_largest() {
 
 #[test]
 fn a_worker_without_hosts_waits_for_those_of_others() {
-    let shares = Shares::default().with(CapacityUse::NoTargets, 0.5).with(CapacityUse::Hosts, 0.5);
+    let shares = Shares::default().with(CapacityUse::NoTargets, 0.5).with(CapacityUse::HostRates, 0.5);
 
-    assert_eq!(bottleneck(&LimitFacts { shares, ..facts() }).unwrap().kind, LimitKind::Courtesy);
+    let found = bottleneck(&LimitFacts { shares, ..facts() }).unwrap();
+
+    assert_eq!(found.kind, LimitKind::Courtesy);
+    assert!(found.text.contains("--rate-per-host"), "{found:?}");
+}
+
+#[test]
+fn the_larger_one_of_two_bounds_of_hosts_is_named() {
+    let shares = Shares::default().with(CapacityUse::HostTurns, 0.3).with(CapacityUse::HostRates, 0.7);
+
+    let found = bottleneck(&LimitFacts { shares, ..facts() }).unwrap();
+
+    assert!(found.kind == LimitKind::Courtesy && found.text.contains("--rate-per-host"), "{found:?}");
 }
 
 #[test]

@@ -11,11 +11,12 @@ use super::super::decode::DecodedInput;
 use super::super::dialect::Dialect;
 use super::super::lines::{Lines, ReadStep, unreadable};
 use super::super::parquet::ParquetRecords;
+use super::super::read_share::ReadShare;
 use super::super::records::{RecordStep, RecordValues, Records};
 use super::super::{ListFormat, format_of};
-use super::DataFiles;
 use super::description::{DataFormat, Inventory};
 use super::row::RowPlan;
+use super::{DataFile, DataFiles};
 use crate::error::{Error, Result};
 use crate::limits::{LIST_STRETCH_BYTES, READ_BYTES};
 use crate::source::ListPosition;
@@ -133,6 +134,18 @@ impl<F: Read> CheckedFile<F> {
 }
 
 impl<D: DataFiles> Records for InventoryRecords<D> {
+    fn read_share(&self) -> Option<ReadShare> {
+        let sizes = |files: &[DataFile]| files.iter().map(|file| file.size as f64).sum::<f64>();
+        let files = &self.inventory.files;
+        let here = match (&self.state, files.get(self.at)) {
+            (FileState::Open(records), Some(file)) => {
+                records.read_share()?.of(Some(file.size)).unwrap_or(0.0) * file.size as f64
+            }
+            _ => 0.0,
+        };
+        Some(ReadShare::Part((sizes(&files[..self.at]) + here) / sizes(files).max(1.0)))
+    }
+
     fn next(&mut self, values: &mut RecordValues) -> Result<RecordStep> {
         loop {
             match self.open()? {

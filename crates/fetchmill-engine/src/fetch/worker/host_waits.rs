@@ -1,0 +1,92 @@
+//! Why targets of a worker wait for their hosts: the number of hosts for each reason.
+
+use std::cell::Cell;
+
+use crate::control::telemetry::CapacityUse;
+use fetchmill_model::planner::hosts::Admission;
+
+/// What the targets of a host wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HostWait {
+    /// Its address.
+    Address,
+    /// Another request to it ends (`--limit-per-host`).
+    Turn,
+    /// Its rate (`--rate-per-host`).
+    Rate,
+    /// A place that hosts which answer promptly leave.
+    Place,
+    /// It rests: it asked for that, or did not answer.
+    Rest,
+}
+
+impl HostWait {
+    const ALL: [HostWait; 5] =
+        [HostWait::Address, HostWait::Turn, HostWait::Rate, HostWait::Place, HostWait::Rest];
+
+    /// Returns what a target waits for that was not admitted; `None` if it does not wait.
+    pub(super) fn of(admission: Admission) -> Option<Self> {
+        Some(match admission {
+            Admission::Full => HostWait::Turn,
+            Admission::Later(_) => HostWait::Rate,
+            Admission::Crowded => HostWait::Place,
+            Admission::Resting(_) => HostWait::Rest,
+            Admission::Go | Admission::Closed(_) => return None,
+        })
+    }
+
+    /// Returns what a place is called that is empty for this reason.
+    pub(super) fn capacity_use(self) -> CapacityUse {
+        match self {
+            HostWait::Address => CapacityUse::Names,
+            HostWait::Turn => CapacityUse::HostTurns,
+            HostWait::Rate => CapacityUse::HostRates,
+            HostWait::Place => CapacityUse::HostPlaces,
+            HostWait::Rest => CapacityUse::HostRests,
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct HostWaits([Cell<usize>; HostWait::ALL.len()]);
+
+impl HostWaits {
+    /// A host's targets wait for something else than before; `None` = the host does not wait.
+    pub(super) fn change(&self, from: Option<HostWait>, to: Option<HostWait>) {
+        if let Some(from) = from {
+            let count = &self.0[from as usize];
+            count.set(count.get() - 1);
+        }
+        if let Some(to) = to {
+            let count = &self.0[to as usize];
+            count.set(count.get() + 1);
+        }
+    }
+
+    /// Returns what most hosts wait for; `None` if none waits.
+    pub(super) fn most(&self) -> Option<HostWait> {
+        let count = |wait: &HostWait| self.0[*wait as usize].get();
+        HostWait::ALL.into_iter().max_by_key(count).filter(|wait| count(wait) > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_of_most_hosts_counts() {
+        let waits = HostWaits::default();
+        assert_eq!(waits.most(), None);
+
+        waits.change(None, Some(HostWait::Rate));
+        waits.change(None, Some(HostWait::Rate));
+        waits.change(None, Some(HostWait::Turn));
+        assert_eq!(waits.most(), Some(HostWait::Rate));
+
+        waits.change(Some(HostWait::Rate), Some(HostWait::Turn));
+        waits.change(Some(HostWait::Rate), None);
+        assert_eq!(waits.most(), Some(HostWait::Turn));
+    }
+}

@@ -1,0 +1,34 @@
+//! How much of a list was read, for who estimates the number of its targets.
+
+/// What a list's records know of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum ReadShare {
+    /// Bytes of the input, as they are stored.
+    Bytes(u64),
+    /// Part of the whole, from 0 to 1.
+    Part(f64),
+}
+
+impl ReadShare {
+    /// Returns the part of an input of `length` bytes that was read, from 0 to 1; `None` if the length is not known.
+    pub(super) fn of(self, length: Option<u64>) -> Option<f64> {
+        let part = match self {
+            ReadShare::Bytes(read) => read as f64 / length.filter(|length| *length > 0)? as f64,
+            ReadShare::Part(part) => part,
+        };
+        Some(part.clamp(0.0, 1.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_a_part_of_a_known_length() {
+        assert_eq!(ReadShare::Bytes(5).of(Some(20)), Some(0.25));
+        assert_eq!(ReadShare::Bytes(50).of(Some(20)), Some(1.0), "it grew");
+        assert_eq!([ReadShare::Bytes(5).of(None), ReadShare::Bytes(0).of(Some(0))], [None, None]);
+        assert_eq!(ReadShare::Part(0.5).of(None), Some(0.5));
+    }
+}
