@@ -111,7 +111,6 @@ def test_defaults_are_what_they_were() -> None:
         "preflight": True,
         "transform_batch": 256,
         "listing": "auto",
-        "robots": True,
         "store": "objects",
         "list_path": "/list",
         "names_field": "FileNames",

@@ -9,6 +9,7 @@
 //!   [`patience`]: how long a reply is waited for
 //! - [`source`], [`s3`]: what a page of a listing means; where buckets are, signatures, error documents
 //! - [`planner`], [`verdict`]: what is next, and what follows from an attempt
+//! - [`recent_hosts`], [`host_robots`]: what is known of hosts; what a host's robots.txt says of a target
 
 pub mod answer_pattern;
 pub mod byte_range;
@@ -23,6 +24,7 @@ pub mod failure_detail;
 pub mod file_name;
 pub mod header_field;
 pub mod hidden_text;
+pub mod host_robots;
 pub mod http1;
 pub mod kept_reply;
 pub mod limits;
@@ -35,6 +37,7 @@ pub mod outcome;
 pub mod panics;
 pub mod patience;
 pub mod planner;
+pub mod recent_hosts;
 pub mod row;
 pub mod s3;
 pub mod skips;

@@ -105,8 +105,6 @@ class OfServer(TypedDict, total=False):
     Apache, nginx, lighttpd, python -m http.server) walk a web server's folders; `links` takes the links below SOURCE of
     any HTML pages; `sitemap` reads sitemaps; `json` reads the pages of any API in JSON, SOURCE being the first
     (docs/guide/listings.md); `auto` finds out."""
-    robots: bool
-    """Heed the server's robots.txt where index pages in HTML are walked."""
     list_path: str
     """Path of a page of the listing, behind the path of SOURCE."""
     names_field: str
@@ -367,6 +365,14 @@ class OfEncodings(TypedDict, total=False):
     """Ask for replies in gzip, br or zstd, and store them decoded (docs/reference/http-support.md)."""
 
 
+class OfRobots(TypedDict, total=False):
+    """What everything has that walks index pages or asks for the URLs of a list: whether robots.txt counts."""
+
+    robots: bool | None
+    """Obey robots.txt: of each host of a list, and (unless --no-robots) where index pages are walked
+    (docs/guide/opt-out.md)."""
+
+
 class OfOptOuts(TypedDict, total=False):
     """What `get` and `check` have: whether replies that reserve their content count."""
 
@@ -450,6 +456,7 @@ class GetKeywords(
     OfOptOuts,
     OfFiles,
     OfServer,
+    OfRobots,
     OfJsonPages,
     OfList,
     OfRows,
@@ -480,6 +487,7 @@ class PlanKeywords(
     OfOptOuts,
     OfFiles,
     OfServer,
+    OfRobots,
     OfJsonPages,
     OfList,
     OfRows,
@@ -507,6 +515,7 @@ class CheckKeywords(
     OfList,
     OfRows,
     OfFilters,
+    OfRobots,
     OfOptOuts,
     Checking,
     OfFetching,
@@ -525,6 +534,7 @@ class CheckKeywords(
 class ListKeywords(
     Rows,
     OfServer,
+    OfRobots,
     OfJsonPages,
     OfList,
     OfRows,
@@ -546,6 +556,7 @@ class SyncKeywords(
     OfFormat,
     OfFiles,
     OfServer,
+    OfRobots,
     OfJsonPages,
     OfList,
     OfFilters,

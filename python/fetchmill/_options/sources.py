@@ -42,7 +42,8 @@ BUCKET_ACCESS = (
 _UNSIGNED = ("redirects", "headers", "auth", "bearer", "bearer_command", "netrc", "credentials_for", "allow_private")
 # Options, the kinds of source that they are for, and what these are called.
 _MEANT: tuple[tuple[tuple[str, ...], Container[SourceKind], str], ...] = (
-    (("listing", "robots", *_API_ONLY, *_JSON_ONLY), ("server",), "servers that list their objects"),
+    (("robots",), ("server", "list"), "servers and lists of URLs"),
+    (("listing", *_API_ONLY, *_JSON_ONLY), ("server",), "servers that list their objects"),
     ((*_LIST_ONLY, *_REQUESTS), ("list",), "lists of URLs"),
     (_FILTERS, ("s3",), "buckets (s3://BUCKET/PREFIX)"),
     (BUCKET_ACCESS, ("s3", "list"), "buckets, and lists that lead to some"),

@@ -169,7 +169,6 @@ _OF_SERVER = {
         "in JSON, SOURCE being the first (docs/guide/listings.md); `auto` finds out.",
         choices=("auto", "api", "autoindex", "html", "links", "sitemap", "json"),
     ),
-    "robots": Option("flag", bool, True, "Heed the server's robots.txt where index pages in HTML are walked."),
     "list_path": Option("text", str, "/list", "Path of a page of the listing, behind the path of SOURCE."),
     "names_field": Option("text", str, "FileNames", "Field of a page with the names; may be dotted."),
     "marker_field": Option(
@@ -583,6 +582,16 @@ _OF_ENCODINGS = {
     ),
 }
 
+_OF_ROBOTS = {
+    "robots": Option(
+        "flag",
+        bool | None,
+        None,
+        "Obey robots.txt: of each host of a list, and (unless --no-robots) where index pages are walked "
+        "(docs/guide/opt-out.md).",
+    ),
+}
+
 _OF_OPT_OUTS = {
     "opt_out": Option(
         "flag",
@@ -694,6 +703,7 @@ GET: Final[Mapping[str, Option]] = {
     **_OF_OPT_OUTS,
     **_OF_FILES,
     **_OF_SERVER,
+    **_OF_ROBOTS,
     **_OF_JSON_PAGES,
     **_OF_LIST,
     **_OF_ROWS,
@@ -721,6 +731,7 @@ PLAN: Final[Mapping[str, Option]] = {
     **_OF_OPT_OUTS,
     **_OF_FILES,
     **_OF_SERVER,
+    **_OF_ROBOTS,
     **_OF_JSON_PAGES,
     **_OF_LIST,
     **_OF_ROWS,
@@ -745,6 +756,7 @@ CHECK: Final[Mapping[str, Option]] = {
     **_OF_LIST,
     **_OF_ROWS,
     **_OF_FILTERS,
+    **_OF_ROBOTS,
     **_OF_OPT_OUTS,
     **_CHECKING,
     **_OF_FETCHING,
@@ -785,6 +797,7 @@ CHECK: Final[Mapping[str, Option]] = {
 LIST: Final[Mapping[str, Option]] = {
     **_ROWS,
     **_OF_SERVER,
+    **_OF_ROBOTS,
     **_OF_JSON_PAGES,
     **_OF_LIST,
     **_OF_ROWS,
@@ -815,6 +828,7 @@ SYNC: Final[Mapping[str, Option]] = {
     **_OF_FORMAT,
     **_OF_FILES,
     **_OF_SERVER,
+    **_OF_ROBOTS,
     **_OF_JSON_PAGES,
     **_OF_LIST,
     **_OF_FILTERS,

@@ -158,7 +158,7 @@ def _doubt_lines(report: dict[str, Any]) -> list[str]:
 def _opt_out_lines(skipped_by: dict[str, int]) -> list[str]:
     """Rows whose site reserves its content."""
     count = skipped_by.get("opted-out", 0)
-    return [f"opted out: {format_count(count)}; the column detail has the field or meta of each"] if count else []
+    return [f"opted out: {format_count(count)}; the column detail has the field, meta or rule of each"] if count else []
 
 
 def _run_line(report: dict[str, Any]) -> str:

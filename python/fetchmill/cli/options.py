@@ -128,9 +128,10 @@ def options_of(table: Any) -> list[click.Parameter]:  # noqa: ANN401 - a datacla
 
 
 def _declarations(field: Field[Any], alias: str | None) -> list[str]:
-    """How an option is written, and the field that it sets; a flag that is on can only be taken back."""
+    """How an option is written, and the field that it sets; a flag that is on, or may be, can be taken back."""
+    may_be_on = field.metadata["kind"] == "flag" and field.default is not False
     written = "header" if field.name == "headers" else field.name.replace("_", "-")
-    names = [f"--{written}/--no-{written}" if field.default is True else f"--{written}"]
+    names = [f"--{written}/--no-{written}" if may_be_on else f"--{written}"]
     names += [f"--{alias.replace('_', '-')}"] if alias else []
     short = field.metadata["short"]
     return [field.name, *([short] if short else []), *names]

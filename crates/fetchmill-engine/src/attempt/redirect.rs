@@ -48,6 +48,11 @@ impl Location {
         self.reach = AddressPolicy::Anywhere;
     }
 
+    /// Of another request that may lead as far.
+    pub(crate) fn beside(&self, url: String) -> Self {
+        Location { url, reach: self.reach, visited: Vec::new() }
+    }
+
     /// Returns whether a redirect has led here.
     pub(crate) fn is_redirected(&self) -> bool {
         !self.visited.is_empty()

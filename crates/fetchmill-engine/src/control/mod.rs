@@ -10,6 +10,7 @@ pub(super) mod health_check_link;
 pub(super) mod journal_link;
 mod pipeline;
 mod refusals;
+pub(super) mod robots_board;
 mod shared_plan;
 pub(super) mod stop;
 mod stray_replies;
@@ -31,6 +32,7 @@ use self::health_check_link::{HealthCheckLink, OriginQuestion};
 use self::journal_link::{JournalLink, JournalRequest};
 use self::pipeline::Pipeline;
 use self::refusals::{AccessRefusals, Refusal};
+use self::robots_board::RobotsBoard;
 use self::shared_plan::SharedPlan;
 use self::stop::{StopSignal, Wakers};
 use self::stray_replies::StrayReplies;
@@ -75,6 +77,8 @@ pub(super) struct Control {
     pub(super) tokens: Option<Arc<BearerTokens>>,
     /// The rate of the whole job, if it is limited.
     pub(super) pace: Option<Pace>,
+    /// Whether the robots.txt of hosts counts, and what those say; `None` = it does not.
+    pub(super) robots: Option<Arc<RobotsBoard>>,
     /// What has come of bodies, if anybody wants to know.
     pub(super) body_meter: Option<Arc<BodyMeter>>,
     /// None: nothing is checked.
@@ -122,8 +126,8 @@ impl Control {
             seed: request.seed.unwrap_or_else(|| clock.now() ^ (u64::from(std::process::id()) << 32)),
         };
         let mut planner = Planner::new(planner);
-        if request.rows.is_some() && !request.lists_only() {
-            // What a host says in a check says nothing of the job, be it the only one.
+        if (request.rows.is_some() && !request.lists_only()) || request.obeys_robots_of_hosts() {
+            // What a host says in a check says nothing of the job, be it the only one; and one worker has a host's rules.
             planner.route_by_host();
         }
         let wakers = Wakers::new(workers);
@@ -132,7 +136,7 @@ impl Control {
             stop: StopSignal::new(clock, Arc::clone(&wakers)),
             plan: SharedPlan::new(planner, wakers),
             // Of targets that are only listed it does not matter.
-            origins: JobOrigins::new(request.rows.is_some()),
+            origins: JobOrigins::new(request.rows.is_some() || request.obeys_robots_of_hosts()),
             journal: JournalLink::new(to_journal),
             health_checks: HealthCheckLink::default(),
             refusals: AccessRefusals::new(request.max_failed.is_some() || request.rows.is_some()),
@@ -140,6 +144,7 @@ impl Control {
             store: Access::new(job.s3.clone()),
             tokens: job.token_origin().map(BearerTokens::new),
             pace: request.http.rate.map(Pace::new),
+            robots: request.obeys_robots_of_hosts().then(Arc::default),
             body_meter: request.meters_bodies().then(|| BodyMeter::new(clock, request.bwlimit)),
             preflight,
             is_listing_done: AtomicBool::new(false),

@@ -5,7 +5,6 @@ use super::page_failure::PageFailure;
 use super::server::{PageReach, ServerLister};
 use crate::control::Control;
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::limits;
 use fetchmill_model::skips::{SkipReason, Skips};
 use fetchmill_model::source::folder::folder_path;
 use fetchmill_model::source::robots::{PRODUCT_TOKEN, Robots};
@@ -32,7 +31,7 @@ impl RobotsFilter {
         let url = lister.url(PATH);
         let robots = match lister.fetch(PATH, PageReach::Anywhere)? {
             None => return Ok(None),
-            Some(Ok(FetchedPage { bytes, .. })) => Robots::parse(whole_lines(&bytes), PRODUCT_TOKEN),
+            Some(Ok(FetchedPage { bytes, .. })) => Robots::parse(&bytes, PRODUCT_TOKEN),
             // There is none, or it is not for everybody: RFC 9309, 2.3.1.3.
             Some(Err(failed)) if failed.is_refusal() && failed.failure.status >= 400 => Robots::default(),
             Some(Err(failed)) => {
@@ -92,10 +91,4 @@ impl RobotsFilter {
             ));
         }
     }
-}
-
-/// As much of it as must be read, without a line that was cut.
-fn whole_lines(text: &[u8]) -> &[u8] {
-    let Some(start) = text.get(..limits::ROBOTS_BYTES_MAX) else { return text };
-    &start[..memchr::memrchr2(b'\n', b'\r', start).unwrap_or(0)]
 }

@@ -12,7 +12,7 @@ use fetchmill_model::source::ApiNames;
 use fetchmill_model::source::list::ListOptions;
 use fetchmill_store::journal::{
     ALL_REPLIES, CDXJ, CHECK, COMPRESSED, DESTINATION, HASH, INDEX_PART, Identity, KEYS, LIST, NAMES,
-    OPT_OUT, REPLIES_PART, REQUEST_PART, SIDECAR, STRIP_PREFIX, TRANSFORM, transform_text,
+    OPT_OUT, REPLIES_PART, REQUEST_PART, ROBOTS, SIDECAR, STRIP_PREFIX, TRANSFORM, transform_text,
 };
 use fetchmill_store::sink::HashColumn;
 
@@ -82,6 +82,7 @@ impl JobPlan {
                 .chain(request.warc_all.then(|| (REPLIES_PART, ALL_REPLIES.to_owned())))
                 .chain(request.http.compressed.then(|| (COMPRESSED, true.to_string())))
                 .chain(request.opt_out.then(|| (OPT_OUT, true.to_string())))
+                .chain(request.obeys_robots_of_hosts().then(|| (ROBOTS, true.to_string())))
                 .chain(request.hash.map(|HashAlgorithm::Sha256| (HASH, HashColumn::NAME.to_owned())))
                 .chain(
                     request

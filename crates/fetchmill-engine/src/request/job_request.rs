@@ -44,8 +44,9 @@ options! {
         listing: Listing = Listing::Auto;
         /// What is stored of pages of JSON.
         store: Stored = Stored::Objects;
-        /// Whether a server's robots.txt is heeded where its index pages are walked.
-        robots: bool = true;
+        /// Whether a server's robots.txt counts: where its index pages are walked, unless this says no, and for the targets
+        /// of a list if this says yes.
+        robots: Option<bool> = None;
         /// Whether objects whose replies reserve them are skipped.
         opt_out: bool = false;
         /// What a list is; none: as its name says.
@@ -291,6 +292,11 @@ impl JobRequest {
     /// is not known here.
     pub(crate) fn secrets_origin(&self) -> Option<OriginKey> {
         self.http.credentials_for.clone().or_else(|| self.source.only_origin(&self.list))
+    }
+
+    /// Whether the robots.txt of each host counts that a target of a list leads to.
+    pub(crate) fn obeys_robots_of_hosts(&self) -> bool {
+        self.robots == Some(true) && self.leads_anywhere()
     }
 
     /// Requests in flight of a job over many hosts, where each has a bound of its own: nothing has to be found out.

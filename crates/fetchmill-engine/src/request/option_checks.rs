@@ -52,6 +52,7 @@ impl JobRequest {
         self.check_workers()?;
         self.check_compressed()?;
         self.check_opt_out()?;
+        self.check_robots()?;
         self.check_requests()?;
         self.check_pipeline()?;
         if self.coalesce.is_some() && !self.list.request.has_range() {
@@ -194,6 +195,24 @@ impl JobRequest {
         }
         if self.pipeline > 1 {
             return refuse("does not go with --pipeline: leave out one of them");
+        }
+        Ok(())
+    }
+
+    /// Refuses `--robots` for a list where the targets are not asked for by a worker of this program.
+    fn check_robots(&self) -> Result<()> {
+        if !self.obeys_robots_of_hosts() {
+            return Ok(());
+        }
+        let refuse = |problem: &str| Err(Error::Usage(format!("--robots {problem}")));
+        if self.lists_only() {
+            return refuse("is for get and check: a list of URLs is made without a request to their hosts");
+        }
+        if self.pass.is_some() {
+            return refuse("is for get and check: a sync would keep or delete objects that opted out later");
+        }
+        if self.workers != Workers::Native {
+            return refuse("of a list needs --engine native");
         }
         Ok(())
     }

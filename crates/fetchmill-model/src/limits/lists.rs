@@ -1,5 +1,7 @@
 //! Bounds of listings and lists: pages, batches, names, entries.
 
+use std::time::Duration;
+
 use super::MIB;
 
 /// A page of a listing, as bytes of its reply and as bytes of its names: 16 + 16 MiB while it is parsed.
@@ -40,6 +42,17 @@ pub const INDEX_TAG_BYTES_MAX: usize = 64 * 1024;
 pub const INDEX_HREF_BYTES_MAX: usize = 16 * 1024;
 /// Bytes of a robots.txt that are read, as RFC 9309 asks for at least; what is behind them is not.
 pub const ROBOTS_BYTES_MAX: usize = 500 * 1024;
+/// Redirects of a robots.txt that are followed one after the other (RFC 9309, 2.3.1.2).
+pub const ROBOTS_REDIRECTS_MAX: u32 = 5;
+/// Hosts of a list whose robots.txt is remembered, by the job and by all its workers together: 40 bytes and a table that is at
+/// most half empty, 2 x 2^17 x 41 x 2 = 21 MiB at the worst. After so many other hosts a host is asked again.
+pub const ROBOTS_HOSTS_MAX: usize = 128 * 1024;
+/// Bytes of their rules, the same: 16 MiB together, and the largest of each worker.
+pub const ROBOTS_RULES_BYTES_MAX: usize = 8 * MIB;
+/// Bytes of a robots.txt that are received where the budget of bodies has no room for more: it is asked for again later.
+pub const ROBOTS_FREE_BYTES: usize = 16 * 1024;
+/// A host whose robots.txt another worker has asked for, or that has no room for it, is looked at again after this.
+pub const ROBOTS_AWAITED: Duration = Duration::from_millis(100);
 /// Bytes at the start of an HTML page that are searched for `meta` with `--opt-out`: its head is there. Memory for each body on
 /// its way.
 pub const OPT_OUT_HTML_BYTES_MAX: usize = 64 * 1024;

@@ -5,6 +5,7 @@
 //! compared decoded.
 
 use super::percent;
+use crate::limits::ROBOTS_BYTES_MAX;
 
 /// The name of this program in robots.txt, `X-Robots-Tag` and `meta`.
 pub const PRODUCT_TOKEN: &str = "fetchmill";
@@ -29,10 +30,12 @@ struct Rule {
 }
 
 impl Robots {
-    /// The rules of a robots.txt for a program by its product token. Whatever the bytes, they can be read.
+    /// The rules of a robots.txt for a program by its product token: of its first [`ROBOTS_BYTES_MAX`]. Whatever the bytes,
+    /// they can be read.
     pub fn parse(text: &[u8], token: &str) -> Self {
         let (mut own, mut of_all) = (None, Vec::new());
         let mut group = Group::default();
+        let text = whole_lines(text);
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
         for line in text.split(|byte| matches!(byte, b'\n' | b'\r')) {
             let line = &line[..memchr::memchr(b'#', line).unwrap_or(line.len())];
@@ -67,6 +70,20 @@ impl Robots {
     /// Whether a path may be asked for; decoded, from the first slash on.
     pub fn allows(&self, path: &[u8]) -> bool {
         self.rules.iter().find(|rule| rule.fits(path)).is_none_or(|rule| rule.is_allowed)
+    }
+
+    /// Returns the rule that forbids a path, decoded as its parts are; `None` if the path may be asked for.
+    pub fn forbidding(&self, path: &[u8]) -> Option<String> {
+        self.rules.iter().find(|rule| rule.fits(path)).filter(|rule| !rule.is_allowed).map(Rule::text)
+    }
+
+    /// Returns the bytes of memory that the rules take.
+    pub fn bytes(&self) -> usize {
+        let of_rule = |rule: &Rule| {
+            size_of::<Rule>()
+                + rule.parts.iter().map(|part| size_of::<Vec<u8>>() + part.capacity()).sum::<usize>()
+        };
+        self.rules.iter().map(of_rule).sum()
     }
 
     /// Whether nothing is forbidden.
@@ -118,6 +135,12 @@ impl Rule {
         Some(Rule { is_allowed, parts, is_to_the_end, length: path.len(), least })
     }
 
+    /// As it was read, but for what is encoded.
+    fn text(&self) -> String {
+        let parts: Vec<_> = self.parts.iter().map(|part| String::from_utf8_lossy(part)).collect();
+        parts.join("*") + if self.is_to_the_end { "$" } else { "" }
+    }
+
     fn fits(&self, path: &[u8]) -> bool {
         if path.len() < self.least {
             return false;
@@ -133,6 +156,12 @@ impl Rule {
         }
         if self.is_to_the_end { rest.ends_with(last) } else { memchr::memmem::find(rest, last).is_some() }
     }
+}
+
+/// As much of it as must be read, without a line that was cut.
+fn whole_lines(text: &[u8]) -> &[u8] {
+    let Some(start) = text.get(..ROBOTS_BYTES_MAX) else { return text };
+    &start[..memchr::memrchr2(b'\n', b'\r', start).unwrap_or(0)]
 }
 
 /// One that is badly encoded stands for itself.

@@ -20,7 +20,7 @@ pub(crate) use database::file_name::read_file_name;
 pub(crate) use database::sqlite_error::error_of as sqlite_error_of;
 pub use job::identity::{
     ALL_REPLIES, CDXJ, CHECK, COMPRESSED, DESTINATION, FOLDERS, HASH, INDEX_PAGES, INDEX_PART, Identity,
-    KEYS, LINK_PAGES, LIST, NAMES, OPT_OUT, REPLIES_PART, REQUEST_PART, SIDECAR, SITEMAPS, STRIP_PREFIX,
+    KEYS, LINK_PAGES, LIST, NAMES, OPT_OUT, REPLIES_PART, REQUEST_PART, ROBOTS, SIDECAR, SITEMAPS, STRIP_PREFIX,
     TRANSFORM, must_be_here, must_have_objects, transform_columns, transform_text,
 };
 pub use job::rules::JobRules;

@@ -64,6 +64,8 @@ pub(crate) struct CurrentTarget {
     /// It counts as in flight there.
     pub(crate) is_admitted: bool,
     pub(crate) admitted_at: Millis,
+    /// It asks for its host's robots.txt first.
+    pub(crate) asks_robots: bool,
     /// When the worker took it, and when the address of its host was asked for: microseconds on the job's clock.
     pub(crate) taken_at: u64,
     pub(crate) asked_at: u64,
@@ -272,6 +274,7 @@ impl CurrentTarget {
         (self.request, self.effects) = (None, RedirectEffects::default());
         self.joined.clear();
         (self.is_located, self.is_admitted, self.is_of_store) = (false, false, false);
+        self.asks_robots = false;
         (self.looked_up_in, self.last_kind, self.found) = (None, None, None);
         self.seen.clear();
     }

@@ -24,6 +24,9 @@ impl Worker {
             }
             if let Some(ready) = self.waiters.take_ready() {
                 *target = ready;
+                if !self.may_start(target) {
+                    continue;
+                }
                 self.start_quota.start();
                 return true;
             }
@@ -38,6 +41,19 @@ impl Worker {
                 return true;
             }
         }
+    }
+
+    /// Whether a target that its host has admitted starts: with the question for robots.txt, or since that permits it.
+    fn may_start(&self, target: &mut CurrentTarget) -> bool {
+        if target.asks_robots {
+            return true;
+        }
+        if self.waiters.needs_robots(target.host) {
+            // It was forgotten meanwhile.
+            self.leave(target, RequestOutcome::Nothing);
+            return self.admit(target);
+        }
+        self.is_permitted(target)
     }
 
     /// Whether a target may go at once. If not it is somewhere else afterwards: it waits here, is deferred, or has its
@@ -58,6 +74,9 @@ impl Worker {
         target.host = host;
         // Where it was before has another address.
         target.found = None;
+        if !self.is_permitted(target) {
+            return false;
+        }
         let now = self.clock.now();
         if let Some(place) = self.waiters.join_queue(target, now) {
             self.wait_at(place, target, now);
@@ -70,6 +89,7 @@ impl Worker {
             return false;
         }
         self.act_on(self.waiters.admit(host, now), target, now)
+            && (target.asks_robots || self.is_permitted(target))
     }
 
     /// Asks for the address of a target's host; without it the target waits for it, or has failed.
@@ -102,6 +122,7 @@ impl Worker {
             Admission::Go => {
                 target.is_admitted = true;
                 target.admitted_at = now;
+                target.asks_robots = self.waiters.asks_robots(target.host);
                 return true;
             }
             Admission::Closed(kind) => self.close(target, kind),
@@ -115,7 +136,7 @@ impl Worker {
     }
 
     /// A target waits for its host in memory, where it is already, or is deferred.
-    fn wait_at(&self, place: WaitPlace, target: &CurrentTarget, now: Millis) {
+    pub(super) fn wait_at(&self, place: WaitPlace, target: &CurrentTarget, now: Millis) {
         if let WaitPlace::Journal(until) = place {
             self.defer(target, until, now);
         }

@@ -39,6 +39,12 @@ impl Worker {
                 continue;
             }
             self.in_flight.enter();
+            if batch.first().asks_robots {
+                self.ask_robots(&mut task, batch.first(), watch).await;
+                self.in_flight.leave();
+                self.step_connection(&mut task, watch).await;
+                continue;
+            }
             self.join(batch.first());
             self.gather(&mut task, &mut batch);
             self.fetch_together(&mut task, &mut batch, &mut body, watch).await;

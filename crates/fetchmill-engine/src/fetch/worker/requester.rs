@@ -231,7 +231,15 @@ impl Requester for Worker {
             return true;
         }
         self.leave(target, RequestOutcome::Answer);
-        self.admit(target)
+        if !self.admit(target) {
+            return false;
+        }
+        if target.asks_robots {
+            self.waiters.push_ready(std::mem::take(target));
+            self.idle_connections.wake_one();
+            return false;
+        }
+        true
     }
 
     fn split(&self, target: &mut CurrentTarget) {

@@ -11,6 +11,7 @@ use super::origin_lookup::OriginLookup;
 use super::outcome_buffer::OutcomeBuffer;
 use super::part_etags::PartEtags;
 use super::pending_report::PendingReport;
+use super::robots_gate::RobotsGate;
 use super::sink_queue::SinkQueue;
 use super::start_quota::StartQuota;
 use super::target_supply::TargetSupply;
@@ -92,6 +93,13 @@ pub(super) struct Worker {
     pub(super) exhaustion: Exhaustion,
 }
 
+/// Those of a worker, before it has any.
+fn waiters_of(setup: &WorkerSetup) -> Waiters {
+    let workers = setup.control.plan.workers();
+    let robots = setup.control.robots.as_ref().map(|board| RobotsGate::new(board, workers));
+    Waiters::new(setup.hosts, setup.rules, workers).with_robots(robots)
+}
+
 impl Worker {
     pub(super) fn new(mut setup: WorkerSetup, sink: SinkQueue) -> Self {
         let clock = WorkerClock::new(setup.control.clock.now());
@@ -108,7 +116,7 @@ impl Worker {
             in_flight: InFlight::new(setup.control.plan.share(setup.index)),
             load: WorkerLoad::default(),
             part_etags: PartEtags::default(),
-            waiters: Waiters::new(setup.hosts, setup.rules, setup.control.plan.workers()),
+            waiters: waiters_of(&setup),
             start_quota: StartQuota::default(),
             idle_connections: IdleConnections::default(),
             resting: RestingConnections::default(),

@@ -94,9 +94,7 @@ impl Worker {
         verdict: Verdict,
         replied: Option<&ReceivedReply>,
     ) -> AttemptEnd {
-        let retry_after = replied
-            .and_then(|replied| replied.head.retry_after)
-            .map(|retry_after| retry_after.wait(self.clock.now() / 1000).saturating_mul(1000));
+        let retry_after = replied.and_then(|replied| self.retry_after(replied));
         let seen = match verdict {
             Verdict::Again => return AttemptEnd::Again,
             Verdict::Correct(correction) => return self.correct(target, correction),
@@ -143,8 +141,14 @@ impl Worker {
         AttemptEnd::Split
     }
 
+    /// Returns after which time a reply wants to be asked again, if it says so.
+    pub(super) fn retry_after(&self, replied: &ReceivedReply) -> Option<Millis> {
+        let retry_after = replied.head.retry_after?;
+        Some(retry_after.wait(self.clock.now() / 1000).saturating_mul(1000))
+    }
+
     /// What a failed attempt tells of its host.
-    fn seen_of(
+    pub(super) fn seen_of(
         &self,
         kind: FailureKind,
         replied: Option<&ReceivedReply>,

@@ -9,8 +9,10 @@ use std::sync::Arc;
 
 use super::host_queue::HostQueue;
 use super::host_waits::{HostWait, HostWaits};
+use super::robots_gate::RobotsGate;
 use crate::fetch::target::CurrentTarget;
 use fetchmill_model::certainty::MonotonicMicros;
+use fetchmill_model::host_robots::HostRobots;
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::hosts::{Admission, HostId, HostRules, HostTable, RequestOutcome};
@@ -52,6 +54,8 @@ pub(super) struct Waiters {
     queues: RefCell<HashMap<HostId, HostQueue>>,
     /// Of `queues`.
     waits: HostWaits,
+    /// With `--robots`.
+    robots: Option<RobotsGate>,
     /// In flight at their hosts, and soon on a connection: of prompt ones and of others, which take turns.
     ready: RefCell<[VecDeque<CurrentTarget>; 2]>,
     turn: Cell<usize>,
@@ -76,6 +80,7 @@ impl Waiters {
             hosts: RefCell::new(HostTable::new(hosts)),
             queues: RefCell::default(),
             waits: HostWaits::default(),
+            robots: None,
             ready: RefCell::default(),
             turn: Cell::new(0),
             crowded: RefCell::default(),
@@ -94,9 +99,54 @@ impl Waiters {
         self.hosts.borrow().refusal(target.host, now)
     }
 
-    /// Asks for a place for one target of a host.
+    /// Has the robots.txt of hosts count.
+    #[must_use]
+    pub(super) fn with_robots(self, robots: Option<RobotsGate>) -> Self {
+        Waiters { robots, ..self }
+    }
+
+    /// Asks for a place for one target of a host. Until a host's robots.txt is known, the first target gets one, and asks
+    /// for that ([`Waiters::asks_robots`]).
     pub(super) fn admit(&self, host: HostId, now: Millis) -> Admission {
+        let Some(robots) = self.robots.as_ref().filter(|_| self.needs_robots(host)) else {
+            return self.admit_at_host(host, now);
+        };
+        if robots.is_asking(host) {
+            return Admission::Full;
+        }
+        let admission = self.admit_at_host(host, now);
+        if admission != Admission::Go || robots.claim(host) {
+            return admission;
+        }
+        self.hosts.borrow_mut().left(host, RequestOutcome::Nothing, now);
+        Admission::Later(now + limits::ROBOTS_AWAITED.as_millis() as Millis)
+    }
+
+    /// The same for a request that needs no robots.txt.
+    pub(super) fn admit_at_host(&self, host: HostId, now: Millis) -> Admission {
         self.hosts.borrow_mut().admit(host, now)
+    }
+
+    /// Whether a target that was admitted now asks for its host's robots.txt.
+    pub(super) fn asks_robots(&self, host: HostId) -> bool {
+        self.robots.as_ref().is_some_and(|robots| robots.is_asking(host))
+    }
+
+    /// Returns what the robots.txt of a host says; `None` if it does not count, or is not known.
+    pub(super) fn known_robots(&self, host: HostId) -> Option<Arc<HostRobots>> {
+        self.robots.as_ref()?.known(host)
+    }
+
+    /// Whether the robots.txt of a host counts and is not known.
+    pub(super) fn needs_robots(&self, host: HostId) -> bool {
+        self.robots.as_ref().is_some_and(|robots| robots.known(host).is_none())
+    }
+
+    /// The question for a host's robots.txt has ended; `None` = without an answer.
+    pub(super) fn settle_robots(&self, host: HostId, answer: Option<HostRobots>) {
+        if let Some(robots) = &self.robots {
+            robots.settle(host, answer);
+        }
     }
 
     /// A second look is to find a host as it is then.
@@ -233,6 +283,7 @@ impl Waiters {
                 self.held.set(self.held.get() - 1);
                 target.is_admitted = true;
                 target.admitted_at = now;
+                target.asks_robots = self.asks_robots(host);
                 self.push_ready(target);
                 AdmissionStep::Goes
             }

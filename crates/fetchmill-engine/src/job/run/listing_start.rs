@@ -73,8 +73,8 @@ fn of_server(
             return Ok(ListingStart::Json(setup, Box::new(pages?), journal.get("marker")?));
         }
         Listing::Autoindex => FolderFormat::Json,
-        Listing::Html => FolderFormat::Html { obeys_robots: plan.request.robots },
-        Listing::Links => FolderFormat::Links { obeys_robots: plan.request.robots },
+        Listing::Html => FolderFormat::Html { obeys_robots: plan.request.robots.unwrap_or(true) },
+        Listing::Links => FolderFormat::Links { obeys_robots: plan.request.robots.unwrap_or(true) },
         Listing::Sitemap => FolderFormat::Sitemap,
     };
     if journal.get("walk")?.is_none() {

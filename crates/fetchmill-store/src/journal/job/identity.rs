@@ -74,6 +74,9 @@ pub const COMPRESSED: &str = "compressed";
 /// The part of a job's identity that says that reserved objects are skipped: a later run must not fetch them unnoticed.
 pub const OPT_OUT: &str = "opt-out";
 
+/// The same of targets that the robots.txt of their hosts forbids.
+pub const ROBOTS: &str = "robots";
+
 /// The part of a job's identity that says what its targets are asked with.
 pub const REQUEST_PART: &str = "request";
 

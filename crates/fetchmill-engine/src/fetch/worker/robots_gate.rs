@@ -1,0 +1,67 @@
+//! Which hosts of a worker have said what may be asked for, with `--robots`: a host that has not gets one request, for its
+//! robots.txt, and nothing else until that has its answer.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::control::robots_board::{RobotsBoard, RobotsClaim};
+use fetchmill_model::host_robots::HostRobots;
+use fetchmill_model::limits::{ROBOTS_HOSTS_MAX, ROBOTS_RULES_BYTES_MAX};
+use fetchmill_model::planner::hosts::HostId;
+use fetchmill_model::recent_hosts::RecentHosts;
+
+/// See the module. Nothing in it is locked but the board, which is looked at when a host is met.
+#[derive(Debug)]
+pub(super) struct RobotsGate {
+    board: Arc<RobotsBoard>,
+    known: RefCell<RecentHosts<Arc<HostRobots>>>,
+    /// Hosts that a task of this worker asks: at most one a task.
+    asking: RefCell<HashSet<HostId>>,
+}
+
+impl RobotsGate {
+    /// Of one of so many workers.
+    pub(super) fn new(board: &Arc<RobotsBoard>, workers: usize) -> Self {
+        let known = RecentHosts::new(ROBOTS_HOSTS_MAX / workers, ROBOTS_RULES_BYTES_MAX / workers);
+        RobotsGate { board: Arc::clone(board), known: RefCell::new(known), asking: RefCell::default() }
+    }
+
+    /// Returns what a host has said; `None` if that is not known.
+    pub(super) fn known(&self, host: HostId) -> Option<Arc<HostRobots>> {
+        self.known.borrow_mut().get(host).cloned()
+    }
+
+    /// Whether a task of this worker asks the host.
+    pub(super) fn is_asking(&self, host: HostId) -> bool {
+        self.asking.borrow().contains(&host)
+    }
+
+    /// Whether the host is known by now, or may be asked by the caller; `false` if another worker asks it.
+    pub(super) fn claim(&self, host: HostId) -> bool {
+        match self.board.claim(host) {
+            RobotsClaim::Granted => drop(self.asking.borrow_mut().insert(host)),
+            RobotsClaim::Known(robots) => self.keep(host, robots),
+            RobotsClaim::Asked => return false,
+        }
+        true
+    }
+
+    /// The question has its answer; `None` = it has none, and is asked again for another target.
+    pub(super) fn settle(&self, host: HostId, answer: Option<HostRobots>) {
+        self.asking.borrow_mut().remove(&host);
+        match answer {
+            Some(robots) => {
+                let robots = Arc::new(robots);
+                self.board.settle(host, &robots);
+                self.keep(host, robots);
+            }
+            None => self.board.withdraw(host),
+        }
+    }
+
+    fn keep(&self, host: HostId, robots: Arc<HostRobots>) {
+        let bytes = robots.bytes();
+        self.known.borrow_mut().insert(host, robots, bytes);
+    }
+}

@@ -1,0 +1,315 @@
+//! How a worker asks a host for its robots.txt ([`crate::attempt`]): one request, within the bounds of the host, on the connection of
+//! the task that has a target for it.
+
+use std::rc::Rc;
+
+use super::held_outcomes::{HeldOutcomes, WorkerConnection};
+use super::robots_body::RobotsBody;
+use super::state::Worker;
+use crate::attempt::{AttemptEnd, CertainReplies, Failure, RedirectPolicy, Requester, Resumable};
+use crate::fetch::target::CurrentTarget;
+use fetchmill_model::certainty::MonotonicMicros;
+use fetchmill_model::host_robots::{HostRobots, ROBOTS_PATH};
+use fetchmill_model::limits::ROBOTS_REDIRECTS_MAX;
+use fetchmill_model::origin::OriginKey;
+use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::planner::hosts::{HostId, RequestOutcome};
+use fetchmill_model::verdict::{AttemptState, BrokenFacts, Rules, Verdict, is_redirect};
+use fetchmill_net::certain::Judged;
+use fetchmill_net::{BrokenExchange, Connection, Deadlines, OriginConnections, ReceivedReply, RequestTarget};
+
+/// See the module.
+pub(super) struct RobotsRequester<'w>(pub(super) &'w Worker);
+
+/// The question for a host's robots.txt.
+pub(super) struct RobotsRequest {
+    /// Where it is, with the addresses of its host.
+    at: CurrentTarget,
+    /// The host that a redirect has led to, and that has not admitted the request yet.
+    new_host: Option<HostId>,
+    end: RobotsEnd,
+}
+
+/// What came of the question.
+#[derive(Debug)]
+pub(super) enum RobotsEnd {
+    /// Nothing: the job ends.
+    Nothing,
+    /// The answer, and what it shows of the host.
+    Answer(HostRobots, RequestOutcome),
+    /// No request was made, since the host cannot be reached.
+    Unreached(Failure),
+    /// The file came, and there was no memory for it.
+    NoRoom,
+}
+
+impl RobotsRequest {
+    /// For the host of a target.
+    pub(super) fn of(target: &CurrentTarget) -> Self {
+        let key = OriginKey::of_url(&target.at.url).map(|(key, _)| key);
+        let url = key.map_or_else(String::new, |key| format!("{}{ROBOTS_PATH}", key.text()));
+        let at = CurrentTarget {
+            at: target.at.beside(url),
+            host: target.host,
+            found: target.found.clone(),
+            is_located: true,
+            ..CurrentTarget::default()
+        };
+        RobotsRequest { at, new_host: None, end: RobotsEnd::Nothing }
+    }
+
+    /// Takes the host that has to admit the request first.
+    pub(super) fn take_new_host(&mut self) -> Option<HostId> {
+        self.new_host.take()
+    }
+
+    /// A host did not admit it in time.
+    pub(super) fn refuse(&mut self) {
+        self.fail(FailureKind::Throttled, "the host that its redirect leads to has no place for a request");
+    }
+
+    pub(super) fn into_end(self) -> RobotsEnd {
+        self.end
+    }
+
+    fn fail(&mut self, kind: FailureKind, reason: &str) -> AttemptEnd {
+        let why = format!("robots.txt: {reason}");
+        self.answer(HostRobots::Unknown(kind, why), RequestOutcome::Failure(kind))
+    }
+
+    fn answer(&mut self, robots: HostRobots, seen: RequestOutcome) -> AttemptEnd {
+        self.end = RobotsEnd::Answer(robots, seen);
+        AttemptEnd::Over
+    }
+}
+
+impl RobotsRequester<'_> {
+    fn rules() -> Rules {
+        Rules { redirects_max: ROBOTS_REDIRECTS_MAX, ..Rules::default() }
+    }
+
+    fn follow(
+        request: &mut RobotsRequest,
+        connection: &Connection,
+        body: &Resumable<RobotsBody>,
+        status: u16,
+    ) -> AttemptEnd {
+        let policy = RedirectPolicy { hops_max: ROBOTS_REDIRECTS_MAX, may_leave_origin: true };
+        match request.at.at.follow(connection.address(), body.inner.location(), policy) {
+            Ok(leads_away) => {
+                if leads_away {
+                    request.at.found = None;
+                    request.at.host = HostId::of_url(request.at.at.url.as_bytes());
+                    request.new_host = Some(request.at.host);
+                }
+                AttemptEnd::Redirected
+            }
+            Err(_) => request.answer(HostRobots::of_reply(status, b""), RequestOutcome::Answer),
+        }
+    }
+}
+
+impl Requester for RobotsRequester<'_> {
+    type Request = RobotsRequest;
+    type Held = HeldOutcomes;
+    type Body = RobotsBody;
+
+    const CERTAIN: CertainReplies = CertainReplies::First;
+
+    async fn find_origin(
+        &self,
+        request: &mut RobotsRequest,
+        _watch: &Deadlines,
+    ) -> Result<Rc<OriginConnections>, AttemptEnd> {
+        let worker = self.0;
+        let found = worker.origins.of_target(&request.at.at.url, &worker.pool);
+        found.map_err(|kind| request.fail(kind, kind.meaning()))
+    }
+
+    async fn await_turn(
+        &self,
+        _request: &mut RobotsRequest,
+        origin: &OriginConnections,
+        watch: &Deadlines,
+    ) -> Result<(), AttemptEnd> {
+        if self.0.keep_pace(origin, watch).await { Ok(()) } else { Err(AttemptEnd::Over) }
+    }
+
+    fn prepare(
+        &self,
+        _request: &mut RobotsRequest,
+        body: &mut Resumable<RobotsBody>,
+        _origin: &OriginConnections,
+    ) {
+        body.discard();
+        body.start(false);
+    }
+
+    async fn bring(
+        &self,
+        task: &mut WorkerConnection,
+        request: &RobotsRequest,
+        origin: &Rc<OriginConnections>,
+        is_fresh: bool,
+        watch: &Deadlines,
+    ) {
+        self.0.bring(task, &request.at, origin, is_fresh, watch).await;
+    }
+
+    async fn open_connection(
+        &self,
+        connection: &mut Connection,
+        request: &mut RobotsRequest,
+        watch: &Deadlines,
+    ) -> Result<(), Failure> {
+        self.0.open_connection(connection, &mut request.at, watch).await
+    }
+
+    fn note_unconnected(
+        &self,
+        request: &mut RobotsRequest,
+        origin: &OriginConnections,
+        kind: FailureKind,
+    ) -> Option<AttemptEnd> {
+        self.0.note_unconnected(&mut request.at, origin, kind)
+    }
+
+    async fn exchange(
+        &self,
+        connection: &mut Connection,
+        request: &mut RobotsRequest,
+        origin: &OriginConnections,
+        body: &mut Resumable<RobotsBody>,
+        watch: &Deadlines,
+    ) -> Result<ReceivedReply, BrokenExchange> {
+        let worker = self.0;
+        worker.outcomes.note_attempts(1);
+        let _exchange = worker.load.exchange();
+        let path = origin.key.path_of(&request.at.at.url).unwrap_or(ROBOTS_PATH);
+        connection.exchange(RequestTarget::Path(path), &worker.buffers, body, watch, u64::MAX).await
+    }
+
+    fn micros(&self) -> MonotonicMicros {
+        self.0.micros()
+    }
+
+    fn note_reply(
+        &self,
+        connection: &Connection,
+        request: &mut RobotsRequest,
+        replied: &ReceivedReply,
+        body: &Resumable<RobotsBody>,
+        sent: MonotonicMicros,
+    ) {
+        let took = self.micros().saturating_sub(sent);
+        if self.0.note_load(&replied.head, took, body.brought(), request.at.asked_unloaded)
+            && let Some(origin) = connection.origin()
+        {
+            self.0.load.note_origin(&origin.key, took);
+        }
+    }
+
+    fn checks_socket(&self, connection: &Connection, is_certain: bool) -> bool {
+        self.0.checks_socket(connection, is_certain)
+    }
+
+    fn settle_reply(
+        &self,
+        connection: &Connection,
+        request: &mut RobotsRequest,
+        body: &mut Resumable<RobotsBody>,
+        replied: &ReceivedReply,
+    ) -> AttemptEnd {
+        let status = replied.head.status;
+        if is_redirect(status) {
+            return Self::follow(request, connection, body, status);
+        }
+        if body.inner.has_no_room() {
+            request.end = RobotsEnd::NoRoom;
+            return AttemptEnd::Over;
+        }
+        let seen = match FailureKind::of_status(status) {
+            // Where a redirect led to does not show how its host is.
+            Err(kind) if kind.is_retryable() && !request.at.at.is_redirected() => {
+                self.0.seen_of(kind, Some(replied), self.0.retry_after(replied))
+            }
+            _ => RequestOutcome::Answer,
+        };
+        request.answer(HostRobots::of_reply(status, &body.inner.text()), seen)
+    }
+
+    /// A reply that may be another request's says nothing: the question is asked on a fresh connection.
+    fn hold_reply(
+        &self,
+        _task: &mut WorkerConnection,
+        _request: &mut RobotsRequest,
+        body: &mut Resumable<RobotsBody>,
+        _replied: &ReceivedReply,
+    ) -> AttemptEnd {
+        body.discard();
+        AttemptEnd::Again
+    }
+
+    fn judge_replies(&self, task: &mut WorkerConnection, judged: Judged) {
+        self.0.judge(task, judged);
+    }
+
+    fn fail_unknown_reply(&self, request: &mut RobotsRequest, failure: Failure) -> AttemptEnd {
+        request.fail(failure.kind, &failure.reason)
+    }
+
+    async fn await_end(&self, task: &mut WorkerConnection, watch: &Deadlines) {
+        self.0.end_connection(task, watch).await;
+    }
+
+    fn attempt_failed(
+        &self,
+        request: &mut RobotsRequest,
+        failure: Failure,
+        broken: Option<BrokenFacts>,
+    ) -> AttemptEnd {
+        if self.is_over(request) {
+            return AttemptEnd::Over;
+        }
+        match broken {
+            None if !request.at.at.is_redirected() => {
+                request.end = RobotsEnd::Unreached(failure);
+                AttemptEnd::Over
+            }
+            Some(broken)
+                if matches!(request.at.state.after_broken(broken, &Self::rules(), 0), Verdict::Again) =>
+            {
+                AttemptEnd::Again
+            }
+            _ => request.fail(failure.kind, &failure.reason),
+        }
+    }
+
+    fn leave_connection(&self, task: &mut WorkerConnection) {
+        self.0.leave_connection(task);
+    }
+
+    async fn await_credentials(&self, _request: &mut RobotsRequest) -> bool {
+        false
+    }
+
+    fn enter_new_host(&self, request: &mut RobotsRequest) -> bool {
+        request.new_host.is_none()
+    }
+
+    fn is_over(&self, _request: &RobotsRequest) -> bool {
+        self.0.supply.is_done()
+    }
+
+    fn may_repeat(&self, _request: &RobotsRequest) -> bool {
+        true
+    }
+
+    fn state_of<'r>(&self, request: &'r mut RobotsRequest) -> &'r mut AttemptState {
+        &mut request.at.state
+    }
+
+    fn rules_of(&self, _request: &RobotsRequest) -> Rules {
+        Self::rules()
+    }
+}

@@ -1,0 +1,31 @@
+//! `--robots` for a list: whether a target may be asked for.
+
+use super::state::Worker;
+use crate::fetch::target::CurrentTarget;
+use fetchmill_model::host_robots::{HostRobots, RobotsVerdict};
+use fetchmill_model::origin::OriginKey;
+use fetchmill_model::outcome::Outcome;
+use fetchmill_model::planner::hosts::RequestOutcome;
+use fetchmill_model::skips::SkipReason;
+
+impl Worker {
+    /// Whether its host lets a target be asked for, as far as that is known. If not, the target has its outcome.
+    pub(super) fn is_permitted(&self, target: &mut CurrentTarget) -> bool {
+        let Some(robots) = self.waiters.known_robots(target.host) else { return true };
+        let (outcome, why) = match verdict(&robots, &target.at.url) {
+            RobotsVerdict::Allowed => return true,
+            RobotsVerdict::OptedOut(why) => (Outcome::Skipped(SkipReason::OptedOut), why),
+            RobotsVerdict::Failed(kind, why) => (Outcome::Failed(kind), why),
+        };
+        self.settle_other(target, outcome, 0, 0, Some(&why));
+        self.leave(target, RequestOutcome::Nothing);
+        false
+    }
+}
+
+fn verdict(robots: &HostRobots, url: &str) -> RobotsVerdict {
+    match OriginKey::of_url(url) {
+        Some((key, _)) => robots.verdict(key.path_of(url).unwrap_or("/")),
+        None => RobotsVerdict::Allowed,
+    }
+}

@@ -1,0 +1,118 @@
+//! What the robots.txt of a host says of the targets of a list (`--robots`), as RFC 9309, 2.3.1, reads the reply.
+
+use crate::failure_detail::status_text;
+use crate::limits::OPT_OUT_EVIDENCE_BYTES_MAX;
+use crate::outcome::FailureKind;
+use crate::source::percent;
+use crate::source::robots::{PRODUCT_TOKEN, Robots};
+
+/// The path of it.
+pub const ROBOTS_PATH: &str = "/robots.txt";
+
+/// See the module.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HostRobots {
+    /// Its rules; none if the host has no robots.txt.
+    Rules(Robots),
+    /// The server failed to give it: nothing may be asked for. The reason is for people.
+    Forbidden(String),
+    /// The request brought no complete reply: what it says is not known.
+    Unknown(FailureKind, String),
+}
+
+/// What follows for a target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RobotsVerdict {
+    /// It may be asked for.
+    Allowed,
+    /// It may not; this is the evidence.
+    OptedOut(String),
+    /// It is not asked for, since the rules are not known; this is why.
+    Failed(FailureKind, String),
+}
+
+impl HostRobots {
+    /// Reads a reply that is not a redirect. Of `body` the decoded start counts.
+    pub fn of_reply(status: u16, body: &[u8]) -> Self {
+        match status {
+            200..300 => HostRobots::Rules(Robots::parse(body, PRODUCT_TOKEN)),
+            // A redirect that is not followed is as good as no file.
+            300..500 => HostRobots::Rules(Robots::default()),
+            _ => HostRobots::Forbidden(format!("robots.txt: {}", status_text(status))),
+        }
+    }
+
+    /// Returns what follows for the target with this path and query, as they are in its URL.
+    pub fn verdict(&self, path: &str) -> RobotsVerdict {
+        match self {
+            HostRobots::Rules(robots) if robots.is_empty() => RobotsVerdict::Allowed,
+            HostRobots::Rules(robots) => {
+                let decoded = percent::decode(path.as_bytes());
+                match robots.forbidding(decoded.as_deref().unwrap_or(path.as_bytes())) {
+                    Some(rule) => RobotsVerdict::OptedOut(format!("robots.txt: Disallow: {}", cut(&rule))),
+                    None => RobotsVerdict::Allowed,
+                }
+            }
+            HostRobots::Forbidden(why) => RobotsVerdict::OptedOut(why.clone()),
+            HostRobots::Unknown(kind, why) => RobotsVerdict::Failed(*kind, why.clone()),
+        }
+    }
+
+    /// Returns the bytes of memory that it takes.
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>()
+            + match self {
+                HostRobots::Rules(robots) => robots.bytes(),
+                HostRobots::Forbidden(why) | HostRobots::Unknown(_, why) => why.len(),
+            }
+    }
+}
+
+/// The start of a rule: one line, and not a long one.
+fn cut(rule: &str) -> String {
+    let shown = rule.chars().map(|shown| if shown.is_control() { '\u{fffd}' } else { shown });
+    shown.take(OPT_OUT_EVIDENCE_BYTES_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_decides_as_rfc_9309_says() {
+        let forbids = b"User-agent: *\nDisallow: /a\n";
+        for (status, allowed) in
+            [(200, false), (204, false), (301, true), (401, true), (403, true), (404, true), (429, true)]
+        {
+            let verdict = HostRobots::of_reply(status, forbids).verdict("/a?b");
+            assert_eq!(verdict == RobotsVerdict::Allowed, allowed, "{status} {verdict:?}");
+        }
+        for status in [500, 503, 999] {
+            let verdict = HostRobots::of_reply(status, forbids).verdict("/free");
+            let RobotsVerdict::OptedOut(why) = verdict else { panic!("{status}: {verdict:?}") };
+            assert!(why.starts_with(&format!("robots.txt: {status}")), "{why}");
+        }
+        let unknown = HostRobots::Unknown(FailureKind::HeadTimeout, "why".into());
+        assert_eq!(unknown.verdict("/"), RobotsVerdict::Failed(FailureKind::HeadTimeout, "why".into()));
+    }
+
+    #[test]
+    fn the_rule_is_the_evidence() {
+        let robots = "User-agent: *\nDisallow: /p*q$\nDisallow: /caf%C3%A9\nDisallow: /*?s=\n";
+        let host = HostRobots::of_reply(200, robots.as_bytes());
+        for (path, rule) in
+            [("/pxq", "/p*q$"), ("/caf%c3%a9/x", "/caf\u{e9}"), ("/a?s=1", "/*?s="), ("/%70q", "/p*q$")]
+        {
+            let expected = RobotsVerdict::OptedOut(format!("robots.txt: Disallow: {rule}"));
+            assert_eq!(host.verdict(path), expected, "{path}");
+        }
+        assert_eq!(host.verdict("/100%"), RobotsVerdict::Allowed);
+
+        let long = format!("User-agent: *\nDisallow: /{}\u{7}\n", "x".repeat(60_000));
+        let host = HostRobots::of_reply(200, long.as_bytes());
+        assert!(host.bytes() > 60_000);
+        let path = format!("/{}%07", "x".repeat(60_000));
+        let RobotsVerdict::OptedOut(why) = host.verdict(&path) else { panic!("it is forbidden") };
+        assert!(why.len() < 2 * OPT_OUT_EVIDENCE_BYTES_MAX, "{}", why.len());
+    }
+}

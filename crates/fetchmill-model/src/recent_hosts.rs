@@ -1,0 +1,103 @@
+//! What is known of the hosts that were used last, in bounded memory.
+//!
+//! Two generations: when the younger one is full, it becomes the older one, and the older one is forgotten. A host of the
+//! older one that is used again is young again.
+
+use std::collections::HashMap;
+
+use crate::planner::hosts::HostId;
+
+/// See the module.
+#[derive(Debug)]
+pub struct RecentHosts<V> {
+    young: Generation<V>,
+    old: HashMap<HostId, RecentHost<V>>,
+    hosts_max: usize,
+    bytes_max: usize,
+}
+
+#[derive(Debug)]
+struct Generation<V> {
+    hosts: HashMap<HostId, RecentHost<V>>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct RecentHost<V> {
+    value: V,
+    bytes: usize,
+}
+
+impl<V> Default for Generation<V> {
+    fn default() -> Self {
+        Generation { hosts: HashMap::new(), bytes: 0 }
+    }
+}
+
+impl<V> RecentHosts<V> {
+    /// Keeps up to `hosts_max` hosts, and up to `bytes_max` bytes of values and the two largest ones.
+    pub fn new(hosts_max: usize, bytes_max: usize) -> Self {
+        let (hosts_max, bytes_max) = ((hosts_max / 2).max(1), bytes_max / 2);
+        RecentHosts { young: Generation::default(), old: HashMap::new(), hosts_max, bytes_max }
+    }
+
+    /// Returns what is known of a host.
+    pub fn get(&mut self, host: HostId) -> Option<&V> {
+        if !self.young.hosts.contains_key(&host) {
+            let RecentHost { value, bytes } = self.old.remove(&host)?;
+            self.insert(host, value, bytes);
+        }
+        self.young.hosts.get(&host).map(|known| &known.value)
+    }
+
+    /// Keeps what is known of a host: a value of `bytes` besides its place here.
+    pub fn insert(&mut self, host: HostId, value: V, bytes: usize) {
+        self.remove(host);
+        if self.young.hosts.len() >= self.hosts_max || self.young.bytes + bytes > self.bytes_max {
+            self.old = std::mem::take(&mut self.young).hosts;
+        }
+        self.young.bytes += bytes;
+        self.young.hosts.insert(host, RecentHost { value, bytes });
+    }
+
+    /// Forgets a host.
+    pub fn remove(&mut self, host: HostId) {
+        self.old.remove(&host);
+        if let Some(known) = self.young.hosts.remove(&host) {
+            self.young.bytes -= known.bytes;
+        }
+    }
+
+    /// Returns how many hosts are known.
+    pub fn len(&self) -> usize {
+        self.young.hosts.len() + self.old.len()
+    }
+
+    /// Whether no host is known.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_that_are_used_stay_and_memory_is_bounded() {
+        let mut hosts = RecentHosts::new(100, 1_000);
+        for number in 0..10_000 {
+            hosts.insert(HostId::from_number(number), number, 1);
+            assert_eq!(hosts.get(HostId::from_number(0)), Some(&0), "{number}");
+            assert!(hosts.len() <= 100, "{number}");
+        }
+        assert_eq!(hosts.get(HostId::from_number(5_000)), None);
+
+        for number in 0..100 {
+            hosts.insert(HostId::from_number(number), number, 400);
+        }
+        assert!(hosts.len() <= 2, "{}", hosts.len());
+        hosts.remove(HostId::from_number(99));
+        assert_eq!(hosts.get(HostId::from_number(99)), None);
+    }
+}

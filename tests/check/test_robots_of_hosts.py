@@ -1,0 +1,147 @@
+"""`--robots` for a list: each host is asked once, and what its robots.txt forbids is skipped with the rule."""
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import fetchmill
+from conftest import Ended
+from opt_out_hosts import OptOutHosts
+from raw_server import RawServer, reply
+
+Run = Callable[..., Ended]
+Raw = Callable[..., RawServer]
+Start = Callable[..., "subprocess.Popen[str]"]
+
+FORBIDS = reply(b"User-agent: *\nDisallow: /a\n")
+OBEYS = ("--allow-private", "--robots", "--opt-out")
+
+
+@pytest.fixture
+def hosts() -> Iterator[OptOutHosts]:
+    """All of them, served."""
+    with OptOutHosts() as served:
+        yield served
+
+
+def verdict(row: dict[str, str | None]) -> str | None:
+    """What a row says of its object, as the golden table has it."""
+    return row["kind"] or row["detail"]
+
+
+@pytest.mark.parametrize("command", ["check", "get"])
+def test_200_hosts_give_the_verdicts_of_the_golden_table(
+    run: Run, hosts: OptOutHosts, tmp_path: Path, command: str
+) -> None:
+    """With one request more for each host, and none where the rules forbid it."""
+    urls = tmp_path / "urls.txt"
+    urls.write_text("".join(f"{url}\n" for url in hosts.expected))
+    dest = tmp_path / ("out.jsonl" if command == "check" else "out")
+    words = ("--timeout", "2s") if command == "check" else ("--format", "jsonl", "--all-rows", "--head-timeout", "2s")
+
+    ended = run(command, urls, dest, *OBEYS, *words)
+
+    assert ended.code in (0, 3), ended.err
+    files = dest.glob("*.jsonl") if command == "get" else [dest]
+    rows = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    found = {row.get("url") or row["name"]: verdict(row) for row in rows}
+    assert found == hosts.expected
+    assert set(hosts.asked.values()) == {1}
+    for url, why in hosts.expected.items():
+        name, path = url.removeprefix("http://").split("/", 1)
+        if why is not None and why.startswith("robots.txt:"):
+            assert hosts.requests[name, f"/{path}"] == (1 if path == "go" else 0), url
+
+
+@pytest.fixture
+def forbidding(raw: Raw, tmp_path: Path) -> tuple[RawServer, Path]:
+    """A host that forbids a part of a list of its own."""
+    server = raw({"/robots.txt": FORBIDS, **{f"/{name}": reply(name.encode()) for name in ("a", "b", "c", "d")}})
+    urls = tmp_path / "urls.txt"
+    urls.write_text("".join(f"{server.url}/{name}\n" for name in ("a", "b", "c", "d")))
+    return server, urls
+
+
+def test_a_list_of_one_host_is_counted_listed_and_kept_by_the_job(
+    run: Run, forbidding: tuple[RawServer, Path], dest: Path
+) -> None:
+    """The summary, Python and the next run agree; the same job asks no more once it is finished."""
+    server, urls = forbidding
+    report = fetchmill.get(urls, dest, format="null", allow_private=True, robots=True)
+    assert (dict(report.skipped_by), report.fetched) == ({"opted-out": 1}, 3)
+    again = run("get", urls, dest, "--format", "null", "--allow-private")
+    assert again.code == 2
+    assert "robots" in again.err
+    assert (server.count("/robots.txt"), server.count("/a")) == (1, 0)
+
+
+def test_a_resumed_run_asks_once_more(run: Run, start: Start, raw: Raw, tmp_path: Path) -> None:
+    """What a host has said is not in the journal: a run that is killed is followed by one that asks again."""
+    server = raw({"/robots.txt": FORBIDS, "/a": reply(b"a"), "/b": lambda exchange: exchange.stall()})
+    urls, dest = tmp_path / "urls.txt", tmp_path / "out"
+    urls.write_text(f"{server.url}/a\n{server.url}/b\n")
+    command = ("get", urls, dest, *OBEYS[:2], "--format", "jsonl")
+    killed = start(*command)
+    while not server.count("/b"):
+        time.sleep(0.01)
+    killed.kill()
+    killed.communicate()
+    server.routes["/b"] = reply(b"b")
+
+    ended = run(*command)
+
+    assert (ended.code, server.count("/robots.txt"), server.count("/a")) == (0, 2, 0), ended.err
+
+
+def test_workers_share_what_a_host_has_said(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """Hosts of all workers redirect to one: that is asked once, too."""
+    target = raw({"/robots.txt": FORBIDS, "/a": reply(b"a"), "/b": reply(b"b")})
+    hosts = [
+        raw({"/": reply(b"", f"Location: {target.url}/{'ab'[number % 2]}", status="302 Found")}) for number in range(8)
+    ]
+    urls, dest = tmp_path / "urls.txt", tmp_path / "out.jsonl"
+    urls.write_text("".join(f"{host.url}/\n" for host in hosts))
+
+    ended = run("check", urls, dest, *OBEYS)
+
+    assert ended.code == 0, ended.err
+    details = [json.loads(line)["detail"] for line in dest.read_text().splitlines()]
+    assert sorted(filter(None, details)) == ["robots.txt: Disallow: /a"] * 4
+    assert (target.count("/robots.txt"), target.count("/a"), target.count("/b")) == (1, 0, 4)
+    assert [host.count("/robots.txt") for host in hosts] == [1] * 8
+
+
+def test_the_question_keeps_to_the_address_policy(run: Run, forbidding: tuple[RawServer, Path], dest: Path) -> None:
+    """A host that may not be asked for an object is not asked for robots.txt."""
+    server, urls = forbidding
+    ended = run("get", urls, dest, "--format", "null", "--robots")
+    assert ended.code == 3
+    assert "private-address 4" in ended.out + ended.err
+    assert server.count("/robots.txt") == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [("get", ("--engine", "threads")), ("list", ()), ("sync", ())],
+)
+def test_robots_of_a_list_is_refused_where_it_is_not_obeyed(
+    run: Run, forbidding: tuple[RawServer, Path], dest: Path, command: str, words: tuple[str, ...]
+) -> None:
+    """It never only looks as if it counted."""
+    server, urls = forbidding
+    ended = run(command, urls, dest.with_suffix(".csv") if command == "list" else dest, "--robots", *words)
+    assert ended.code == 2, ended.err
+    assert "--robots" in ended.err
+    assert server.requests == []
+
+
+def test_streams_refuse_both_options_by_name(forbidding: tuple[RawServer, Path]) -> None:
+    """A stream gives the program each reply, and the program decides."""
+    server, _ = forbidding
+    for option in ("robots", "opt_out"):
+        with pytest.raises((TypeError, fetchmill.UsageError), match=option):
+            fetchmill.stream([f"{server.url}/a"], **{option: True})  # type: ignore[arg-type]
