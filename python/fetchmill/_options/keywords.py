@@ -219,6 +219,8 @@ class OfRequests(TypedDict, total=False):
     """Origin that gets headers and credentials, https://HOST[:PORT]; a list needs it."""
     ca_file: PathText | None
     """Certificates to trust instead of the system's, in PEM."""
+    retry_status: Sequence[int] | None
+    """Retry replies with this status as 503, such as 403 of a server that limits rates; may be repeated."""
     insecure_host: Sequence[str] | None
     """Host whose certificate is not checked; may be repeated."""
     proxy: str | None

@@ -152,7 +152,7 @@ def _core_value(kind: Kind, value: Any) -> Any:  # noqa: ANN401 - of any option
         return None
     if kind == "share":
         return str(value)
-    if kind == "answers" and not isinstance(value, bool):
+    if kind == "statuses" or (kind == "answers" and not isinstance(value, bool)):
         return list(value)
     return seconds_of(value) if kind == "date" else value
 

@@ -347,6 +347,12 @@ _OF_REQUESTS = {
         "text", str | None, None, "Origin that gets headers and credentials, https://HOST[:PORT]; a list needs it."
     ),
     "ca_file": Option("path", PathText | None, None, "Certificates to trust instead of the system's, in PEM."),
+    "retry_status": Option(
+        "statuses",
+        Sequence[int] | None,
+        None,
+        "Retry replies with this status as 503, such as 403 of a server that limits rates; may be repeated.",
+    ),
     "insecure_host": Option(
         "patterns", Sequence[str] | None, None, "Host whose certificate is not checked; may be repeated."
     ),
@@ -915,5 +921,11 @@ STREAM: Final[Mapping[str, Option]] = {
     ),
     "credentials_for": Option(
         "text", str | None, None, "The origin that gets headers and credentials, such as `https://host`."
+    ),
+    "retry_status": Option(
+        "statuses",
+        Sequence[int] | None,
+        None,
+        "Statuses that are retried as 503 is, such as 403 of a server that limits rates.",
     ),
 }

@@ -28,6 +28,7 @@ Kind = Literal[
     "date",
     "flag",
     "answers",
+    "statuses",
     "share",
     "bandwidth",
     "headers",
@@ -39,6 +40,8 @@ Kind = Literal[
 ]
 
 _SPACE, _DELETE = 0x20, 0x7F
+# Statuses of errors, up to the last that a reply may have.
+_STATUS_MIN, _STATUS_MAX = 400, 999
 
 
 def check_value(name: str, value: object, metadata: Mapping[str, Any]) -> None:
@@ -150,6 +153,15 @@ def _check_answers(name: str, value: object) -> None:
         _check_texts(name, value)
 
 
+def _check_statuses(name: str, value: object) -> None:
+    """Statuses of errors, as whole numbers."""
+    is_list = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+    require(is_list, name, "a sequence of statuses as [403, 999]", value)
+    for status in value:  # type: ignore[attr-defined]
+        is_status = _is_whole(status, _STATUS_MIN) and status <= _STATUS_MAX
+        require(is_status, name, f"a status of an error, {_STATUS_MIN} to {_STATUS_MAX}", status)
+
+
 def _check_share(name: str, value: object) -> None:
     """A number, or a percentage: the core reads it."""
     is_text = isinstance(value, str) and bool(value)
@@ -211,6 +223,7 @@ _CHECKS = {
     "path": check_path,
     "flag": _check_flag,
     "answers": _check_answers,
+    "statuses": _check_statuses,
     "share": _check_share,
     "seconds": _check_seconds,
     "number": _check_number,

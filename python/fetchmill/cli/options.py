@@ -19,6 +19,7 @@ from fetchmill.cli.parameter_types import (
     NAME,
     NUMBER,
     SECONDS,
+    STATUS,
     TOKEN,
     URL,
     GivenToken,
@@ -45,6 +46,7 @@ _TYPES: dict[str, click.ParamType[Any]] = {
     "function": click.STRING,
     "share": MAX_FAILED,
     "answers": ANSWERS,
+    "statuses": STATUS,
     "bandwidth": BYTES,
     "address": ADDRESS,
     "token": TOKEN,
@@ -52,7 +54,7 @@ _TYPES: dict[str, click.ParamType[Any]] = {
 # Options whose value may be left out: `any` is meant then.
 _MAY_STAND_ALONE = ("retry-failed",)
 # Options that may be repeated; they are named after one of what Python takes all at once.
-_REPEATED = ("headers", "patterns")
+_REPEATED = ("headers", "patterns", "statuses")
 
 
 class TableOption(click.Option):

@@ -57,6 +57,12 @@ def _parse_answers(text: str) -> bool | list[str]:
     return answers == ["any"] or answers
 
 
+def _parse_status(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise ValueError(f"{text!r} is not a status as 403")
+    return int(text)
+
+
 class Word(click.types.StringParamType):
     """Text that help calls by a name of its own."""
 
@@ -101,6 +107,7 @@ CONCURRENCY = Quantity("n|auto", _parse_concurrency)
 COLUMNS = Quantity("columns", _parse_columns)
 HEADER = Quantity("header", _parse_header)
 ANSWERS = Quantity("kinds", _parse_answers)
+STATUS = Quantity("status", _parse_status)
 NUMBER = Quantity("x", _parse_number)
 RANGE = Quantity("seconds", parse_range)
 DATE = Quantity("date", parse_date)

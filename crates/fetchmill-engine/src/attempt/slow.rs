@@ -3,7 +3,6 @@
 use super::end::AttemptEnd;
 use super::requester::{BodyOf, ConnectionOf, Requester};
 use fetchmill_model::certainty::MonotonicMicros;
-use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::patience::Patience;
 use fetchmill_net::{Deadlines, OriginConnections, ReceivedReply};
 
@@ -36,7 +35,8 @@ pub(super) fn note_patience<R: Requester>(
     sent: MonotonicMicros,
     watch: &Deadlines,
 ) {
-    let is_refused = FailureKind::of_status(replied.head.status) == Err(FailureKind::Throttled);
+    let (status, asks_to_wait) = (replied.head.status, replied.head.retry_after.is_some());
+    let is_refused = status >= 400 && requester.rules_of(request).retried.throttles(status, asks_to_wait);
     let was_abandoned = requester.state_of(request).abandoned > 0;
     if is_refused {
         origin.patience.borrow_mut().note_refused(watch.now());

@@ -55,6 +55,7 @@ use fetchmill_model::planner::pace::Pace;
 use fetchmill_model::planner::probing::{HealthCheck, HealthStatus};
 use fetchmill_model::planner::{NextWork, Planner, PlannerOptions, WorkerReport};
 use fetchmill_model::sync::lock;
+use fetchmill_model::verdict::RetriedStatuses;
 
 /// A part of a list is kept as a whole number of these.
 const LIST_SHARE_UNIT: f64 = 1e12;
@@ -68,6 +69,8 @@ pub(super) struct Control {
     pub(super) origins: JobOrigins,
     pub(super) journal: JournalLink,
     pub(super) health_checks: HealthCheckLink,
+    /// Statuses that are retried as 503 is.
+    pub(super) retried: RetriedStatuses,
     /// Whether the only origin refuses everything.
     pub(super) refusals: AccessRefusals,
     pub(super) waits: Waits,
@@ -139,6 +142,7 @@ impl Control {
             origins: JobOrigins::new(request.rows.is_some() || request.obeys_robots_of_hosts()),
             journal: JournalLink::new(to_journal),
             health_checks: HealthCheckLink::default(),
+            retried: request.http.retry_status,
             refusals: AccessRefusals::new(request.max_failed.is_some() || request.rows.is_some()),
             waits: Waits::default(),
             store: Access::new(job.s3.clone()),

@@ -59,7 +59,8 @@ impl HealthChecker {
                 }
                 OriginQuestion::Access(entry, refused) => {
                     let answer = self.ask(&HealthCheck::Object(entry))?;
-                    let answered = if let Answer::Status(status) = answer { Some(status) } else { None };
+                    let answered =
+                        if let Answer::Status { status, .. } = answer { Some(status) } else { None };
                     if self.control.stop.get() == Stop::No {
                         self.control.access_checked(refused, answered);
                     }
@@ -129,7 +130,10 @@ impl HealthChecker {
                 .exchange(RequestTarget::Path(path), &buffers, &mut Discarded, &watch, max_body)
                 .await;
             match replied {
-                Ok(replied) => Answer::Status(replied.head.status),
+                Ok(replied) => {
+                    let (status, asks_to_wait) = (replied.head.status, replied.head.retry_after.is_some());
+                    Answer::Status { status, is_well: control.retried.is_well(status, asks_to_wait) }
+                }
                 Err(broken) if !broken.kind.is_retryable() => Answer::Unusable,
                 Err(_) => Answer::Down,
             }
@@ -156,8 +160,11 @@ impl HealthChecker {
 /// What came of asking.
 #[derive(Debug, Clone, Copy)]
 enum Answer {
-    /// A complete reply.
-    Status(u16),
+    /// A complete reply, and whether its server is well.
+    Status {
+        status: u16,
+        is_well: bool,
+    },
     /// A reply that cannot be used, of a server that is not in trouble.
     Unusable,
     Down,
@@ -168,15 +175,9 @@ enum Answer {
 impl Answer {
     fn health(self) -> HealthStatus {
         match self {
-            Answer::Status(status) if !is_good(status) => HealthStatus::Down,
-            Answer::Status(_) | Answer::Unusable => HealthStatus::Healthy,
-            Answer::Down => HealthStatus::Down,
+            Answer::Status { is_well: true, .. } | Answer::Unusable => HealthStatus::Healthy,
+            Answer::Status { .. } | Answer::Down => HealthStatus::Down,
             Answer::Unknown => HealthStatus::Unknown,
         }
     }
-}
-
-/// Whether a complete reply of this status is none of a server in trouble.
-fn is_good(status: u16) -> bool {
-    FailureKind::of_status(status).err().is_none_or(|kind| !kind.is_retryable())
 }

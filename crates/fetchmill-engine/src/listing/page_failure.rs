@@ -1,7 +1,7 @@
 //! Pages that did not come, and why.
 
 use fetchmill_model::limits;
-use fetchmill_model::outcome::{FailureClass, FailureKind};
+use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::verdict::{AttemptState, Rules, Verdict};
 
@@ -34,8 +34,10 @@ pub(super) struct FailedPage {
 impl FailedPage {
     /// Returns whether the server has answered that there is nothing of the kind: it is well, and will say the same again.
     pub(super) fn is_refusal(&self) -> bool {
-        let PageFailure { kind, status, .. } = self.failure;
-        kind.class() == FailureClass::Final && (300..500).contains(&status)
+        let PageFailure { status, .. } = self.failure;
+        // With `--retry-status` it was retried first.
+        let is_final = !FailureKind::of_status(status).is_err_and(FailureKind::is_retryable);
+        is_final && (300..500).contains(&status)
     }
 
     /// Returns whether the marker that leads to the page may not be known any more.

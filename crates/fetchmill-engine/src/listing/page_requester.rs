@@ -173,8 +173,8 @@ impl PageRequester {
         }
     }
 
-    fn rules() -> Rules {
-        Rules { redirects_max: limits::REDIRECTS_MAX, ..Rules::default() }
+    fn rules(&self) -> Rules {
+        Rules { redirects_max: limits::REDIRECTS_MAX, retried: self.control.retried, ..Rules::default() }
     }
 
     /// Acts on a token that was refused.
@@ -324,13 +324,14 @@ impl Requester for PageRequester {
         let (head, now) = (&replied.head, self.control.clock.now());
         let facts = ReplyFacts {
             status: head.status,
+            asks_to_wait: head.retry_after.is_some(),
             // A page without a length is whole when its parser says so: JSON that ends is, as is HTML.
             is_verified: true,
             is_no_rest: body.is_no_rest(),
             shows_token: request.generation.is_some(),
             ..ReplyFacts::default()
         };
-        let (kind, reason) = match request.state.after_reply(&facts, &Self::rules(), now) {
+        let (kind, reason) = match request.state.after_reply(&facts, &self.rules(), now) {
             Verdict::Store => {
                 request.end = PageAnswer::Page(!replied.is_cut);
                 return AttemptEnd::Over;
@@ -378,7 +379,7 @@ impl Requester for PageRequester {
         let is_over = self.is_over(request);
         if let Some(broken) = broken
             && !is_over
-            && matches!(request.state.after_broken(broken, &Self::rules(), 0), Verdict::Again)
+            && matches!(request.state.after_broken(broken, &self.rules(), 0), Verdict::Again)
         {
             return AttemptEnd::Again;
         }
@@ -419,6 +420,6 @@ impl Requester for PageRequester {
     }
 
     fn rules_of(&self, _request: &PageRequest) -> Rules {
-        Self::rules()
+        self.rules()
     }
 }

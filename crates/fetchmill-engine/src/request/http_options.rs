@@ -16,6 +16,7 @@ use fetchmill_model::options::{Bounds, OptionValue, options, seconds, some_secon
 use fetchmill_model::origin::{OriginFields, OriginKey};
 use fetchmill_model::patience::Patience;
 use fetchmill_model::source::OriginUrl;
+use fetchmill_model::verdict::RetriedStatuses;
 use fetchmill_net::{
     AddressPolicy, NameResolverSetup, Paces, PoolSettings, Proxy, ProxySetup, Timeouts, TlsOptions, TlsSetup,
 };
@@ -37,6 +38,8 @@ options! {
         rate_per_host: Option<f64> = None, Bounds::at_least(0.0, "requests a second");
         /// Attempts at a target, or at a request that may be made again.
         attempts: u32 = limits::ATTEMPTS_MAX, Bounds::at_least(1.0, "");
+        /// Statuses that are retried as 503 is.
+        retry_status: RetriedStatuses = RetriedStatuses::default();
         /// Redirects that are followed one after the other; none: what the source asks for.
         redirects: Option<u32> = None, Bounds::between(0.0, f64::from(limits::REDIRECTS_MAX), "");
         /// See [`Timeouts`].

@@ -252,6 +252,7 @@ impl JobRequest {
             has_second_look: self.second_look && is_check,
             // A sync would take it for one that has not changed.
             skips_archived: !is_check && self.pass.is_none(),
+            retried: self.http.retry_status,
             ..Rules::default()
         }
     }

@@ -1,6 +1,7 @@
 //! What came of an attempt, what holds for it, and what follows: as values.
 
 use super::part::ExpectedPart;
+use super::retried_statuses::RetriedStatuses;
 use crate::error::Error;
 use crate::outcome::{FailureKind, Outcome};
 use crate::source_metadata::ListedKey;
@@ -31,6 +32,8 @@ pub struct Rules {
     pub has_second_look: bool,
     /// An object that its store has in an archive is left out; else it has failed.
     pub skips_archived: bool,
+    /// Statuses that are retried as 503 is.
+    pub retried: RetriedStatuses,
 }
 
 impl Default for Rules {
@@ -46,6 +49,7 @@ impl Default for Rules {
             gives_every_reply: false,
             has_second_look: false,
             skips_archived: false,
+            retried: RetriedStatuses::default(),
         }
     }
 }
@@ -68,6 +72,8 @@ impl Rules {
 pub struct ReplyFacts<'r> {
     /// Its status.
     pub status: u16,
+    /// It had a field `Retry-After` that can be read.
+    pub asks_to_wait: bool,
     /// Whose it is was certain when it came: it was the first on its connection, say.
     pub is_certain: bool,
     /// Its head told how long it is, or its framing where it ends.
@@ -157,6 +163,8 @@ pub struct StoreReply<'r> {
     pub date: Option<&'r [u8]>,
     /// For which region a request for the bucket itself was signed; none of one for an object.
     pub signed_for: Option<&'r str>,
+    /// The reply had a field `Retry-After` that can be read.
+    pub asks_to_wait: bool,
 }
 
 /// Whether a status says that the server does not know who asks (RFC 9110, 15.5.2).

@@ -8,6 +8,7 @@ mod facts;
 mod head_fields;
 mod part;
 mod resumption;
+mod retried_statuses;
 mod state;
 mod store;
 #[cfg(test)]
@@ -20,4 +21,5 @@ pub use facts::{
 pub use head_fields::{field_in, fields_in};
 pub use part::ExpectedPart;
 pub use resumption::{ResumedReply, Resumption};
+pub use retried_statuses::RetriedStatuses;
 pub use state::AttemptState;

@@ -59,7 +59,7 @@ impl AttemptState {
     /// What follows from a complete reply.
     pub fn after_reply(&mut self, reply: &ReplyFacts<'_>, rules: &Rules, now: Millis) -> Verdict {
         if reply.is_no_rest {
-            return self.after_no_rest(reply.status, rules, now);
+            return self.after_no_rest(reply, rules, now);
         }
         if let Some((kind, detail)) = reply.part.and_then(|part| part.trouble(reply.length)) {
             return self.after_failure(kind, rules, now).with_detail(Some(detail));
@@ -102,6 +102,10 @@ impl AttemptState {
         if must_be_whole && !reply.is_verified && !rules.allow_eof_bodies {
             return Verdict::failed(FailureKind::UnverifiedLength);
         }
+        if rules.retried.throttles(reply.status, reply.asks_to_wait) && outcome != Err(FailureKind::Throttled)
+        {
+            return self.after_retried_status(reply, rules, now);
+        }
         match outcome {
             Ok(Outcome::Fetched) if reply.length > rules.body_max => {
                 Verdict::failed(FailureKind::BodyTooLarge)
@@ -109,6 +113,19 @@ impl AttemptState {
             Ok(Outcome::Fetched) => Verdict::Store,
             Ok(outcome) => Verdict::Settle(outcome, None),
             Err(kind) => self.after_failure(kind, rules, now),
+        }
+    }
+
+    /// What follows from a status that throttles here alone. When no attempt is left the reply means what it always does.
+    fn after_retried_status(&mut self, reply: &ReplyFacts<'_>, rules: &Rules, now: Millis) -> Verdict {
+        // A reply that names no time may say the same forever: each attempt counts.
+        let rules = Rules { is_patient: rules.is_patient && reply.asks_to_wait, ..*rules };
+        match self.after_failure(FailureKind::Throttled, &rules, now) {
+            Verdict::Settle(..) => {
+                let outcome = FailureKind::of_status(reply.status);
+                Verdict::Settle(outcome.unwrap_or_else(Outcome::Failed), None)
+            }
+            other => other,
         }
     }
 
@@ -155,8 +172,10 @@ impl AttemptState {
 
     /// What follows from a reply that is not the rest that was asked for. Nothing else is concluded from it: what the server
     /// says to a request for all of the object counts.
-    fn after_no_rest(&mut self, status: u16, rules: &Rules, now: Millis) -> Verdict {
-        let of_status = FailureKind::of_status(status).err().filter(|kind| kind.is_retryable());
+    fn after_no_rest(&mut self, reply: &ReplyFacts<'_>, rules: &Rules, now: Millis) -> Verdict {
+        let status = reply.status;
+        let of_status =
+            rules.retried.of_reply(status, reply.asks_to_wait).err().filter(|kind| kind.is_retryable());
         let detail =
             format!("it broke off, and the reply to the request for its rest is another one ({status})");
         self.after_failure(of_status.unwrap_or(FailureKind::Truncated), rules, now)
@@ -264,6 +283,7 @@ impl AttemptState {
             return verdict;
         }
         let kind = match (meaning, status) {
+            _ if rules.retried.throttles(status, store.asks_to_wait) => FailureKind::Throttled,
             (Some(StoreError::Throttled), _) => FailureKind::Throttled,
             // 409: another request for the same object was not over.
             (Some(StoreError::Transient), _) | (_, 200..=299 | 409) => FailureKind::ServerError,

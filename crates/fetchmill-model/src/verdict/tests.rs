@@ -155,7 +155,7 @@ fn what_came_is_compared_with_what_was_listed() {
 #[test]
 fn a_store_says_what_is_wrong() {
     let with = |start, status, region, date| {
-        let store = StoreReply { start, region, date, signed_for: None };
+        let store = StoreReply { start, region, date, ..StoreReply::default() };
         ReplyFacts { store: Some(store), ..of_store(status, start) }
     };
     let follows = Rules { redirects_max: 5, ..job() };
@@ -189,7 +189,8 @@ fn a_store_says_what_is_wrong() {
 
 #[test]
 fn a_bucket_says_what_is_wrong() {
-    let with = |start, region| StoreReply { start, region, date: None, signed_for: Some("us-east-1") };
+    let with =
+        |start, region| StoreReply { start, region, signed_for: Some("us-east-1"), ..StoreReply::default() };
     for (store, status, may_hide_error, expected) in [
         (with(b"<List", None), 200, true, "store"),
         (with(SLOW, None), 200, true, "retry throttled"),
@@ -209,6 +210,39 @@ fn a_bucket_says_what_is_wrong() {
         let verdict = state.after_bucket_reply(&store, status, may_hide_error, &Rules::default(), NOW);
         assert_eq!(text(verdict), expected, "{status} {store:?}");
     }
+}
+
+#[test]
+fn named_statuses_are_retried_and_mean_their_own_when_no_attempt_is_left() {
+    let retried = RetriedStatuses::try_from(vec![403, 404, 500]).unwrap();
+    let named = Rules { retried, ..job() };
+    let waits = |status| ReplyFacts { asks_to_wait: true, ..reply(status) };
+    let rest = |status| ReplyFacts { is_no_rest: true, ..reply(status) };
+    for (facts, rules, first_time, last_time) in [
+        (reply(403), named, "retry throttled", "failed status"),
+        (reply(404), named, "retry throttled", "absent"),
+        (reply(500), named, "retry throttled", "failed server-error"),
+        (reply(410), named, "absent", "absent"),
+        // As of 429, refusals that name a time do not count at first.
+        (waits(403), named, "retry throttled", "retry throttled"),
+        (waits(403), job(), "retry throttled", "retry throttled"),
+        (waits(403), Rules { is_patient: false, ..job() }, "retry throttled", "failed status"),
+        (waits(403), Rules { may_repeat: false, ..job() }, "failed status", "failed status"),
+        (reply(403), job(), "failed status", "failed status"),
+        (waits(401), job(), "failed status", "failed status"),
+        (waits(404), job(), "absent", "absent"),
+    ] {
+        assert_eq!(first(&facts, &rules), first_time, "{facts:?}");
+        let mut last = AttemptState { attempts: 4, ..AttemptState::default() };
+        assert_eq!(text(last.after_reply(&facts, &rules, NOW)), last_time, "{facts:?}");
+    }
+    assert_eq!(first(&rest(403), &named), "retry throttled");
+    let page = |asks_to_wait, rules| {
+        let store = StoreReply { start: DENIED, asks_to_wait, ..StoreReply::default() };
+        text(AttemptState::default().after_bucket_reply(&store, 403, true, &rules, NOW))
+    };
+    assert_eq!((page(true, job()), page(false, named)), ("retry throttled".into(), "retry throttled".into()));
+    assert_eq!(page(false, job()), "failed status");
 }
 
 #[test]
@@ -391,7 +425,8 @@ fn next(state: &mut AttemptState, attempt: &Any, rules: &Rules, now: Millis) -> 
     match *attempt {
         Any::Reply(status, [is_verified, is_certain], start, size) => {
             let region = Some(&b"eu-west-1"[..]);
-            let store = StoreReply { start: starts[start], region, date: Some(DATE), signed_for: None };
+            let store =
+                StoreReply { start: starts[start], region, date: Some(DATE), ..StoreReply::default() };
             let listed = size.map(|size| ListedKey { size: Some(size), ..ListedKey::default() });
             // Those without a body to be looked at are of another server.
             let store = (start > 0).then_some(store);

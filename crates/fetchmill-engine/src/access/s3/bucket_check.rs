@@ -10,15 +10,20 @@ use fetchmill_model::limits;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::planner::retry::{self, Jitter};
 use fetchmill_model::s3::{BucketName, ErrorDocument, ListQuery};
-use fetchmill_model::verdict::{AttemptState, Rules, Verdict};
+use fetchmill_model::verdict::{AttemptState, RetriedStatuses, Rules, Verdict};
 use fetchmill_net::certain::RestedConnection;
 
 /// Talks to a bucket until it answers as it should. What was learned stays in the client's access.
-pub(crate) async fn contact(client: &Client, bucket: &BucketName, prefix: &[u8]) -> Result<()> {
+pub(crate) async fn contact(
+    client: &Client,
+    bucket: &BucketName,
+    prefix: &[u8],
+    retried: RetriedStatuses,
+) -> Result<()> {
     let mut connection = RestedConnection::default();
     let query = ListQuery { prefix, max_keys: 1, ..ListQuery::default() }.text();
     let ask = BucketRequest { method: "GET", bucket, key: None, query: &query, fields: &[], body: None };
-    let rules = Rules { attempts_max: limits::FIRST_PAGE_ATTEMPTS_MAX, ..Rules::default() };
+    let rules = Rules { attempts_max: limits::FIRST_PAGE_ATTEMPTS_MAX, retried, ..Rules::default() };
     let mut state = AttemptState::default();
     let mut jitter = Jitter::new(u64::from(std::process::id()));
     loop {

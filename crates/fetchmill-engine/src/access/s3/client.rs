@@ -80,6 +80,7 @@ impl BucketReply {
             region: self.region.as_deref().map(str::as_bytes),
             date: self.date.as_deref().map(str::as_bytes),
             signed_for: Some(&self.signed_for),
+            asks_to_wait: self.retry_after.is_some(),
         }
     }
 

@@ -7,10 +7,11 @@ use std::sync::Mutex;
 use crate::control::clock::unix_micros;
 use fetchmill_model::certainty::MonotonicMicros;
 use fetchmill_model::http1::RetryAfter;
-use fetchmill_model::outcome::{FailureClass, FailureKind};
+use fetchmill_model::outcome::FailureClass;
 use fetchmill_model::planner::concurrency::Load;
 use fetchmill_model::planner::origin::{Millis, Observations};
 use fetchmill_model::sync::lock;
+use fetchmill_model::verdict::RetriedStatuses;
 
 /// See the module. The connections of an engine in Python share it with its dispatcher.
 #[derive(Debug, Default)]
@@ -21,18 +22,24 @@ pub struct Arrivals {
 #[derive(Debug, Default)]
 struct SeenReplies {
     observed: Observations,
+    retried: RetriedStatuses,
     /// Its replies, their bytes and their latency.
     load: Load,
 }
 
 impl Arrivals {
+    /// From now on these statuses are taken for 503.
+    pub(super) fn retry(&self, statuses: RetriedStatuses) {
+        lock(&self.seen).retried = statuses;
+    }
+
     /// A complete reply, with the value of its `Retry-After`: what it took since its request went out, and the bytes of its
     /// body.
     pub fn note(&self, status: u16, retry_after: Option<&str>, took: MonotonicMicros, bytes: u64) {
         let mut seen = lock(&self.seen);
-        match FailureKind::of_status(status) {
+        let asked = retry_after.and_then(|value| RetryAfter::parse(value.as_bytes(), None));
+        match seen.retried.of_reply(status, asked.is_some()) {
             Err(kind) if kind.class() == FailureClass::Throttle => {
-                let asked = retry_after.and_then(|value| RetryAfter::parse(value.as_bytes(), None));
                 let asked = asked.map(|asked| asked.wait(unix_seconds()).saturating_mul(1000));
                 seen.observed.note_failure(kind, 0, asked);
             }
@@ -64,6 +71,7 @@ fn unix_seconds() -> Millis {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fetchmill_model::outcome::FailureKind;
 
     #[test]
     fn what_a_reply_says_of_its_origin_is_taken_once() {

@@ -151,6 +151,7 @@ impl Dispatcher {
 
     /// From now on what replies say of the origin is taken from here, and not from their answers.
     pub fn observe_arrivals(&mut self, arrivals: Arc<Arrivals>) {
+        arrivals.retry(self.rules.rules.retried);
         self.arrivals = Some(arrivals);
     }
 

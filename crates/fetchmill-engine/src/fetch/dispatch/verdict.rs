@@ -34,15 +34,19 @@ impl Dispatcher {
         fields: AnswerFields<'_>,
     ) -> Result<()> {
         let now = self.control.clock.now();
+        let retry_after = fields.retry_after.and_then(|value| RetryAfter::parse(value.as_bytes(), None));
+        let retry_after = retry_after.map(|after| after.wait(now / 1000).saturating_mul(1000));
         let store = target.is_of_store.then(|| StoreReply {
             start: &body[..body.len().min(ERROR_BYTES_MAX)],
             region: fields.bucket_region.map(str::as_bytes),
             date: fields.date.map(str::as_bytes),
             signed_for: None,
+            asks_to_wait: retry_after.is_some(),
         });
         let mut state = target.state;
         let facts = ReplyFacts {
             status,
+            asks_to_wait: retry_after.is_some(),
             // Engines hold what is not.
             is_certain: true,
             is_verified,
@@ -70,8 +74,6 @@ impl Dispatcher {
             self.hosts.left(&target, RequestOutcome::Answer, now);
             return Ok(());
         }
-        let retry_after = fields.retry_after.and_then(|value| RetryAfter::parse(value.as_bytes(), None));
-        let retry_after = retry_after.map(|after| after.wait(now / 1000).saturating_mul(1000));
         let verdict = self.explain_status(&target, status, retry_after, verdict);
         self.carry_out(target, verdict, AnswerNotes { status, retry_after, detail: None }, now);
         Ok(())

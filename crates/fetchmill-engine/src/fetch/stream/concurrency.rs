@@ -16,7 +16,6 @@ use crate::request::http_options::{Concurrency, HttpOptions};
 use fetchmill_model::certainty::MonotonicMicros;
 use fetchmill_model::limits;
 use fetchmill_model::origin::OriginKey;
-use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::concurrency::{ConcurrencyBounds, ConcurrencyLimit};
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_net::OriginConnections;
@@ -106,16 +105,15 @@ impl StreamConcurrency {
         self.set(search.limit());
     }
 
-    /// A complete reply has come from the origin.
+    /// Notes a complete reply of the origin: what it took and its bytes, unless it is a sign of trouble.
     pub(super) fn note_reply(
         &self,
         origin: &Rc<OriginConnections>,
-        status: u16,
-        (took, bytes): (MonotonicMicros, u64),
+        load: Option<(MonotonicMicros, u64)>,
         (address, is_of_store): (Option<SocketAddr>, bool),
     ) {
         let Some(search) = &self.search else { return };
-        if !FailureKind::of_status(status).is_err_and(FailureKind::is_retryable) {
+        if let Some((took, bytes)) = load {
             self.load.note(took, bytes);
         }
         search.judge(origin, address, is_of_store);

@@ -213,11 +213,13 @@ impl Requester for FetchThread {
         let now = self.exact.micros();
         request.attempt.ended = Some(now);
         let Some(origin) = connection.origin() else { return };
-        let status = replied.head.status;
-        self.throttling.note(origin, status, self.clock.get());
+        let retried = &self.options.http.retry_status;
+        let (status, asks_to_wait) = (replied.head.status, replied.head.retry_after.is_some());
+        self.throttling.note(origin, retried.throttles(status, asks_to_wait), self.clock.get());
         let load = (now.saturating_sub(sent), incoming.inner.body.len() as u64);
         let from = (connection.address(), request.store_url.is_some());
-        self.concurrency.note_reply(origin, status, load, from);
+        let load = retried.is_well(status, asks_to_wait).then_some(load);
+        self.concurrency.note_reply(origin, load, from);
     }
 
     fn checks_socket(&self, _connection: &Connection, _is_certain: bool) -> bool {

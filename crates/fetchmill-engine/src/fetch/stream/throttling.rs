@@ -10,7 +10,6 @@ use std::rc::Rc;
 use super::super::rate_wait::keep_pace;
 use fetchmill_model::limits;
 use fetchmill_model::origin::OriginKey;
-use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::congestion::Congestion;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::planner::pace::Pace;
@@ -74,9 +73,8 @@ pub(super) struct Throttling {
 }
 
 impl Throttling {
-    /// A complete reply came.
-    pub(super) fn note(&self, origin: &Rc<OriginConnections>, status: u16, now: Millis) {
-        let is_refusal = FailureKind::of_status(status) == Err(FailureKind::Throttled);
+    /// Notes a complete reply, which may be a refusal.
+    pub(super) fn note(&self, origin: &Rc<OriginConnections>, is_refusal: bool, now: Millis) {
         let mut origins = self.origins.borrow_mut();
         if !is_refusal && origins.is_empty() {
             return self.note_success(origin, now);

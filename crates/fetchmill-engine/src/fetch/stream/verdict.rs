@@ -30,6 +30,7 @@ impl FetchThread {
             redirects_max: self.options.redirects(),
             allow_eof_bodies: self.options.http.allow_eof_bodies,
             gives_every_reply: true,
+            retried: self.options.http.retry_status,
             // It gives others what they ask for, and this one when its turn comes.
             is_patient: self.throttling.is_throttled(&request.at.url, self.clock.get()),
             ..Rules::default()
@@ -48,6 +49,7 @@ impl FetchThread {
         let incoming = &mut body.inner;
         let facts = ReplyFacts {
             status: head.status,
+            asks_to_wait: head.retry_after.is_some(),
             is_verified: is_verified(head),
             length: incoming.body.len() as u64,
             store: request.store_url.as_ref().filter(|_| head.status >= 300).map(|_| StoreReply {
@@ -55,6 +57,7 @@ impl FetchThread {
                 region: field_in(&incoming.head, b"x-amz-bucket-region:"),
                 date: field_in(&incoming.head, b"date:"),
                 signed_for: None,
+                asks_to_wait: head.retry_after.is_some(),
             }),
             is_no_rest,
             ..ReplyFacts::default()

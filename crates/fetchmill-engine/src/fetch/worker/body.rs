@@ -209,6 +209,7 @@ impl BodyReceiver {
     ) -> ReplyFacts<'r> {
         let mut facts = ReplyFacts {
             status: head.status,
+            asks_to_wait: head.retry_after.is_some(),
             is_verified: is_verified(head),
             length: self.length,
             listed,
@@ -225,6 +226,7 @@ impl BodyReceiver {
                 region: field_in(caught, b"x-amz-bucket-region:"),
                 date: field_in(caught, b"date:"),
                 signed_for: None,
+                asks_to_wait: facts.asks_to_wait,
             });
         }
         facts

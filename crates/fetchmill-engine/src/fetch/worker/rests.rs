@@ -40,15 +40,15 @@ impl Worker {
         bytes: u64,
         is_unloaded: bool,
     ) -> bool {
-        let is_trouble = FailureKind::of_status(head.status).is_err_and(FailureKind::is_retryable);
-        if !is_trouble {
+        let is_well = self.setup.rules.retried.is_well(head.status, head.retry_after.is_some());
+        if is_well {
             if self.setup.properties.keeps >= StoredParts::Heads {
                 self.load.note_stored_head(head.length);
             }
             // Both take memory while they are in flight.
             self.load.note_reply(took, bytes + u64::from(head.length), is_unloaded);
         }
-        !is_trouble
+        is_well
     }
 
     /// After a reply the connection goes on, asks to be ended with its next request, or rests.

@@ -117,7 +117,7 @@ fn contact_store(plan: &JobPlan, control: &Arc<Control>, pool: &PoolSettings) ->
     let (clock, stop) = (control.clock, Arc::clone(&control.stop));
     let client =
         Client::new(Arc::clone(store), pool.clone(), 1, move || clock.now(), move || stop.get() != Stop::No);
-    network_runtime()?.block_on(contact_bucket(&client, bucket, prefix.as_bytes()))?;
+    network_runtime()?.block_on(contact_bucket(&client, bucket, prefix.as_bytes(), control.retried))?;
     Ok(plan.in_region(store.place(bucket)?.region))
 }
 

@@ -139,9 +139,10 @@ impl BucketPages {
         let (text, bucket) = (query.text(), &self.bucket);
         let ask = BucketRequest { method: "GET", bucket, key: None, query: &text, fields: &[], body: None };
         let mut state = AttemptState::default();
+        let rules = Rules { retried: self.control.retried, ..Rules::default() };
         let mut since = None;
         loop {
-            let asked = self.client.ask(connection, &ask, &mut state, &Rules::default()).await;
+            let asked = self.client.ask(connection, &ask, &mut state, &rules).await;
             if self.is_over() {
                 return Ok(BucketPageAnswer::Over);
             }

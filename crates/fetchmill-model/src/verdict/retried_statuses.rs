@@ -1,0 +1,112 @@
+//! Which replies say that their server is asked too often.
+
+use serde::Deserialize;
+
+use crate::error::Error;
+use crate::options::OptionValue;
+use crate::outcome::{FailureKind, Outcome};
+
+/// The first status that may be retried: those below are successes and redirects.
+const FIRST: u16 = 400;
+/// The last one that a head may have.
+const LAST: u16 = 999;
+/// Bits for the statuses from `FIRST` to `LAST`.
+const WORDS: usize = (LAST - FIRST) as usize / 64 + 1;
+const FORBIDDEN: u16 = 403;
+
+/// The statuses of `--retry-status`, which are retried as 503 is: a bit for each, so that a reply costs one look.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Vec<u16>")]
+pub struct RetriedStatuses([u64; WORDS]);
+
+impl OptionValue for RetriedStatuses {}
+
+impl TryFrom<Vec<u16>> for RetriedStatuses {
+    type Error = Error;
+
+    fn try_from(statuses: Vec<u16>) -> Result<Self, Error> {
+        let mut retried = RetriedStatuses::default();
+        for status in statuses {
+            if !(FIRST..=LAST).contains(&status) {
+                return Err(Error::Usage(format!(
+                    "retry_status must be a status of an error, {FIRST} to {LAST}, not {status}"
+                )));
+            }
+            let (word, bit) = Self::position(status);
+            retried.0[word] |= bit;
+        }
+        Ok(retried)
+    }
+}
+
+impl RetriedStatuses {
+    /// The word and the bit of a status that is not below `FIRST`.
+    fn position(status: u16) -> (usize, u64) {
+        let index = usize::from(status - FIRST);
+        (index / 64, 1 << (index % 64))
+    }
+
+    /// Whether the user has named the status.
+    pub fn contains(&self, status: u16) -> bool {
+        if !(FIRST..=LAST).contains(&status) {
+            return false;
+        }
+        let (word, bit) = Self::position(status);
+        self.0[word] & bit != 0
+    }
+
+    /// The outcome or failure of a complete reply: that of its status, but `Throttled` for a status that the user has named, and
+    /// for a 403 with `Retry-After`, with which some servers limit rates.
+    pub fn of_reply(&self, status: u16, asks_to_wait: bool) -> Result<Outcome, FailureKind> {
+        if self.contains(status) || (status == FORBIDDEN && asks_to_wait) {
+            return Err(FailureKind::Throttled);
+        }
+        FailureKind::of_status(status)
+    }
+
+    /// Whether the reply says that its server, or this object, is asked for too often.
+    pub fn throttles(&self, status: u16, asks_to_wait: bool) -> bool {
+        status >= FIRST && self.of_reply(status, asks_to_wait) == Err(FailureKind::Throttled)
+    }
+
+    /// Whether the reply is no sign of a server in trouble.
+    pub fn is_well(&self, status: u16, asks_to_wait: bool) -> bool {
+        !self.of_reply(status, asks_to_wait).is_err_and(FailureKind::is_retryable)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn named_statuses_and_403_with_a_time_throttle() {
+        let retried = RetriedStatuses::try_from(vec![400, 404, 463, 464, 999]).unwrap();
+        for status in 0..=1100 {
+            assert_eq!(retried.contains(status), matches!(status, 400 | 404 | 463 | 464 | 999), "{status}");
+        }
+        let throttled = Err(FailureKind::Throttled);
+        for (status, asks_to_wait, meaning) in [
+            (404, false, throttled),
+            (999, false, throttled),
+            (403, true, throttled),
+            (503, false, throttled),
+            (403, false, Err(FailureKind::Status)),
+            (401, true, Err(FailureKind::Status)),
+            (410, false, Ok(Outcome::Absent)),
+            (200, true, Ok(Outcome::Fetched)),
+        ] {
+            assert_eq!(retried.of_reply(status, asks_to_wait), meaning, "{status}");
+            assert_eq!(retried.throttles(status, asks_to_wait), meaning == throttled, "{status}");
+            assert_eq!(retried.is_well(status, asks_to_wait), meaning != throttled, "{status}");
+        }
+        assert!(!retried.is_well(500, false) && !retried.throttles(500, false));
+    }
+
+    #[test]
+    fn statuses_of_no_error_are_refused() {
+        for status in [0, 200, 302, 399, 1000, u16::MAX] {
+            assert!(RetriedStatuses::try_from(vec![403, status]).is_err(), "{status}");
+        }
+    }
+}
