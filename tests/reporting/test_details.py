@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import fetchmill
-from certificates import Certificates
+from certificates import Certificates, demanding
 from check_results import read_rows
 from lists import write_list
 from raw_server import Behaviour, RawServer, bare_reply, reply, then_close
@@ -149,16 +149,6 @@ def test_each_failure_of_a_stream_has_a_detail(answers: dict[str, tuple[str, str
                 assert_detail(name, str(got.error), "" if name in {"url", "large", "endless"} else words)
 
 
-def demanding(certificates: Certificates, version: ssl.TLSVersion) -> ssl.SSLContext:
-    """A server that wants a certificate of its client."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificates.good.chain, certificates.good.key)
-    context.minimum_version = context.maximum_version = version
-    context.load_verify_locations(certificates.ca_file)
-    context.verify_mode = ssl.CERT_REQUIRED
-    return context
-
-
 def unusual(certificates: Certificates) -> ssl.SSLContext:
     """A server that offers ciphers that nobody else takes."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -174,8 +164,8 @@ def secured(certificates: Certificates) -> Iterator[dict[str, str]]:
     contexts = {
         demanding(
             certificates, ssl.TLSVersion.TLSv1_2
-        ): "TLS alert handshake_failure: the server wants a client certificate",
-        demanding(certificates, ssl.TLSVersion.TLSv1_3): "the server wants a client certificate",
+        ): "TLS alert handshake_failure: the server wants a client certificate; see --client-cert",
+        demanding(certificates, ssl.TLSVersion.TLSv1_3): "the server wants a client certificate; see --client-cert",
         unusual(certificates): "TLS alert handshake_failure",
     }
     with ExitStack() as stack:

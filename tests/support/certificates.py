@@ -1,5 +1,6 @@
 """Certificates made on the spot: an authority that a test trusts, and servers' certificates, good and bad."""
 
+import ssl
 import subprocess
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -33,6 +34,16 @@ def issued_for(folder: Path, *names: str) -> tuple[Path, Leaf]:
     leaf.chain.write_bytes(b"".join(pem.bytes() for pem in issued.cert_chain_pems))
     issued.private_key_pem.write_to_path(leaf.key)
     return folder / "ca.pem", leaf
+
+
+def demanding(certificates: "Certificates", version: ssl.TLSVersion) -> ssl.SSLContext:
+    """A server that wants a certificate of its client, with one version of TLS."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates.good.chain, certificates.good.key)
+    context.minimum_version = context.maximum_version = version
+    context.load_verify_locations(certificates.ca_file)
+    context.verify_mode = ssl.CERT_REQUIRED
+    return context
 
 
 class Certificates:

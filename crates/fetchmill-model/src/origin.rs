@@ -118,6 +118,11 @@ impl OriginFields {
         OriginFields { encodings: Some(encodings), ..self }
     }
 
+    /// The origin that gets all of them.
+    pub fn origin(&self) -> Option<&OriginKey> {
+        self.origin.as_ref()
+    }
+
     /// What requests to an origin carry.
     pub fn of(&self, key: &OriginKey) -> Vec<(&str, &str)> {
         let is_own = self.origin.as_ref() == Some(key);

@@ -23,6 +23,7 @@ mod phases;
 mod pool;
 mod proxy;
 mod resolve;
+mod socks;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -45,7 +46,9 @@ pub use pool::{Pool, PoolSettings};
 pub use proxy::{Proxy, ProxySetup};
 pub use resolve::Resolver;
 pub use stream::ByteStream;
-pub use tls::{Alpn, Tls, TlsOptions, TlsRoots, TlsSetup, check_insecure_host, rejection_of};
+pub use tls::{
+    Alpn, ClientFiles, ClientIdentity, Tls, TlsOptions, TlsRoots, TlsSetup, check_insecure_host, rejection_of,
+};
 pub use unused::UnusedState;
 
 use std::cell::RefCell;

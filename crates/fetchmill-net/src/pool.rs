@@ -24,7 +24,7 @@ use super::{
     NameResolver, NameResolverSetup, Paces, Timeouts, Tls, UnusedState, connect,
 };
 use fetchmill_model::certainty::{MonotonicMicros, SILENCE_MIN};
-use fetchmill_model::error::{Error, Result};
+use fetchmill_model::error::Result;
 use fetchmill_model::http1::RequestTemplate;
 use fetchmill_model::limits;
 use fetchmill_model::origin::{Authority, OriginFields, OriginKey};
@@ -84,9 +84,17 @@ pub struct Pool {
     connect_time: Cell<Option<Duration>>,
     /// See [`Pool::take_doubtful`].
     doubtful: RefCell<Vec<TargetList>>,
-    tls: RefCell<Option<Tls>>,
-    /// For origins that get signed requests.
-    tls_http1: RefCell<Option<Tls>>,
+    /// At most one for each form.
+    tls: RefCell<HashMap<TlsForm, Tls>>,
+}
+
+/// What an origin is offered in TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct TlsForm {
+    /// Origins that get signed requests are asked over HTTP/1.1.
+    is_signed: bool,
+    /// The origin gets the user's certificate. Sessions that it has opened are resumed with no other origin.
+    shows_certificate: bool,
 }
 
 impl Pool {
@@ -103,7 +111,6 @@ impl Pool {
             connect_time: Cell::new(None),
             doubtful: RefCell::default(),
             tls: RefCell::default(),
-            tls_http1: RefCell::default(),
         }
     }
 
@@ -161,9 +168,9 @@ impl Pool {
         }
         self.forget_some();
         let fields = self.settings.fields.of(key);
-        let template = match self.proxy_of(key).filter(|_| !key.is_tls()) {
+        let template = match self.proxy_of(key).filter(|proxy| proxy.asks_itself(key)) {
             Some(proxy) => {
-                RequestTemplate::for_proxy(key.authority(), "/", "", &fields, proxy.authorization.as_deref())?
+                RequestTemplate::for_proxy(key.authority(), "/", "", &fields, proxy.authorization())?
             }
             None => RequestTemplate::new(key.authority(), "/", "", &fields)?,
         };
@@ -411,13 +418,15 @@ impl Pool {
         }
         let counted = ConnectionCount::new(&self.open);
         let addresses = self.addresses(origin, opening).await?;
+        let behind = self.address_behind_proxy(origin, opening).await?;
         opening.begin();
         let start = opening.now();
         let began = Instant::now();
-        let reached = self.reach(origin, &addresses, opening).await;
+        let reached = self.reach(origin, &addresses, behind, opening).await;
         opening.phases.connect = since(start);
         let (stream, address) = reached?;
-        self.connect_time.set(address.map(|_| began.elapsed()));
+        let is_direct = self.proxy_of(&origin.key).is_none();
+        self.connect_time.set(is_direct.then(|| began.elapsed()));
         let http1 = |stream: ByteStream, counted| {
             let connection = Http1Connection::new(stream, self.settings.max_body);
             let connection = connection.timed(self.settings.times_phases);
@@ -473,11 +482,32 @@ impl Pool {
         Ok(addresses)
     }
 
-    /// A connection to one of these, with its address; through a proxy a tunnel where one is needed, and none.
+    /// The address that a proxy is to lead to, where it is given one: all of the origin's are within reach. None for any
+    /// other way.
+    async fn address_behind_proxy(
+        &self,
+        origin: &OriginConnections,
+        opening: &ConnectionSetup<'_>,
+    ) -> std::result::Result<Option<SocketAddr>, ConnectFailure> {
+        let key = &origin.key;
+        if !self.proxy_of(key).is_some_and(Proxy::takes_addresses) {
+            return Ok(None);
+        }
+        let found = self.names.resolve(key.host(), key.port()).await.map_err(ConnectFailure::Failed)?;
+        if !found.iter().all(|address| opening.reach.allows(address.ip())) {
+            return Err(PRIVATE);
+        }
+        // Which families the proxy has is not known, and almost all have IPv4.
+        Ok(found.iter().find(|address| address.is_ipv4()).or(found.first()).copied())
+    }
+
+    /// A connection to one of these, with its address. Through a proxy it leads to the origin where the proxy does not ask that
+    /// itself, and its address is the one `behind` the proxy.
     async fn reach(
         &self,
         origin: &OriginConnections,
         addresses: &[SocketAddr],
+        behind: Option<SocketAddr>,
         opening: &ConnectionSetup<'_>,
     ) -> std::result::Result<(TcpStream, Option<SocketAddr>), ConnectFailure> {
         let key = &origin.key;
@@ -488,24 +518,28 @@ impl Pool {
             ConnectFailure::Exhausted(_) => failure,
         })?;
         let Some(proxy) = proxy else { return Ok((stream, Some(address))) };
-        if key.is_tls() {
-            let asked = tunnel(&mut stream, key.host(), key.port(), proxy, opening.patience()).await;
+        if !proxy.asks_itself(key) {
+            let host = behind.map_or_else(|| key.host().to_owned(), |address| address.ip().to_string());
+            let asked = tunnel(&mut stream, &host, key.port(), proxy, opening.patience()).await;
             asked.map_err(ConnectFailure::Failed)?;
         }
-        Ok((stream, None))
+        Ok((stream, behind))
     }
 
     fn tls(&self, origin: &OriginConnections) -> Result<Tls> {
-        let is_signed = origin.authorize.is_some();
-        let mut tls = if is_signed { self.tls_http1.borrow_mut() } else { self.tls.borrow_mut() };
-        if tls.is_none() {
-            let options = TlsOptions {
-                http2: self.settings.tls.options.http2 && !is_signed,
-                ..self.settings.tls.options.clone()
-            };
-            *tls = Some(Tls::new(self.settings.tls.roots()?, &options)?);
+        let setup = &self.settings.tls;
+        let form = TlsForm {
+            is_signed: origin.authorize.is_some(),
+            shows_certificate: setup.shows_certificate_to(&origin.key),
+        };
+        if let Some(tls) = self.tls.borrow().get(&form) {
+            return Ok(tls.clone());
         }
-        tls.clone().ok_or_else(|| Error::Internal("TLS is not set up".into()))
+        let options = TlsOptions { http2: setup.options.http2 && !form.is_signed, ..setup.options.clone() };
+        let client = if form.shows_certificate { setup.client()? } else { None };
+        let made = Tls::new(setup.roots()?, &options, client)?;
+        self.tls.borrow_mut().insert(form, made.clone());
+        Ok(made)
     }
 }
 

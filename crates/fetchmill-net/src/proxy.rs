@@ -1,5 +1,5 @@
-//! A proxy between this machine and the origins. What is asked over `http` it is asked itself, in absolute form; to
-//! an `https` origin it makes a tunnel, and sees nothing of what goes through.
+//! A proxy between this machine and the origins. What is asked over `http` an HTTP proxy is asked itself, in absolute form; to
+//! an `https` origin it makes a tunnel, and sees nothing of what goes through. One of SOCKS ([`super::socks`]) leads to both.
 
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use url::Url;
 
 use super::errno;
 use super::no_proxy::NoProxy;
+use super::socks::{self, SocksUser};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::http1::{BodySink, ReplyProgress, ReplyReader};
 use fetchmill_model::name;
@@ -21,6 +22,12 @@ use fetchmill_model::outcome::FailureKind;
 
 /// The answer to a request for a tunnel is read in pieces of this.
 const READ_BYTES: usize = 4096;
+/// Ports of proxies whose URL has none.
+const HTTP_PORT: u16 = 80;
+const SOCKS_PORT: u16 = 1080;
+/// Schemes of proxies that speak SOCKS: names are looked up by this machine, or by the proxy.
+const SOCKS5: &str = "socks5";
+const SOCKS5H: &str = "socks5h";
 
 /// Where a proxy is, and who asks it.
 #[derive(Clone, PartialEq, Eq)]
@@ -29,8 +36,21 @@ pub struct Proxy {
     pub host: String,
     /// Its port.
     pub port: u16,
-    /// The value of `Proxy-Authorization`, a secret: it goes to the proxy and nowhere else.
-    pub authorization: Option<String>,
+    protocol: ProxyProtocol,
+}
+
+/// What a proxy speaks, and who asks it: secrets that go to the proxy and nowhere else.
+#[derive(Clone, PartialEq, Eq)]
+enum ProxyProtocol {
+    Http {
+        /// The value of `Proxy-Authorization`.
+        authorization: Option<String>,
+    },
+    Socks5 {
+        user: Option<SocksUser>,
+        /// `socks5h`: the proxy looks names up, and not this machine.
+        looks_up: bool,
+    },
 }
 
 impl std::fmt::Debug for Proxy {
@@ -45,7 +65,8 @@ impl std::fmt::Debug for Proxy {
 }
 
 impl Proxy {
-    /// Parses `[http://][user:password@]host[:port]`. No message shows what stands there: it may hold a password.
+    /// Parses `[http://][user:password@]host[:port]`, also with `socks5://` or `socks5h://`. No message shows what stands
+    /// there: it may hold a password.
     pub fn parse(text: &str) -> Result<Self> {
         Proxy::parse_of("--proxy", text)
     }
@@ -54,7 +75,7 @@ impl Proxy {
     fn parse_of(source: &str, text: &str) -> Result<Self> {
         let refused = |why: &str| {
             Err(Error::Usage(format!(
-                "{source}: {why}; write it as http://HOST:PORT or http://USER:PASSWORD@HOST:PORT"
+                "{source}: {why}; write it as http://[USER:PASSWORD@]HOST:PORT, or with socks5:// or socks5h://"
             )))
         };
         // As curl takes it.
@@ -63,24 +84,62 @@ impl Proxy {
             return refused("it holds a space or a control character");
         }
         let url = match Url::parse(text) {
-            Ok(url) if url.scheme() == "http" => url,
+            Ok(url) if matches!(url.scheme(), "http" | SOCKS5 | SOCKS5H) => url,
             Ok(url) if text.to_ascii_lowercase().starts_with(&format!("{}://", url.scheme())) => {
                 return refused(&format!("a proxy is not spoken to over {}", url.scheme()));
             }
             _ => return refused("it is no URL"),
         };
-        if url.path() != "/" || url.query().is_some() || url.fragment().is_some() {
+        if !matches!(url.path(), "" | "/") || url.query().is_some() || url.fragment().is_some() {
             return refused("it has a path, a query or a fragment");
         }
-        let Some(authorization) = authorization(&url) else {
+        let Some(user) = user_of(&url) else {
             return refused("a % in the user or the password is written as %25");
         };
         let host = url.host_str().unwrap_or_default();
+        if host.is_empty() || host.contains('%') {
+            return refused("it has no host");
+        }
+        let (protocol, default_port) = if url.scheme() == "http" {
+            let authorization = user.map(|(name, password)| basic(&name, &password));
+            (ProxyProtocol::Http { authorization }, HTTP_PORT)
+        } else {
+            let user = match user.map(|(name, password)| SocksUser::new(name, password)) {
+                Some(None) => {
+                    return refused("SOCKS has no user without a name, and 255 bytes for user and password");
+                }
+                user => user.flatten(),
+            };
+            (ProxyProtocol::Socks5 { user, looks_up: url.scheme() == SOCKS5H }, SOCKS_PORT)
+        };
         Ok(Proxy {
-            host: host.trim_start_matches('[').trim_end_matches(']').to_owned(),
-            port: url.port_or_known_default().unwrap_or(80),
-            authorization,
+            host: host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase(),
+            port: url.port().unwrap_or(default_port),
+            protocol,
         })
+    }
+
+    /// Whether requests to an origin go to the proxy itself, in absolute form, and not to the origin through it.
+    pub fn asks_itself(&self, origin: &OriginKey) -> bool {
+        matches!(self.protocol, ProxyProtocol::Http { .. }) && !origin.is_tls()
+    }
+
+    /// Whether it speaks SOCKS.
+    pub fn is_socks(&self) -> bool {
+        matches!(self.protocol, ProxyProtocol::Socks5 { .. })
+    }
+
+    /// Whether it is given addresses of origins, which this machine looks up.
+    pub(super) fn takes_addresses(&self) -> bool {
+        matches!(self.protocol, ProxyProtocol::Socks5 { looks_up: false, .. })
+    }
+
+    /// The value of `Proxy-Authorization`, a secret: it goes to the proxy and nowhere else.
+    pub fn authorization(&self) -> Option<&str> {
+        match &self.protocol {
+            ProxyProtocol::Http { authorization } => authorization.as_deref(),
+            ProxyProtocol::Socks5 { .. } => None,
+        }
     }
 
     /// The request for a tunnel; `None` for what is no host.
@@ -93,7 +152,7 @@ impl Proxy {
         let authority =
             if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
         let mut request = format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n");
-        if let Some(authorization) = &self.authorization {
+        if let Some(authorization) = self.authorization() {
             request.extend(["Proxy-Authorization: ", authorization, "\r\n"]);
         }
         request.push_str("\r\n");
@@ -150,6 +209,11 @@ impl ProxySetup {
         ProxySetup { http: Some(proxy.clone()), https: Some(proxy), without: NoProxy::default() }
     }
 
+    /// Whether a proxy speaks SOCKS.
+    pub fn has_socks(&self) -> bool {
+        [&self.http, &self.https].into_iter().flatten().any(Proxy::is_socks)
+    }
+
     /// The proxy that an origin is asked through; none: it is asked directly.
     pub fn proxy_of(&self, origin: &OriginKey) -> Option<&Proxy> {
         let proxy = if origin.is_tls() { &self.https } else { &self.http };
@@ -157,19 +221,23 @@ impl ProxySetup {
     }
 }
 
-/// `None`: what is escaped cannot be read.
+/// User and password. `None`: what is escaped cannot be read.
 #[expect(clippy::option_option, reason = "no credentials are not wrong ones")]
-fn authorization(url: &Url) -> Option<Option<String>> {
+fn user_of(url: &Url) -> Option<Option<(Vec<u8>, Vec<u8>)>> {
     if url.username().is_empty() && url.password().is_none() {
         return Some(None);
     }
-    let mut credentials = name::unescape(url.username().as_bytes())?;
-    credentials.push(b':');
-    credentials.extend(name::unescape(url.password().unwrap_or_default().as_bytes())?);
-    Some(Some(format!("Basic {}", STANDARD.encode(credentials))))
+    let name = name::unescape(url.username().as_bytes())?;
+    let password = name::unescape(url.password().unwrap_or_default().as_bytes())?;
+    Some(Some((name, password)))
 }
 
-/// Asks the proxy on the other end of `stream` for a tunnel to an origin, and waits as long as `timeout` for it.
+/// The value of `Proxy-Authorization` for basic authentication (RFC 7617).
+fn basic(name: &[u8], password: &[u8]) -> String {
+    format!("Basic {}", STANDARD.encode([name, b":", password].concat()))
+}
+
+/// Asks the proxy on the other end of `stream` for a way to an origin, and waits as long as `timeout` for it.
 /// `host` is a name or an address, without brackets.
 pub(super) async fn tunnel(
     stream: &mut TcpStream,
@@ -178,17 +246,29 @@ pub(super) async fn tunnel(
     proxy: &Proxy,
     timeout: Duration,
 ) -> std::result::Result<(), FailureKind> {
-    let request = proxy.connect_request(host, port).ok_or(FailureKind::ProxyRefused)?;
     let asked = async {
-        stream.write_all(request.as_bytes()).await.map_err(|error| errno::of_open(&error))?;
-        let status = read_status(stream).await?;
-        match status {
-            200..=299 => Ok(()),
-            408 | 429 | 500..=599 => Err(FailureKind::Proxy),
-            _ => Err(FailureKind::ProxyRefused),
+        match &proxy.protocol {
+            ProxyProtocol::Http { .. } => ask_http(stream, host, port, proxy).await,
+            ProxyProtocol::Socks5 { user, .. } => socks::connect(stream, host, port, user.as_ref()).await,
         }
     };
     tokio::time::timeout(timeout, asked).await.unwrap_or(Err(FailureKind::ConnectTimeout))
+}
+
+/// The same of an HTTP proxy, for a tunnel.
+async fn ask_http(
+    stream: &mut TcpStream,
+    host: &str,
+    port: u16,
+    proxy: &Proxy,
+) -> std::result::Result<(), FailureKind> {
+    let request = proxy.connect_request(host, port).ok_or(FailureKind::ProxyRefused)?;
+    stream.write_all(request.as_bytes()).await.map_err(|error| errno::of_open(&error))?;
+    match read_status(stream).await? {
+        200..=299 => Ok(()),
+        408 | 429 | 500..=599 => Err(FailureKind::Proxy),
+        _ => Err(FailureKind::ProxyRefused),
+    }
 }
 
 /// Reads the head of the answer, bounded as every head is. Behind one that makes a tunnel nothing may come: in TLS the

@@ -81,3 +81,16 @@ def proxy_of(proxy: str | None) -> str | dict[str, Any] | None:
     known = getproxies_environment()
     found = {scheme: known.get(scheme) or known.get("all") for scheme in ("http", "https")}
     return {**found, "without": [known.get("no", "")]} if any(found.values()) else None
+
+
+def proxies_of(proxy: str | None) -> list[str]:
+    """The proxies that the option names: its own, or those of the environment."""
+    given = proxy_of(proxy)
+    if isinstance(given, dict):
+        return [text for scheme in ("http", "https") if (text := given[scheme])]
+    return [given] if given else []
+
+
+def is_socks(proxy: str) -> bool:
+    """Whether a proxy speaks SOCKS."""
+    return proxy.lower().startswith("socks")

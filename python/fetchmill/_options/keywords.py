@@ -219,12 +219,17 @@ class OfRequests(TypedDict, total=False):
     """Origin that gets headers and credentials, https://HOST[:PORT]; a list needs it."""
     ca_file: PathText | None
     """Certificates to trust instead of the system's, in PEM."""
+    client_cert: PathText | None
+    """Certificate that shows an https server who asks, in PEM; it goes to the origin that gets credentials."""
+    client_key: PathText | None
+    """Key of --client-cert, in PEM and without a password; if not given, it is in the same file."""
     retry_status: Sequence[int] | None
     """Retry replies with this status as 503, such as 403 of a server that limits rates; may be repeated."""
     insecure_host: Sequence[str] | None
     """Host whose certificate is not checked; may be repeated."""
     proxy: str | None
-    """Proxy for all requests, http://[USER:PASSWORD@]HOST:PORT; `env` takes it from the environment."""
+    """Proxy for all requests, http://[USER:PASSWORD@]HOST:PORT, or socks5:// or socks5h://; `env` takes it from the
+    environment."""
     resolver: Sequence[str] | None
     """Name server to ask, ADDRESS[:PORT], or `system` for the machine's own look-up; may be repeated."""
 

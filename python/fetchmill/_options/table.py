@@ -347,6 +347,18 @@ _OF_REQUESTS = {
         "text", str | None, None, "Origin that gets headers and credentials, https://HOST[:PORT]; a list needs it."
     ),
     "ca_file": Option("path", PathText | None, None, "Certificates to trust instead of the system's, in PEM."),
+    "client_cert": Option(
+        "path",
+        PathText | None,
+        None,
+        "Certificate that shows an https server who asks, in PEM; it goes to the origin that gets credentials.",
+    ),
+    "client_key": Option(
+        "path",
+        PathText | None,
+        None,
+        "Key of --client-cert, in PEM and without a password; if not given, it is in the same file.",
+    ),
     "retry_status": Option(
         "statuses",
         Sequence[int] | None,
@@ -360,7 +372,8 @@ _OF_REQUESTS = {
         "text",
         str | None,
         None,
-        "Proxy for all requests, http://[USER:PASSWORD@]HOST:PORT; `env` takes it from the environment.",
+        "Proxy for all requests, http://[USER:PASSWORD@]HOST:PORT, or socks5:// or socks5h://; `env` takes it "
+        "from the environment.",
         envvar="FETCHMILL_PROXY",
     ),
     "resolver": Option(
@@ -921,6 +934,15 @@ STREAM: Final[Mapping[str, Option]] = {
     ),
     "credentials_for": Option(
         "text", str | None, None, "The origin that gets headers and credentials, such as `https://host`."
+    ),
+    "client_cert": Option(
+        "path", PathText | None, None, "Certificate that shows the server of `credentials_for` who asks, in PEM."
+    ),
+    "client_key": Option(
+        "path",
+        PathText | None,
+        None,
+        "Key of `client_cert`, in PEM and without a password; if not given, it is in the same file.",
     ),
     "retry_status": Option(
         "statuses",

@@ -8,7 +8,7 @@ from functools import partial
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
-from fetchmill._options.credentials import origin_of
+from fetchmill._options.credentials import is_socks, origin_of, proxies_of
 from fetchmill._options.get import GetOptions
 from fetchmill._options.sources import leads_anywhere
 from fetchmill.engines.engine_job import EngineJob, start_in_process, start_processes
@@ -166,7 +166,9 @@ def _refuse_native_only(options: GetOptions) -> None:
         "--format warc": options.format == "warc",
         "--bearer-command": options.bearer_command is not None,
         "--redirects": bool(options.redirects),
+        "--client-cert": options.client_cert is not None,
         "--resolver": bool(options.resolver),
+        "--proxy socks5://": any(map(is_socks, proxies_of(options.proxy))),
     }
     for option, is_asked in asked.items():
         if is_asked:

@@ -14,7 +14,7 @@ use crate::request::job_request::JobRequest;
 use crate::request::source_options::{Listing, SourceOptions};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::source::list::{Items, ListOptions};
-use fetchmill_net::TlsRoots;
+use fetchmill_net::{TlsRoots, TlsSetup};
 use fetchmill_store::journal::{JobLocation, JobRules};
 use fetchmill_store::results::refuse_foreign;
 
@@ -32,7 +32,9 @@ pub(crate) fn plan_job(
     // After the list was opened: what that refuses has its name in it.
     request.check()?;
     columns::check(&request, &asked)?;
-    fields(&request, &s3)?;
+    let fields = fields(&request, &s3)?;
+    // A mistake in the user's certificate is reported before anything is made, too.
+    TlsSetup::new(request.http.tls(&s3, fields.origin())).client()?;
     let machine = MachineShare::fit(&request)?;
     let place = prepare_place(&request)?;
     let listing = known_listing(&request, &place)?;
@@ -82,7 +84,7 @@ fn store_settings(request: &JobRequest) -> Result<S3Settings> {
 /// Reads the authorities that are believed, so that a mistake in them is reported before anything is made.
 fn check_authorities(request: &JobRequest, s3: &S3Settings) -> Result<()> {
     if request.http.ca_file.is_some() || s3.ca_bundle.is_some() {
-        TlsRoots::load(&request.http.tls(s3))?;
+        TlsRoots::load(&request.http.tls(s3, None))?;
     }
     Ok(())
 }

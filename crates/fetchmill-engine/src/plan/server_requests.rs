@@ -99,11 +99,10 @@ impl JobPlan {
         fields: &OriginFields,
     ) -> Result<RequestTemplate> {
         let fields = fields.of(key);
-        match self.request.http.proxy_of(key).filter(|_| !key.is_tls()) {
+        match self.request.http.proxy_of(key).filter(|proxy| proxy.asks_itself(key)) {
             None => RequestTemplate::new(key.authority(), prefix, behind, &fields),
             Some(proxy) => {
-                let authorization = proxy.authorization.as_deref();
-                RequestTemplate::for_proxy(key.authority(), prefix, behind, &fields, authorization)
+                RequestTemplate::for_proxy(key.authority(), prefix, behind, &fields, proxy.authorization())
             }
         }
     }

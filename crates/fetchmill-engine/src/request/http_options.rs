@@ -18,7 +18,8 @@ use fetchmill_model::patience::Patience;
 use fetchmill_model::source::OriginUrl;
 use fetchmill_model::verdict::RetriedStatuses;
 use fetchmill_net::{
-    AddressPolicy, NameResolverSetup, Paces, PoolSettings, Proxy, ProxySetup, Timeouts, TlsOptions, TlsSetup,
+    AddressPolicy, ClientFiles, NameResolverSetup, Paces, PoolSettings, Proxy, ProxySetup, Timeouts,
+    TlsOptions, TlsSetup,
 };
 
 /// The port of DNS.
@@ -70,6 +71,10 @@ options! {
         credentials_for: Option<OriginKey> = None;
         /// The only authorities that are believed, in PEM.
         ca_file: Option<PathBuf> = None;
+        /// The certificate that shows who asks, in PEM.
+        client_cert: Option<PathBuf> = None;
+        /// Its key, in PEM; none: it is in the same file.
+        client_key: Option<PathBuf> = None;
         /// Hosts whose certificates are taken as they are.
         insecure_host: Vec<String> = Vec::new();
         /// Whether HTTP/2 is offered.
@@ -219,13 +224,19 @@ impl HttpOptions {
         }
     }
 
-    /// Whom to believe in TLS.
-    pub(crate) fn tls(&self, s3: &S3Settings) -> TlsOptions {
+    /// Whom to believe in TLS, and who gets the user's certificate.
+    pub(crate) fn tls(&self, s3: &S3Settings, origin: Option<&OriginKey>) -> TlsOptions {
+        let client = self.client_cert.as_ref().zip(origin).map(|(certificate, origin)| ClientFiles {
+            certificate: certificate.clone(),
+            key: self.client_key.clone(),
+            origin: origin.clone(),
+        });
         TlsOptions {
             ca_file: self.ca_file.clone(),
             ca_bundle: s3.ca_bundle.clone(),
             insecure_hosts: self.insecure_host.clone(),
             http2: self.http2,
+            client,
         }
     }
 
@@ -262,6 +273,26 @@ impl HttpOptions {
         OriginFields::new(self.credentials_for.clone().or(otherwise), self.headers.clone())
     }
 
+    /// Refuses a certificate that no origin gets; `origin` is who gets secrets, and `written` writes an option's name.
+    pub(crate) fn check_client_certificate(
+        &self,
+        origin: Option<&OriginKey>,
+        written: fn(&str) -> String,
+    ) -> Result<()> {
+        let [cert, key, named] = ["client_cert", "client_key", "credentials_for"].map(written);
+        let refuse = |message: String| Err(Error::Usage(message));
+        match (&self.client_cert, &self.client_key, origin) {
+            (None, Some(_), _) => refuse(format!("{key} is the key of a certificate: give {cert}, too")),
+            (Some(_), _, None) => refuse(format!(
+                "{cert} shows who asks, and requests may lead anywhere: say with {named} https://HOST which origin gets it"
+            )),
+            (Some(_), _, Some(origin)) if !origin.is_tls() => {
+                refuse(format!("{cert} is shown in TLS only, and {} has none: write https://", origin.text()))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// What connections have in common: how far they lead, and which origin is reached wherever it is. None of them is kept,
     /// and nobody reads clocks.
     pub(crate) fn pool_settings(
@@ -271,6 +302,7 @@ impl HttpOptions {
         (reach, named): (AddressPolicy, Option<OriginKey>),
         threads: usize,
     ) -> PoolSettings {
+        let tls = Arc::new(TlsSetup::new(self.tls(&store.options, fields.origin())));
         PoolSettings {
             timeouts: self.timeouts(),
             max_body: self.max_size,
@@ -282,7 +314,7 @@ impl HttpOptions {
                 named,
             })),
             paces: self.host_rate().map(Paces::new).map(Arc::new),
-            tls: Arc::new(TlsSetup::new(self.tls(&store.options))),
+            tls,
             names: self.names(threads),
             idle_max: 0,
             proxy: self.proxy.clone().map(Arc::new),

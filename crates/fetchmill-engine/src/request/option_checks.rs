@@ -11,7 +11,7 @@ use fetchmill_model::limits;
 use fetchmill_model::options::Options as _;
 use fetchmill_model::origin::OriginFields;
 use fetchmill_model::row::RowKind;
-use fetchmill_net::check_insecure_host;
+use fetchmill_net::{ProxySetup, check_insecure_host};
 use fetchmill_store::sink::Format;
 
 impl JobRequest {
@@ -65,6 +65,7 @@ impl JobRequest {
         }
         self.check_fields()?;
         self.check_tokens()?;
+        self.check_client_certificate()?;
         if let Some(pages) = self.json_pages() {
             return pages.map(drop);
         }
@@ -370,6 +371,23 @@ impl JobRequest {
             );
         }
         Ok(())
+    }
+
+    /// What the user's certificate, and a proxy of SOCKS, are not for. Who gets it of a bucket is known with its store.
+    fn check_client_certificate(&self) -> Result<()> {
+        let http = &self.http;
+        if http.client_cert.is_some() && self.workers != Workers::Native {
+            return Err(Error::Usage("--client-cert needs --engine native".into()));
+        }
+        if http.proxy.as_ref().is_some_and(ProxySetup::has_socks) && self.workers != Workers::Native {
+            return Err(Error::Usage("--proxy socks5:// needs --engine native".into()));
+        }
+        if matches!(self.source, SourceOptions::S3 { .. }) && http.client_cert.is_some() {
+            return Ok(());
+        }
+        http.check_client_certificate(self.secrets_origin().as_ref(), |name| {
+            format!("--{}", name.replace('_', "-"))
+        })
     }
 
     /// What a leading path that names lose is for.

@@ -32,6 +32,7 @@ impl StreamOptions {
         Self::CONCURRENCY.check("concurrency", self.http.concurrency.number())?;
         self.http.check_bounds(str::to_owned)?;
         self.http.insecure_host.iter().try_for_each(|host| check_insecure_host(host))?;
+        self.http.check_client_certificate(self.http.credentials_for.as_ref(), str::to_owned)?;
         self.fields().map(drop)
     }
 
@@ -61,6 +62,7 @@ impl StreamOptions {
             // What is wrong with it is told before anything is asked for.
             settings.tls.roots()?;
         }
+        settings.tls.client()?;
         Ok(PoolSettings { connections: self.http.concurrency.most(), idle_max: usize::MAX, ..settings })
     }
 }

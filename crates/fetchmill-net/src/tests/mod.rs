@@ -75,7 +75,7 @@ impl Authority {
 }
 
 fn client(options: &TlsOptions) -> Tls {
-    Tls::new(&TlsRoots::load(options).unwrap(), options).unwrap()
+    Tls::new(&TlsRoots::load(options).unwrap(), options, None).unwrap()
 }
 
 /// A certificate and its key.

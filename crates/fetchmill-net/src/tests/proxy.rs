@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use tokio::io::copy_bidirectional;
+use tokio::io::{AsyncReadExt, copy_bidirectional};
 use tokio::net::TcpStream;
 
 use super::{Authority, MAX_BODY, PATIENCE, exchange, listen, listen_tls, read_request, run, send, sleep};
@@ -36,14 +36,14 @@ async fn ask(address: SocketAddr, timeout: Duration) -> Result<(), FailureKind> 
 #[test]
 fn a_proxy_is_what_a_user_writes() {
     let odd = proxy("http://a+b:!$&'()*,;=-._~@p");
-    assert_eq!(odd.authorization.as_deref(), Some("Basic YStiOiEkJicoKSosOz0tLl9+"));
+    assert_eq!(odd.authorization(), Some("Basic YStiOiEkJicoKSosOz0tLl9+"));
     let full = proxy("http://us%3Aer:pass%25@[::1]:3128/");
     assert_eq!((full.host.as_str(), full.port), ("::1", 3128));
-    assert_eq!(full.authorization.as_deref(), Some("Basic dXM6ZXI6cGFzcyU="));
+    assert_eq!(full.authorization(), Some("Basic dXM6ZXI6cGFzcyU="));
     assert!(!format!("{full:?}").contains("dXM6"));
 
     let plain = proxy("http://Proxy.test");
-    assert_eq!((plain.host.as_str(), plain.port, plain.authorization), ("proxy.test", 80, None));
+    assert_eq!((plain.host.as_str(), plain.port, plain.authorization()), ("proxy.test", 80, None));
     // As curl takes it.
     let bare = proxy("localhost:3128");
     assert_eq!((bare.host.as_str(), bare.port), ("localhost", 3128));
@@ -55,7 +55,12 @@ fn what_is_no_proxy_is_refused_without_its_password() {
         ("", "no URL"),
         ("user@", "no URL"),
         ("https://u:canary@p:1", "not spoken to over https"),
-        ("socks5://u:canary@p:1", "not spoken to over socks5"),
+        ("socks4://u:canary@p:1", "not spoken to over socks4"),
+        ("socks5://:canary@p:1", "no user without a name"),
+        ("socks5://u:canary@", "no URL"),
+        ("socks5h://u:canary%zz@p:1", "%25"),
+        ("socks5h://u:canary@p:1/path", "a path"),
+        ("socks5://u:canary@p%20q:1", "no host"),
         ("http://u:canary@p:1/path", "a path"),
         ("http://u:canary@p:1?query", "a query"),
         ("http://u:canary@p:port", "no URL"),
@@ -67,6 +72,76 @@ fn what_is_no_proxy_is_refused_without_its_password() {
         assert!(error.exit_code() == 2 && message.contains(why), "{text:?}: {message}");
         assert!(!message.contains("canary") && message.lines().count() == 1, "{message}");
     }
+}
+
+#[test]
+fn a_socks_proxy_is_what_a_user_writes() {
+    let socks = proxy("socks5h://us%3Aer:pass@[::1]/");
+    assert_eq!((socks.host.as_str(), socks.port, socks.is_socks()), ("::1", 1080, true));
+    assert_eq!((socks.authorization(), socks.takes_addresses()), (None, false));
+    assert!(!format!("{socks:?}").contains("pass"));
+    let local = proxy("socks5://P.test:80");
+    assert_eq!((local.host.as_str(), local.port, local.takes_addresses()), ("p.test", 80, true));
+    assert!(!proxy("http://p").is_socks());
+}
+
+/// What becomes of a request for a way when a SOCKS proxy answers with these bytes, one after each message; and what it
+/// was asked.
+async fn asked_socks(text: &str, answers: &'static [&'static [u8]]) -> (Result<(), FailureKind>, Vec<u8>) {
+    let said = Rc::new(RefCell::new(Vec::new()));
+    let heard = Rc::clone(&said);
+    let address = listen(move |mut stream| {
+        let heard = Rc::clone(&heard);
+        async move {
+            for answer in answers {
+                let mut bytes = [0; 600];
+                let count = stream.read(&mut bytes).await.unwrap_or_default();
+                heard.borrow_mut().extend_from_slice(&bytes[..count]);
+                send(&mut stream, answer).await;
+            }
+            let _ = stream.read(&mut [0; 1]).await;
+        }
+    })
+    .await;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let ended = tunnel(&mut stream, "a.test", 443, &proxy(text), Duration::from_millis(300)).await;
+    drop(stream);
+    let said = said.borrow().clone();
+    (ended, said)
+}
+
+#[test]
+fn a_socks_proxy_leads_to_the_origin_or_says_why_not() {
+    const FREE: &[u8] = b"\x05\x00";
+    const ASKS: &[u8] = b"\x05\x02";
+    const LEADS: &[u8] = b"\x05\x00\x00\x01\x7f\x00\x00\x01\x00\x50";
+    run(async {
+        let (ended, said) = asked_socks("socks5h://p", &[FREE, LEADS]).await;
+        assert_eq!(ended, Ok(()));
+        assert_eq!(said, b"\x05\x01\x00\x05\x01\x00\x03\x06a.test\x01\xbb");
+        let (ended, said) = asked_socks("socks5h://me:pass@p", &[ASKS, b"\x01\x00", LEADS]).await;
+        assert_eq!(ended, Ok(()));
+        assert!(said.starts_with(b"\x05\x01\x02\x01\x02me\x04pass\x05\x01\x00\x03"), "{said:?}");
+        use FailureKind::{ConnectTimeout, Proxy, ProxyRefused};
+        let cases: &[(&str, &'static [&'static [u8]], FailureKind)] = &[
+            ("socks5h://p", &[b"\x05\xff"], ProxyRefused),
+            ("socks5h://p", &[ASKS], ProxyRefused),
+            ("socks5h://me:pass@p", &[FREE], ProxyRefused),
+            ("socks5h://me:pass@p", &[ASKS, b"\x01\x01"], ProxyRefused),
+            ("socks5h://p", &[b"HTTP/1.1 400 Bad Request\r\n\r\n"], ProxyRefused),
+            ("socks5h://p", &[b"\x04\x5a"], ProxyRefused),
+            ("socks5h://p", &[FREE, b"\x05\x01\x00\x01"], Proxy),
+            ("socks5h://p", &[FREE, b"\x05\x02\x00\x01"], ProxyRefused),
+            ("socks5h://p", &[FREE, b"\x05\x05\x00\x01"], Proxy),
+            ("socks5h://p", &[FREE, b"\x05\x08\x00\x01"], ProxyRefused),
+            ("socks5h://p", &[FREE, b"\x05\x00\x00\x07"], ProxyRefused),
+            ("socks5h://p", &[FREE, b"\x05\x00\x00\x03\xffshort"], ConnectTimeout),
+            ("socks5h://p", &[], ConnectTimeout),
+        ];
+        for (text, answers, kind) in cases {
+            assert_eq!(asked_socks(text, answers).await.0, Err(*kind), "{text} {answers:?}");
+        }
+    });
 }
 
 #[test]

@@ -212,7 +212,7 @@ fn a_session_is_resumed() {
 fn options_that_cannot_be_used_are_told_in_one_line() {
     let (options, file) = Authority::new().options();
     let message = |options: &TlsOptions| {
-        let made = TlsRoots::load(options).and_then(|roots| Tls::new(&roots, options));
+        let made = TlsRoots::load(options).and_then(|roots| Tls::new(&roots, options, None));
         let error = made.unwrap_err();
         assert_eq!(error.exit_code(), 2);
         error.to_string()
@@ -241,5 +241,5 @@ fn options_that_cannot_be_used_are_told_in_one_line() {
 fn a_system_has_authorities() {
     let roots = TlsRoots::load(&TlsOptions::default()).unwrap();
 
-    assert!(Tls::new(&roots, &TlsOptions::default()).is_ok());
+    assert!(Tls::new(&roots, &TlsOptions::default(), None).is_ok());
 }

@@ -7,34 +7,36 @@ use rustls::client::ResolvesClientCert;
 use rustls::sign::CertifiedKey;
 use rustls::{AlertDescription, SignatureScheme};
 
+use super::client_identity::ClientIdentity;
 use fetchmill_model::outcome::FailureKind;
 
 /// The text of the alert for which a client needs a certificate.
-const WANTS_CERTIFICATE: &str = "TLS alert certificate_required: the server wants a client certificate";
+const WANTS_CERTIFICATE: &str =
+    "TLS alert certificate_required: the server wants a client certificate; see --client-cert";
 
 thread_local! {
     /// Whether a server has asked for a certificate since [`take_request`] was called on this thread.
     static REQUESTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A client without a certificate that notes when it is asked for one.
+/// The certificate of a client, or none. It notes when it is asked for.
 #[derive(Debug)]
-pub(super) struct NoCertificate;
+pub(super) struct ClientCertificate(Option<Arc<CertifiedKey>>);
 
-impl NoCertificate {
-    pub(super) fn shared() -> Arc<dyn ResolvesClientCert> {
-        Arc::new(NoCertificate)
+impl ClientCertificate {
+    pub(super) fn of(client: Option<&ClientIdentity>) -> Arc<dyn ResolvesClientCert> {
+        Arc::new(ClientCertificate(client.map(|client| Arc::clone(&client.0))))
     }
 }
 
-impl ResolvesClientCert for NoCertificate {
+impl ResolvesClientCert for ClientCertificate {
     fn resolve(&self, _issuers: &[&[u8]], _schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
         REQUESTED.set(true);
-        None
+        self.0.clone()
     }
 
     fn has_certs(&self) -> bool {
-        false
+        self.0.is_some()
     }
 }
 
@@ -44,35 +46,72 @@ pub(super) fn take_request() -> bool {
     REQUESTED.replace(false)
 }
 
-/// Returns why a handshake failed, in words. `was_requested`: the server has asked for a certificate.
-pub(super) fn handshake_text(error: &rustls::Error, was_requested: bool) -> String {
+/// Returns why a handshake failed, in words. `requested`: the server has asked for a certificate, and whether it was shown one.
+pub(super) fn handshake_text(error: &rustls::Error, requested: Option<bool>) -> String {
     use AlertDescription as Alert;
     let rustls::Error::AlertReceived(alert) = error else { return error.to_string() };
     let text = alert_text(*alert);
-    let is_refusal = matches!(alert, Alert::HandshakeFailure | Alert::BadCertificate | Alert::AccessDenied);
-    if was_requested && is_refusal {
-        format!("{text}: the server wants a client certificate")
-    } else {
-        text.into()
+    let is_missing = matches!(alert, Alert::HandshakeFailure | Alert::BadCertificate | Alert::AccessDenied);
+    match requested {
+        Some(false) if is_missing => {
+            format!("{text}: the server wants a client certificate; see --client-cert")
+        }
+        Some(true) => refusal_text(*alert).unwrap_or(text).into(),
+        _ => text.into(),
     }
+}
+
+macro_rules! refusals {
+    ($($variant:ident = $name:literal;)*) => {
+        /// Alerts with which a server refuses the certificate of a client.
+        const REFUSALS: &[AlertDescription] = &[$(AlertDescription::$variant),*];
+
+        /// Returns the text of an alert that refuses the certificate of a client.
+        fn refusal_text(alert: AlertDescription) -> Option<&'static str> {
+            match alert {
+                AlertDescription::CertificateRequired => Some(WANTS_CERTIFICATE),
+                $(AlertDescription::$variant => {
+                    Some(concat!("TLS alert ", $name, ": the server refuses the client certificate; see --client-cert"))
+                })*
+                _ => None,
+            }
+        }
+    };
+}
+
+refusals! {
+    BadCertificate = "bad_certificate";
+    UnsupportedCertificate = "unsupported_certificate";
+    CertificateRevoked = "certificate_revoked";
+    CertificateExpired = "certificate_expired";
+    CertificateUnknown = "certificate_unknown";
+    UnknownCA = "unknown_ca";
+    AccessDenied = "access_denied";
 }
 
 /// Returns what an error of an open connection means when an alert caused it.
 ///
-/// With TLS 1.3 a server refuses a client without a certificate only after the handshake. Another attempt ends the same way.
+/// With TLS 1.3 a server looks at the certificate of a client only after the client's handshake, and a client can have sent
+/// nothing else that these alerts are about. Another attempt ends the same way.
 pub(crate) fn of_open(error: &std::io::Error) -> Option<(FailureKind, &'static str)> {
     let inner = error.get_ref()?;
     match inner.downcast_ref::<rustls::Error>() {
-        Some(rustls::Error::AlertReceived(AlertDescription::CertificateRequired)) => {
-            Some((FailureKind::Tls, WANTS_CERTIFICATE))
-        }
-        Some(rustls::Error::AlertReceived(alert)) => Some((FailureKind::Reset, alert_text(*alert))),
+        Some(rustls::Error::AlertReceived(alert)) => Some(of_alert(*alert)),
         Some(_) => None,
         // HTTP/2 keeps of an error its text only.
         None => {
-            let alert = rustls::Error::AlertReceived(AlertDescription::CertificateRequired);
-            (inner.to_string() == alert.to_string()).then_some((FailureKind::Tls, WANTS_CERTIFICATE))
+            let text = inner.to_string();
+            let refusals = REFUSALS.iter().chain([&AlertDescription::CertificateRequired]);
+            let mut same = refusals.filter(|alert| rustls::Error::AlertReceived(**alert).to_string() == text);
+            same.next().map(|alert| of_alert(*alert))
         }
+    }
+}
+
+fn of_alert(alert: AlertDescription) -> (FailureKind, &'static str) {
+    match refusal_text(alert) {
+        Some(text) => (FailureKind::Tls, text),
+        None => (FailureKind::Reset, alert_text(alert)),
     }
 }
 

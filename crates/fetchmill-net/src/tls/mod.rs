@@ -4,10 +4,12 @@
 //! insecure; the handshake's signatures always are.
 
 pub(crate) mod alert;
+mod client_identity;
 mod rejection;
 mod roots;
 mod verifier;
 
+pub use client_identity::{ClientFiles, ClientIdentity};
 pub use rejection::rejection_of;
 pub use roots::{TlsOptions, TlsRoots};
 pub use verifier::check_insecure_host;
@@ -25,6 +27,7 @@ use tokio_rustls::client::TlsStream;
 use super::errno;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::TLS_SESSIONS_MAX;
+use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::FailureKind;
 use verifier::{SelfSigned, Verifier, server_name};
 
@@ -41,6 +44,8 @@ pub enum Alpn {
 #[derive(Clone)]
 pub struct Tls {
     connector: TlsConnector,
+    /// Whether it shows a certificate of the user's to servers that ask for one.
+    shows_certificate: bool,
 }
 
 impl std::fmt::Debug for Tls {
@@ -54,8 +59,8 @@ fn provider() -> Arc<CryptoProvider> {
 }
 
 impl Tls {
-    /// For one worker: sessions are its own, `roots` are all workers'.
-    pub fn new(roots: &TlsRoots, options: &TlsOptions) -> Result<Self> {
+    /// For one worker, and of `client` for its origin alone: sessions are its own, `roots` are all workers'.
+    pub fn new(roots: &TlsRoots, options: &TlsOptions, client: Option<&ClientIdentity>) -> Result<Self> {
         let provider = provider();
         let verifier = Verifier::new(roots, &options.insecure_hosts, &provider)?;
         let mut config = ClientConfig::builder_with_provider(provider)
@@ -63,13 +68,13 @@ impl Tls {
             .map_err(|error| Error::Internal(format!("TLS cannot be set up: {error}")))?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier))
-            .with_client_cert_resolver(alert::NoCertificate::shared());
+            .with_client_cert_resolver(alert::ClientCertificate::of(client));
         config.resumption = Resumption::in_memory_sessions(TLS_SESSIONS_MAX);
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         if options.http2 {
             config.alpn_protocols.insert(0, b"h2".to_vec());
         }
-        Ok(Tls { connector: TlsConnector::from(Arc::new(config)) })
+        Ok(Tls { connector: TlsConnector::from(Arc::new(config)), shows_certificate: client.is_some() })
     }
 
     /// The handshake, as long as `timeout` at most. `host` is a name or an address, without brackets or port.
@@ -99,7 +104,10 @@ impl Tls {
             Ok(Err(error)) => {
                 let kind = kind_of(&error);
                 if kind == FailureKind::Tls {
-                    rejection::note_text(host, handshake_text(&error, was_requested));
+                    rejection::note_text(
+                        host,
+                        handshake_text(&error, was_requested.then_some(self.shows_certificate)),
+                    );
                 }
                 Err(kind)
             }
@@ -114,12 +122,13 @@ pub struct TlsSetup {
     /// What a user says.
     pub options: TlsOptions,
     roots: Arc<OnceLock<TlsRoots>>,
+    client: Arc<OnceLock<ClientIdentity>>,
 }
 
 impl TlsSetup {
     /// As a user says.
     pub fn new(options: TlsOptions) -> Self {
-        TlsSetup { options, roots: Arc::default() }
+        TlsSetup { options, roots: Arc::default(), client: Arc::default() }
     }
 
     /// The same without an offer of HTTP/2.
@@ -128,6 +137,7 @@ impl TlsSetup {
         TlsSetup {
             options: TlsOptions { http2: false, ..self.options.clone() },
             roots: Arc::clone(&self.roots),
+            client: Arc::clone(&self.client),
         }
     }
 
@@ -139,11 +149,26 @@ impl TlsSetup {
         }
         self.roots.get().ok_or_else(|| Error::Internal("no authorities were read".into()))
     }
+
+    /// Whether an origin is the one that the user's certificate is for.
+    pub fn shows_certificate_to(&self, origin: &OriginKey) -> bool {
+        self.options.client.as_ref().is_some_and(|client| client.origin == *origin)
+    }
+
+    /// The user's certificate, if there is one; the first call reads it.
+    pub fn client(&self) -> Result<Option<&ClientIdentity>> {
+        let Some(files) = &self.options.client else { return Ok(None) };
+        if self.client.get().is_none() {
+            let _ = self.client.set(ClientIdentity::load(files)?);
+        }
+        Ok(self.client.get())
+    }
 }
 
-fn handshake_text(error: &std::io::Error, was_requested: bool) -> String {
+/// `requested`: the server has asked for a certificate, and whether it was shown one.
+fn handshake_text(error: &std::io::Error, requested: Option<bool>) -> String {
     match error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>()) {
-        Some(error) => alert::handshake_text(error, was_requested),
+        Some(error) => alert::handshake_text(error, requested),
         None => error.to_string(),
     }
 }

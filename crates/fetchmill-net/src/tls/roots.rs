@@ -10,6 +10,7 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
+use super::client_identity::ClientFiles;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::CA_FILE_BYTES_MAX;
 
@@ -24,6 +25,8 @@ pub struct TlsOptions {
     pub insecure_hosts: Vec<String>,
     /// Whether HTTP/2 is offered.
     pub http2: bool,
+    /// The certificate that shows who asks, if there is one.
+    pub client: Option<ClientFiles>,
 }
 
 /// The authorities that are believed. Clones share them.

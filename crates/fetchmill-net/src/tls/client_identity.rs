@@ -1,0 +1,123 @@
+//! The certificate that shows a server who asks: read from the user's files, and shown to one origin.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+
+use super::provider;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits::CA_FILE_BYTES_MAX;
+use fetchmill_model::origin::OriginKey;
+
+/// What stands in the file of a key that needs a password: PKCS #8, and the older form.
+const ENCRYPTED: [&[u8]; 2] = [b"ENCRYPTED PRIVATE KEY-----", b"Proc-Type: 4,ENCRYPTED"];
+
+/// The files of `--client-cert` and `--client-key`, in PEM, and the only origin that gets the certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientFiles {
+    /// The certificate, and those between it and its authority.
+    pub certificate: PathBuf,
+    /// Its key; none: that is in the same file.
+    pub key: Option<PathBuf>,
+    /// Who gets it.
+    pub origin: OriginKey,
+}
+
+/// A certificate with its key. Clones share them.
+#[derive(Clone)]
+pub struct ClientIdentity(pub(super) Arc<CertifiedKey>);
+
+impl std::fmt::Debug for ClientIdentity {
+    /// Without the key.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("ClientIdentity").finish_non_exhaustive()
+    }
+}
+
+impl ClientIdentity {
+    /// Reads the files. No message shows what is in them.
+    pub fn load(files: &ClientFiles) -> Result<Self> {
+        let certificate = PemFile { option: "--client-cert", path: &files.certificate };
+        let text = certificate.read()?;
+        let chain: std::result::Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+        let chain = chain.map_err(|_| certificate.refused("a certificate in it is damaged", CERTIFICATES))?;
+        if chain.is_empty() {
+            return Err(certificate.refused("it has no certificate", CERTIFICATES));
+        }
+        let (key, of_key) = match &files.key {
+            Some(path) => {
+                let file = PemFile { option: "--client-key", path };
+                (file.read()?, file)
+            }
+            None => (text, certificate),
+        };
+        let key = of_key.private_key(&key)?;
+        let signer = provider().key_provider.load_private_key(key);
+        let signer =
+            signer.map_err(|_| of_key.refused("its key is of a kind that TLS does not have", KEYS))?;
+        let identity = CertifiedKey::new(chain, signer);
+        match identity.keys_match() {
+            Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {}
+            Err(_) => {
+                return Err(of_key.refused("its key is not that of the certificate", "give the key that is"));
+            }
+        }
+        Ok(ClientIdentity(Arc::new(identity)))
+    }
+}
+
+const CERTIFICATES: &str = "give a file with the certificate in PEM";
+const KEYS: &str = "give an RSA, ECDSA or Ed25519 key in PEM";
+
+/// A file that an option names.
+#[derive(Clone, Copy)]
+struct PemFile<'a> {
+    option: &'static str,
+    path: &'a Path,
+}
+
+impl PemFile<'_> {
+    fn refused(&self, what: &str, advice: &str) -> Error {
+        Error::Usage(format!("{} {}: {what}; {advice}", self.option, self.path.display()))
+    }
+
+    fn read(&self) -> Result<Vec<u8>> {
+        let unreadable = |error: std::io::Error| {
+            self.refused(&format!("it cannot be read ({error})"), "give a file that this user may read")
+        };
+        // It is read more than once: a pipe would have nothing the second time, and may never have anything.
+        if !std::fs::metadata(self.path).map_err(unreadable)?.is_file() {
+            return Err(self.refused("it is not a regular file", "give the path of a file in PEM"));
+        }
+        let mut text = Vec::new();
+        File::open(self.path)
+            .and_then(|file| file.take(CA_FILE_BYTES_MAX + 1).read_to_end(&mut text))
+            .map_err(unreadable)?;
+        if text.len() as u64 > CA_FILE_BYTES_MAX {
+            return Err(self.refused(&format!("it is larger than {CA_FILE_BYTES_MAX} bytes"), CERTIFICATES));
+        }
+        Ok(text)
+    }
+
+    /// The first key in the file's text.
+    fn private_key(&self, text: &[u8]) -> Result<PrivateKeyDer<'static>> {
+        if ENCRYPTED.iter().any(|mark| memchr::memmem::find(text, mark).is_some()) {
+            return Err(self.refused(
+                "its key is encrypted",
+                "give a key without a password, as `openssl pkey -in KEY -out PLAIN` writes it",
+            ));
+        }
+        PrivateKeyDer::from_pem_slice(text).map_err(|error| match error {
+            rustls::pki_types::pem::Error::NoItemsFound if self.option == "--client-cert" => {
+                self.refused("it has no private key", "name the file of the key with --client-key")
+            }
+            rustls::pki_types::pem::Error::NoItemsFound => self.refused("it has no private key", KEYS),
+            _ => self.refused("its key is damaged", KEYS),
+        })
+    }
+}

@@ -1,0 +1,117 @@
+"""A SOCKS5 proxy for tests: it leads to one server, and keeps what it was asked. It shares no code with the project."""
+
+import contextlib
+import socket
+import threading
+from typing import Self
+
+from forward_proxy import STOP_SECONDS_MAX, relay
+
+_ADDRESS_BYTES = {1: 4, 4: 16}
+
+
+class SocksProxy:
+    """Serves from the moment it is made until the end of a `with` block.
+
+    Args:
+        to: the port of 127.0.0.1 that all names and addresses lead to.
+        user: who may use it, as `name:password`; anyone without it.
+    """
+
+    def __init__(self, to: int, user: str = "") -> None:
+        self.asked: list[tuple[str, int]] = []
+        self.users: list[str] = []
+        self._to = to
+        self._user = user
+        self._lock = threading.Lock()
+        self._open: set[socket.socket] = set()
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=256)
+        self._threads = [threading.Thread(target=self._accept, name="socks", daemon=True)]
+        self._threads[0].start()
+
+    def url(self, scheme: str, user: str | None = None) -> str:
+        """The value of `--proxy`, with who uses it."""
+        user = self._user if user is None else user
+        return f"{scheme}://{user}{'@' if user else ''}127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        with self._lock:
+            for each in self._open:
+                with contextlib.suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(STOP_SECONDS_MAX)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            thread = threading.Thread(target=self._serve, args=(client,), name="socks-client", daemon=True)
+            with self._lock:
+                self._threads.append(thread)
+                self._open.add(client)
+            thread.start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with contextlib.suppress(OSError, EOFError), client:
+            if not self._greet(client):
+                return
+            version, command, _, kind = _read(client, 4)
+            assert (version, command) == (5, 1)
+            host = _host(client, kind)
+            port = int.from_bytes(_read(client, 2))
+            with self._lock:
+                self.asked.append((host, port))
+            if host == "refused.test":
+                client.sendall(b"\x05\x02\x00\x01" + bytes(6))
+                return
+            with socket.create_connection(("127.0.0.1", self._to)) as server:
+                client.sendall(b"\x05\x00\x00\x03\x06a.test\x00\x50")
+                relay(client, server)
+        with self._lock:
+            self._open.discard(client)
+
+    def _greet(self, client: socket.socket) -> bool:
+        version, count = _read(client, 2)
+        assert version == 5
+        wanted = 2 if self._user else 0
+        if wanted not in _read(client, count):
+            client.sendall(b"\x05\xff")
+            return False
+        client.sendall(bytes([5, wanted]))
+        if not self._user:
+            return True
+        assert _read(client, 1) == b"\x01"
+        name, password = (_read(client, _read(client, 1)[0]).decode() for _ in range(2))
+        with self._lock:
+            self.users.append(f"{name}:{password}")
+        is_right = self.users[-1] == self._user
+        client.sendall(bytes([1, 0 if is_right else 1]))
+        return is_right
+
+
+def _host(client: socket.socket, kind: int) -> str:
+    if kind in _ADDRESS_BYTES:
+        family = socket.AF_INET if kind == 1 else socket.AF_INET6
+        return socket.inet_ntop(family, _read(client, _ADDRESS_BYTES[kind]))
+    assert kind == 3
+    return _read(client, _read(client, 1)[0]).decode("ascii")
+
+
+def _read(client: socket.socket, count: int) -> bytes:
+    """Exactly as many bytes."""
+    read = b""
+    while len(read) < count:
+        part = client.recv(count - len(read))
+        if not part:
+            raise EOFError
+        read += part
+    return read
