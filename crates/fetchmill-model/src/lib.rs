@@ -15,6 +15,7 @@ pub mod answer_pattern;
 pub mod byte_range;
 pub mod certainty;
 pub mod content_encoding;
+pub mod cookies;
 pub mod entry;
 pub mod error;
 pub mod expected_hash;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use super::connection_kind::{ConnectionKind, OwnHttp1, RequestTarget};
+use super::connection_kind::{ConnectionKind, OwnHttp1, RequestTarget, add_cookies};
 use super::http2::{self, Http2Connection};
 use super::late_reply::LateReply;
 use super::origin_connections::OriginConnections;
@@ -332,6 +332,9 @@ async fn exchange_http2(
             (call.method, call.path.into(), call.body)
         }
     };
+    if let Some(cookies) = origin.cookies_with(asked) {
+        add_cookies(own.get_or_insert_with(|| parts.fields.clone()), &cookies)?;
+    }
     let call = http2::Http2Request {
         method,
         is_tls: origin.key.is_tls(),

@@ -157,3 +157,15 @@ impl Http2Parts {
         Ok(fields)
     }
 }
+
+/// Adds cookies to fields: behind those of a field of the user's, if there is one.
+pub(super) fn add_cookies(fields: &mut HeaderMap, cookies: &str) -> std::result::Result<(), BrokenExchange> {
+    let refused = |_| BrokenExchange::new(FailureKind::Framing, "a cookie cannot be sent over HTTP/2");
+    let own = fields.get(http::header::COOKIE).map(|own| [own.as_bytes(), b"; "].concat());
+    let value = [own.unwrap_or_default().as_slice(), cookies.as_bytes()].concat();
+    let mut value = http::HeaderValue::from_bytes(&value).map_err(refused)?;
+    // No table of the connection keeps it.
+    value.set_sensitive(true);
+    fields.insert(http::header::COOKIE, value);
+    Ok(())
+}

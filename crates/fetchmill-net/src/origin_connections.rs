@@ -1,5 +1,6 @@
 //! An origin as a thread knows it: how it is asked, its unused connections, and those that many requests share.
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -12,8 +13,9 @@ use super::connection_kind::{ConnectionKind, Http2Parts, SharedHttp2};
 use super::http2::Http2Connection;
 use super::{AddressPolicy, Alpn, Millis, RequestTarget};
 use fetchmill_model::certainty::OriginReplies;
+use fetchmill_model::cookies::{ChainCookies, Cookie, RequestPlace};
 use fetchmill_model::error::Result;
-use fetchmill_model::http1::RequestTemplate;
+use fetchmill_model::http1::{RequestParts, RequestTemplate, add_cookies};
 use fetchmill_model::origin::{Authorize, OriginFields, OriginKey};
 use fetchmill_model::patience::Patience;
 use fetchmill_model::planner::pace::Pace;
@@ -43,6 +45,8 @@ pub struct OriginConnections {
     /// Memory for what they sign, of one request after the other.
     pub(super) signed: RefCell<Vec<u8>>,
     pub(super) fields: OriginFields,
+    /// Cookies of a file that it gets, some of them for some paths only.
+    pub(super) file_cookies: Vec<Cookie>,
     pub(super) addresses: Option<Arc<[SocketAddr]>>,
     /// Open and unused, the warmest last, with the time since when.
     pub(super) idle: RefCell<VecDeque<(ConnectionKind, Millis)>>,
@@ -61,10 +65,14 @@ pub struct OriginConnections {
 impl OriginConnections {
     /// Appends a request of HTTP/1.1.
     pub fn write(&self, asked: RequestTarget<'_>, out: &mut Vec<u8>) {
+        let start = out.len();
         match asked {
             RequestTarget::Name(name) => self.template.write(name, out),
             RequestTarget::Path(path) => self.template.write_path(path, out),
             RequestTarget::Call(call) => self.template.write_call(call, out),
+        }
+        if let Some(cookies) = self.cookies_with(asked) {
+            add_cookies(out, start, &cookies);
         }
         if let Some(authorize) = &self.authorize {
             let (method, body) = match asked {
@@ -73,6 +81,33 @@ impl OriginConnections {
             };
             self.sign(&**authorize, method, body, out);
         }
+    }
+
+    /// Returns all cookies of a request for a path after replies have set some; they may be none.
+    pub fn cookies_after(&self, chain: &ChainCookies, path: &str) -> String {
+        chain.field(&RequestPlace::at(&self.key, path), &self.file_cookies).unwrap_or_default()
+    }
+
+    /// Returns the cookies that go with a request, if there are any: a call may say itself which.
+    pub(super) fn cookies_with<'a>(&self, asked: RequestTarget<'a>) -> Option<Cow<'a, str>> {
+        if let RequestTarget::Call(RequestParts { cookies: Some(cookies), .. }) = asked {
+            return Some(Cow::Borrowed(*cookies)).filter(|cookies| !cookies.is_empty());
+        }
+        if self.file_cookies.is_empty() {
+            return None;
+        }
+        let mut target = Vec::new();
+        let path = match asked {
+            RequestTarget::Name(name) => {
+                self.template.write_target(name, &mut target);
+                String::from_utf8_lossy(&target)
+            }
+            RequestTarget::Path(path) => path.into(),
+            RequestTarget::Call(call) => call.path.into(),
+        };
+        Some(self.cookies_after(&ChainCookies::default(), &path))
+            .filter(|cookies| !cookies.is_empty())
+            .map(Cow::Owned)
     }
 
     /// Puts what is signed now between the fields of a request and its body.

@@ -24,6 +24,7 @@ use super::{
     NameResolver, NameResolverSetup, Paces, Timeouts, Tls, UnusedState, connect,
 };
 use fetchmill_model::certainty::{MonotonicMicros, SILENCE_MIN};
+use fetchmill_model::cookies::{CookieFile, RequestPlace};
 use fetchmill_model::error::Result;
 use fetchmill_model::http1::RequestTemplate;
 use fetchmill_model::limits;
@@ -63,6 +64,8 @@ pub struct PoolSettings {
     pub times_phases: bool,
     /// What the patience with each origin begins with.
     pub patience: Patience,
+    /// Cookies that a user gives, which say themselves who gets them.
+    pub cookies: Option<Arc<CookieFile>>,
 }
 
 /// An address that is not public, for who may only lead to public ones.
@@ -147,6 +150,11 @@ impl Pool {
             is_named: self.settings.authority.as_ref().is_some_and(|authority| authority.is_named(&key)),
             signed: RefCell::default(),
             fields: self.settings.fields.clone(),
+            file_cookies: self
+                .settings
+                .cookies
+                .as_ref()
+                .map_or_else(Vec::new, |file| file.of_origin(&RequestPlace::at(&key, "/"))),
             addresses,
             idle: RefCell::default(),
             protocol: Cell::new(None),

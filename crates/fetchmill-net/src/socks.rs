@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use super::errno;
 use fetchmill_model::outcome::FailureKind;
 
-type Result<T> = std::result::Result<T, FailureKind>;
+type SocksResult<T> = Result<T, FailureKind>;
 
 const VERSION: u8 = 5;
 const NO_AUTHENTICATION: u8 = 0;
@@ -83,7 +83,7 @@ pub(super) async fn connect(
     host: &str,
     port: u16,
     user: Option<&SocksUser>,
-) -> Result<()> {
+) -> SocksResult<()> {
     let request = request_to(host, port).ok_or(FailureKind::ProxyRefused)?;
     let method = if user.is_some() { USER_AND_PASSWORD } else { NO_AUTHENTICATION };
     // One method is offered: a proxy that is given a user and a password is to know who asks.
@@ -111,7 +111,7 @@ pub(super) async fn connect(
 }
 
 /// Reads the address that the proxy connects from, which nobody needs.
-async fn pass_bound_address(stream: &mut TcpStream, kind: u8) -> Result<()> {
+async fn pass_bound_address(stream: &mut TcpStream, kind: u8) -> SocksResult<()> {
     match kind {
         IPV4 => receive::<6>(stream).await.map(drop),
         IPV6 => receive::<18>(stream).await.map(drop),
@@ -126,12 +126,12 @@ async fn pass_bound_address(stream: &mut TcpStream, kind: u8) -> Result<()> {
     }
 }
 
-async fn send(stream: &mut TcpStream, bytes: &[u8]) -> Result<()> {
+async fn send(stream: &mut TcpStream, bytes: &[u8]) -> SocksResult<()> {
     stream.write_all(bytes).await.map_err(|error| errno::of_open(&error))
 }
 
 /// Reads as many bytes and not one more: those after them are the target's.
-async fn receive<const COUNT: usize>(stream: &mut TcpStream) -> Result<[u8; COUNT]> {
+async fn receive<const COUNT: usize>(stream: &mut TcpStream) -> SocksResult<[u8; COUNT]> {
     let mut bytes = [0; COUNT];
     match stream.read_exact(&mut bytes).await {
         Ok(_) => Ok(bytes),

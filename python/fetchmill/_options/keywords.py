@@ -223,6 +223,8 @@ class OfRequests(TypedDict, total=False):
     """Certificate that shows an https server who asks, in PEM; it goes to the origin that gets credentials."""
     client_key: PathText | None
     """Key of --client-cert, in PEM and without a password; if not given, it is in the same file."""
+    cookies: PathText | None
+    """File with cookies in the format of Netscape, which go to the hosts and paths that it names."""
     retry_status: Sequence[int] | None
     """Retry replies with this status as 503, such as 403 of a server that limits rates; may be repeated."""
     insecure_host: Sequence[str] | None

@@ -359,6 +359,12 @@ _OF_REQUESTS = {
         None,
         "Key of --client-cert, in PEM and without a password; if not given, it is in the same file.",
     ),
+    "cookies": Option(
+        "path",
+        PathText | None,
+        None,
+        "File with cookies in the format of Netscape, which go to the hosts and paths that it names.",
+    ),
     "retry_status": Option(
         "statuses",
         Sequence[int] | None,

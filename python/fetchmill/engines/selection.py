@@ -166,6 +166,7 @@ def _refuse_native_only(options: GetOptions) -> None:
         "--format warc": options.format == "warc",
         "--bearer-command": options.bearer_command is not None,
         "--redirects": bool(options.redirects),
+        "--cookies": options.cookies is not None,
         "--client-cert": options.client_cert is not None,
         "--resolver": bool(options.resolver),
         "--proxy socks5://": any(map(is_socks, proxies_of(options.proxy))),

@@ -13,6 +13,6 @@ mod slow;
 
 pub(crate) use end::{AttemptEnd, Failure};
 pub(crate) use fulfil::fulfil;
-pub(crate) use redirect::{Location, RedirectPolicy, RedirectRefusal};
+pub(crate) use redirect::{Location, RedirectHead, RedirectPolicy, RedirectRefusal};
 pub(crate) use requester::{CertainReplies, Requester};
 pub(crate) use resumable::{Resumable, ResumableBody};

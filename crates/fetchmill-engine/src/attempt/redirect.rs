@@ -5,11 +5,14 @@ use std::net::SocketAddr;
 
 use url::Url;
 
+use fetchmill_model::cookies::{ChainCookies, RequestPlace};
 use fetchmill_model::http1::FieldLine;
 use fetchmill_model::name::{escaped as escaped_byte, for_display};
 use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::FailureKind;
-use fetchmill_net::{AddressPolicy, is_public};
+use fetchmill_model::planner::origin::Millis;
+use fetchmill_model::verdict::fields_in;
+use fetchmill_net::{AddressPolicy, OriginConnections, is_public};
 
 /// Which redirects of a kind of request are followed. Each kind also keeps TLS, and never leads from a public address to one
 /// that is not.
@@ -28,8 +31,21 @@ pub(crate) struct Location {
     pub(crate) url: String,
     /// How far it may lead, as far as redirects say.
     pub(crate) reach: AddressPolicy,
-    /// Where it was before, as hashes: a redirect to one of these is a loop.
+    /// Where it was before, with which cookies, as hashes: a redirect to one of these is a loop.
     visited: Vec<u64>,
+    /// What redirects have set.
+    cookies: ChainCookies,
+}
+
+/// The parts of a reply's head that say where a request goes on, and with what.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct RedirectHead<'h> {
+    /// The field `Location`.
+    pub(crate) location: Option<&'h [u8]>,
+    /// All of it.
+    pub(crate) head: &'h [u8],
+    /// When it came, in milliseconds since 1970.
+    pub(crate) now: Millis,
 }
 
 /// Why a redirect is not followed, with a reason for people.
@@ -45,6 +61,7 @@ impl Location {
     pub(crate) fn clear(&mut self) {
         self.url.clear();
         self.visited.clear();
+        self.cookies.clear();
         self.reach = AddressPolicy::Anywhere;
     }
 
@@ -63,12 +80,12 @@ impl Location {
     pub(crate) fn follow(
         &mut self,
         address: Option<SocketAddr>,
-        location: Option<&[u8]>,
+        redirect: &RedirectHead<'_>,
         policy: RedirectPolicy,
     ) -> Result<bool, RedirectRefusal> {
         let refused = |why: &str| (FailureKind::RedirectRefused, why.to_owned());
-        let (from, _) = OriginKey::of_url(&self.url).ok_or_else(|| refused("it comes from no URL"))?;
-        let location = location.ok_or_else(|| refused("a redirect without Location"))?;
+        let (from, path) = OriginKey::of_url(&self.url).ok_or_else(|| refused("it comes from no URL"))?;
+        let location = redirect.location.ok_or_else(|| refused("a redirect without Location"))?;
         let shown = || for_display(location);
         let refused = |why: &str| (FailureKind::RedirectRefused, format!("redirect to {}: {why}", shown()));
         let next = redirected(&self.url, &escaped(location)).map_err(refused)?;
@@ -77,19 +94,35 @@ impl Location {
             return Err(refused("it leads to another origin"));
         }
         if self.visited.is_empty() {
-            self.visited.push(hash(&self.url));
+            self.visited.push(self.visit(&self.url));
         }
-        if self.visited.contains(&hash(&next)) {
+        let set = fields_in(redirect.head, b"set-cookie:");
+        self.cookies.take(set, &RequestPlace::at(&from, path), redirect.now / 1000);
+        let visit = self.visit(&next);
+        if self.visited.contains(&visit) {
             return Err((FailureKind::RedirectLoop, format!("redirect to {}: it was there before", shown())));
         }
         if self.visited.len() > policy.hops_max as usize {
             let why = format!("redirect to {}: it is the one after {} redirects", shown(), policy.hops_max);
             return Err((FailureKind::RedirectLimit, why));
         }
-        self.visited.push(hash(&next));
+        self.visited.push(visit);
         self.reach = reach_behind(self.reach, from.host(), address);
         self.url = next;
         Ok(leads_away)
+    }
+
+    /// Returns all cookies of the next request if replies have changed any: they may be none.
+    pub(crate) fn cookies_at(&self, origin: &OriginConnections) -> Option<String> {
+        let path = || origin.key.path_of(&self.url).unwrap_or("/");
+        (!self.cookies.is_empty()).then(|| origin.cookies_after(&self.cookies, path()))
+    }
+
+    /// A URL with the cookies that a request for it has. With others the server may answer something else.
+    fn visit(&self, url: &str) -> u64 {
+        let place = OriginKey::of_url(url).filter(|_| !self.cookies.is_empty());
+        let cookies = place.and_then(|(key, path)| self.cookies.field(&RequestPlace::at(&key, path), &[]));
+        cookies.map_or_else(|| hash(url), |cookies| hash(&format!("{url}\n{cookies}")))
     }
 }
 
@@ -206,7 +239,7 @@ mod tests {
     fn a_policy_says_how_far_redirects_lead() {
         let policy = RedirectPolicy { hops_max: 2, may_leave_origin: false };
         let mut at = Location::at("http://a.test/1".into());
-        let mut follow = |to: &str| at.follow(None, Some(to.as_bytes()), policy).map_err(|(kind, _)| kind);
+        let mut follow = |to: &str| at.follow(None, &head_to(to), policy).map_err(|(kind, _)| kind);
         assert_eq!(follow("http://b.test/"), Err(FailureKind::RedirectRefused));
         assert_eq!(follow("/2"), Ok(false));
         assert_eq!(follow("/1"), Err(FailureKind::RedirectLoop));
@@ -214,7 +247,29 @@ mod tests {
         assert_eq!(follow("/4"), Err(FailureKind::RedirectLimit));
         let anywhere = RedirectPolicy { may_leave_origin: true, ..policy };
         let mut at = Location::at("http://a.test/1".into());
-        assert_eq!(at.follow(None, Some(b"https://a.test/"), anywhere), Ok(true));
-        assert!(at.follow(None, None, anywhere).is_err());
+        assert_eq!(at.follow(None, &head_to("https://a.test/"), anywhere), Ok(true));
+        assert!(at.follow(None, &RedirectHead::default(), anywhere).is_err());
+    }
+
+    #[test]
+    fn a_redirect_to_the_same_url_is_a_loop_unless_a_cookie_has_changed() {
+        let policy = RedirectPolicy { hops_max: 9, may_leave_origin: true };
+        let mut at = Location::at("http://a.test/1".into());
+        let mut follow = |to: &str, head: &str| {
+            let redirect = RedirectHead { head: head.as_bytes(), ..head_to(to) };
+            at.follow(None, &redirect, policy).map_err(|(kind, _)| kind)
+        };
+        assert_eq!(follow("/1", "HTTP/1.1 302 Found\r\nSet-Cookie: s=1\r\n\r\n"), Ok(false));
+        assert_eq!(follow("/1", "set-cookie: s=1\r\n"), Err(FailureKind::RedirectLoop));
+        assert_eq!(follow("/1", "set-cookie: t=1; path=/2\r\n"), Err(FailureKind::RedirectLoop));
+        assert_eq!(follow("/1", "set-cookie: s=2\r\n"), Ok(false));
+        assert_eq!(follow("/2", ""), Ok(false));
+        assert_eq!(follow("/1", ""), Err(FailureKind::RedirectLoop));
+        at.clear();
+        assert!(at.cookies.is_empty());
+    }
+
+    fn head_to(location: &str) -> RedirectHead<'_> {
+        RedirectHead { location: Some(location.as_bytes()), ..RedirectHead::default() }
     }
 }

@@ -11,7 +11,7 @@ use super::page_failure::PageFailure;
 use crate::access::bearer::BearerTokens;
 use crate::access::renewal::Renewal;
 use crate::attempt::{
-    AttemptEnd, CertainReplies, Failure, Location, RedirectPolicy, Requester, Resumable, fulfil,
+    AttemptEnd, CertainReplies, Failure, Location, RedirectHead, RedirectPolicy, Requester, Resumable, fulfil,
 };
 use crate::control::Control;
 use crate::control::stop::Stop;
@@ -194,14 +194,16 @@ impl PageRequester {
     }
 
     fn follow(
+        &self,
         request: &mut PageRequest,
         connection: &Connection,
         body: &Resumable<PageBody>,
         status: u16,
     ) -> AttemptEnd {
         let head = &body.inner.head;
-        let location = field_in(head, b"location:");
-        match request.at.follow(connection.address(), location, request.policy) {
+        let redirect =
+            RedirectHead { location: field_in(head, b"location:"), head, now: self.control.clock.now() };
+        match request.at.follow(connection.address(), &redirect, request.policy) {
             Ok(_) => AttemptEnd::Redirected,
             Err((kind, why)) => {
                 request.end = PageAnswer::Failed(PageFailure::new(kind, status, why));
@@ -288,8 +290,10 @@ impl Requester for PageRequester {
         let path = origin.key.path_of(&request.at.url).unwrap_or("/");
         let rest = body.rest_fields();
         let fields = rest.as_ref().map_or(&[][..], |rest| rest.as_slice());
-        let call = RequestParts { method: "GET", path, fields, body: None };
-        let asked = if rest.is_some() { RequestTarget::Call(&call) } else { RequestTarget::Path(path) };
+        let cookies = request.at.cookies_at(origin);
+        let call = RequestParts { method: "GET", path, fields, body: None, cookies: cookies.as_deref() };
+        let is_plain = rest.is_none() && cookies.is_none();
+        let asked = if is_plain { RequestTarget::Path(path) } else { RequestTarget::Call(&call) };
         connection.exchange(asked, &self.buffers, body, watch, u64::MAX).await
     }
 
@@ -337,7 +341,7 @@ impl Requester for PageRequester {
                 return AttemptEnd::Over;
             }
             Verdict::Again => return AttemptEnd::Again,
-            Verdict::Redirect => return Self::follow(request, connection, body, head.status),
+            Verdict::Redirect => return self.follow(request, connection, body, head.status),
             Verdict::Correct(_) => return self.renew(request),
             Verdict::Settle(Outcome::Failed(kind), reason) => (kind, reason),
             Verdict::Retry(kind) => (kind, None),

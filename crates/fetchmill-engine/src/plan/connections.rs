@@ -63,7 +63,7 @@ impl JobPlan {
         let named = request.named_origin.clone().or_else(|| self.only_origin().filter(|_| lists_urls));
         let named = named.filter(|_| !request.http.public_only);
         let reach = (request.reach(), named);
-        let settings = request.http.pool_settings(store, self.fields()?, reach, self.machine.threads);
+        let settings = request.http.pool_settings(store, self.fields()?, reach, self.machine.threads)?;
         Ok(match request.rows {
             // What is not read of a body in a check may be as long as it likes.
             Some(_) => PoolSettings { max_body: u64::MAX, times_phases: true, ..settings },

@@ -33,8 +33,9 @@ pub(crate) fn plan_job(
     request.check()?;
     columns::check(&request, &asked)?;
     let fields = fields(&request, &s3)?;
-    // A mistake in the user's certificate is reported before anything is made, too.
+    // Mistakes in the user's certificate and cookies are reported before anything is made, too.
     TlsSetup::new(request.http.tls(&s3, fields.origin())).client()?;
+    request.http.cookie_file()?;
     let machine = MachineShare::fit(&request)?;
     let place = prepare_place(&request)?;
     let listing = known_listing(&request, &place)?;

@@ -9,7 +9,9 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use serde_json::Value;
 
+use super::cookies::read_cookies;
 use crate::access::s3::{Access, S3Settings, SignedOrigins};
+use fetchmill_model::cookies::CookieFile;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
 use fetchmill_model::options::{Bounds, OptionValue, options, seconds, some_seconds};
@@ -75,6 +77,8 @@ options! {
         client_cert: Option<PathBuf> = None;
         /// Its key, in PEM; none: it is in the same file.
         client_key: Option<PathBuf> = None;
+        /// Cookies in the format of Netscape.
+        cookies: Option<PathBuf> = None;
         /// Hosts whose certificates are taken as they are.
         insecure_host: Vec<String> = Vec::new();
         /// Whether HTTP/2 is offered.
@@ -268,6 +272,11 @@ impl HttpOptions {
         self.rate_per_host.filter(|rate| *rate > 0.0)
     }
 
+    /// The cookies of the user's file, if there is one.
+    pub(crate) fn cookie_file(&self) -> Result<Option<CookieFile>> {
+        self.cookies.as_deref().map(read_cookies).transpose()
+    }
+
     /// What requests say, and to whom; `otherwise` is who gets secrets when nobody is named.
     pub(crate) fn fields(&self, otherwise: Option<OriginKey>) -> Result<OriginFields> {
         OriginFields::new(self.credentials_for.clone().or(otherwise), self.headers.clone())
@@ -301,9 +310,9 @@ impl HttpOptions {
         fields: OriginFields,
         (reach, named): (AddressPolicy, Option<OriginKey>),
         threads: usize,
-    ) -> PoolSettings {
+    ) -> Result<PoolSettings> {
         let tls = Arc::new(TlsSetup::new(self.tls(&store.options, fields.origin())));
-        PoolSettings {
+        Ok(PoolSettings {
             timeouts: self.timeouts(),
             max_body: self.max_size,
             connections: 0,
@@ -321,6 +330,7 @@ impl HttpOptions {
             reach,
             times_phases: false,
             patience: Patience::default(),
-        }
+            cookies: self.cookie_file()?.map(Arc::new),
+        })
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Nothing here changes after it was read. A job's plan is made of its request.
 
+mod cookies;
 pub(super) mod custom_request;
 pub(super) mod http_options;
 mod item_checks;

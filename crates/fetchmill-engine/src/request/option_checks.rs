@@ -373,9 +373,12 @@ impl JobRequest {
         Ok(())
     }
 
-    /// What the user's certificate, and a proxy of SOCKS, are not for. Who gets it of a bucket is known with its store.
+    /// What the user's certificate, cookies, and a proxy of SOCKS are not for. Who gets it of a bucket is known with its store.
     fn check_client_certificate(&self) -> Result<()> {
         let http = &self.http;
+        if http.cookies.is_some() && self.workers != Workers::Native {
+            return Err(Error::Usage("--cookies needs --engine native".into()));
+        }
         if http.client_cert.is_some() && self.workers != Workers::Native {
             return Err(Error::Usage("--client-cert needs --engine native".into()));
         }

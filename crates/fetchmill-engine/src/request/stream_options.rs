@@ -57,7 +57,7 @@ impl StreamOptions {
 
     pub(crate) fn pool_settings(&self, store: &Arc<Access>) -> Result<PoolSettings> {
         let reach = if self.http.public_only { AddressPolicy::PublicOnly } else { AddressPolicy::Anywhere };
-        let settings = self.http.pool_settings(store, self.fields()?, (reach, None), 1);
+        let settings = self.http.pool_settings(store, self.fields()?, (reach, None), 1)?;
         if self.http.ca_file.is_some() || store.options.ca_bundle.is_some() {
             // What is wrong with it is told before anything is asked for.
             settings.tls.roots()?;

@@ -36,5 +36,6 @@ pub use malformed::MalformedReply;
 pub use odd_head::{FieldLine, FieldLines, field_lines, kept_value};
 pub use reply::{ReplyProgress, ReplyReader, StreamEnd};
 pub use request::{
-    ACCEPT_ENCODING, HttpUrl, OPEN_FIELDS, RequestParts, RequestTemplate, escape_target, request_fields,
+    ACCEPT_ENCODING, HttpUrl, OPEN_FIELDS, RequestParts, RequestTemplate, add_cookies, escape_target,
+    request_fields,
 };

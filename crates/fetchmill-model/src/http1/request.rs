@@ -135,6 +135,9 @@ impl RequestTemplate {
     }
 }
 
+/// The field with cookies.
+const COOKIE: &str = "Cookie";
+
 /// A URL that can be asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HttpUrl<'u> {
@@ -177,6 +180,8 @@ pub struct RequestParts<'a> {
     pub fields: &'a [(String, String)],
     /// Its body; none at all for a method that has none.
     pub body: Option<&'a [u8]>,
+    /// All cookies that go with it; none: those that a file has for its origin.
+    pub cookies: Option<&'a str>,
 }
 
 impl RequestTemplate {
@@ -208,6 +213,24 @@ impl RequestTemplate {
         }
         out.extend_from_slice(b"\r\n");
         out.extend_from_slice(call.body.unwrap_or_default());
+    }
+}
+
+/// Adds cookies to the request that begins at `start`: behind those of its own field, if it has one.
+pub fn add_cookies(out: &mut Vec<u8>, start: usize, cookies: &str) {
+    let mut at = start;
+    for line in out[start..].split_inclusive(|byte| *byte == b'\n') {
+        if line == b"\r\n" {
+            let field = format!("{COOKIE}: {cookies}\r\n");
+            out.splice(at..at, field.bytes());
+            return;
+        }
+        at += line.len();
+        if is_field(line, COOKIE) {
+            let end = at - b"\r\n".len();
+            out.splice(end..end, format!("; {cookies}").bytes());
+            return;
+        }
     }
 }
 

@@ -177,3 +177,18 @@ pub const CREDENTIALS_AHEAD: Duration = Duration::from_secs(300);
 pub const CREDENTIALS_RETRY_MIN: Duration = Duration::from_secs(1);
 /// ... and the last. Who asks again within it hears what came of the last try.
 pub const CREDENTIALS_RETRY_MAX: Duration = Duration::from_secs(30);
+
+/// Cookies that replies set while the redirects of one target are followed, ...
+pub const CHAIN_COOKIES_MAX: usize = 50;
+/// ... and their bytes. Only targets that are redirected have any: 16 MiB for 1,024 of them in flight.
+pub const CHAIN_COOKIE_BYTES_MAX: usize = 16 << 10;
+/// Fields `Set-Cookie` of one reply that are looked at.
+pub const SET_COOKIES_MAX: usize = 100;
+/// Bytes of a cookie's name and value (RFC 6265, 6.1).
+pub const COOKIE_BYTES_MAX: usize = 4096;
+/// Bytes of a cookie's path.
+pub const COOKIE_PATH_BYTES_MAX: usize = 1024;
+/// Bytes of the field `Cookie` of a request; what does not fit is left out. Servers take about 8 to 32 KiB.
+pub const COOKIE_FIELD_BYTES_MAX: usize = 16 << 10;
+/// Bytes of a file of cookies.
+pub const COOKIE_FILE_BYTES_MAX: u64 = 4 << 20;

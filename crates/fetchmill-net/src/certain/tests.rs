@@ -63,6 +63,7 @@ impl World {
             reach: ANYWHERE,
             times_phases: false,
             patience: Patience::default(),
+            cookies: None,
         };
         let clock = Rc::new(Cell::new(0));
         let pool = Pool::new(settings, Rc::clone(&clock));

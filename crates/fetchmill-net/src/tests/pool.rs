@@ -33,6 +33,7 @@ pub(super) fn settings(connections: usize, tls: TlsOptions) -> PoolSettings {
         reach: AddressPolicy::Anywhere,
         times_phases: false,
         patience: Patience::default(),
+        cookies: None,
     }
 }
 

@@ -5,11 +5,11 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
-use super::provider;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::CA_FILE_BYTES_MAX;
 use fetchmill_model::origin::OriginKey;
@@ -57,7 +57,7 @@ impl ClientIdentity {
             None => (text, certificate),
         };
         let key = of_key.private_key(&key)?;
-        let signer = provider().key_provider.load_private_key(key);
+        let signer = aws_lc_rs::default_provider().key_provider.load_private_key(key);
         let signer =
             signer.map_err(|_| of_key.refused("its key is of a kind that TLS does not have", KEYS))?;
         let identity = CertifiedKey::new(chain, signer);

@@ -218,7 +218,13 @@ impl Client {
             None => place.bucket_path().to_owned(),
         };
         let path = if ask.query.is_empty() { path } else { format!("{path}?{}", ask.query) };
-        let call = RequestParts { method: ask.method, path: &path, fields: ask.fields, body: ask.body };
+        let call = RequestParts {
+            method: ask.method,
+            path: &path,
+            fields: ask.fields,
+            body: ask.body,
+            cookies: None,
+        };
         let max = limits::PAGE_BYTES_MAX as u64;
         connection.exchange(RequestTarget::Call(&call), &self.buffers, reply, watch, max).await
     }

@@ -170,6 +170,7 @@ impl CredentialClient<'_> {
                 path: &question.place.path,
                 fields: &question.fields,
                 body: question.body,
+                cookies: None,
             };
             let max = limits::CREDENTIALS_BYTES_MAX as u64;
             let buffers = IoBuffers::default();
@@ -195,6 +196,8 @@ impl CredentialClient<'_> {
             paces: None,
             tls: Arc::new(pool.tls.without_http2()),
             idle_max: 0,
+            // They are for sites that the user has visited.
+            cookies: None,
             proxy: pool.proxy.clone().filter(|_| !is_near),
             // The machine's owner names these places, no list does.
             reach: AddressPolicy::Anywhere,

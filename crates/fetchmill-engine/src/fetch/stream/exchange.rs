@@ -66,10 +66,11 @@ impl FetchThread {
         watch: &Deadlines,
     ) -> Result<ReceivedReply, BrokenExchange> {
         let fields = fields_of(request, rest.as_ref());
-        let asked = if request.call.is_none() && rest.is_none() {
+        let cookies = request.at.cookies_at(origin);
+        let asked = if request.call.is_none() && rest.is_none() && cookies.is_none() {
             RequestTarget::Path(path_of(origin, request))
         } else {
-            RequestTarget::Call(&call_of(origin, request, &fields))
+            RequestTarget::Call(&call_of(origin, request, &fields, cookies.as_deref()))
         };
         connection.exchange(asked, &self.buffers, incoming, watch, self.options.http.max_size).await
     }
@@ -131,9 +132,10 @@ fn call_of<'t>(
     origin: &OriginConnections,
     request: &'t TaskRequest,
     fields: &'t [(String, String)],
+    cookies: Option<&'t str>,
 ) -> http1::RequestParts<'t> {
     let body = request.effects.body(request.call.as_deref());
-    http1::RequestParts { method: request.method(), path: path_of(origin, request), fields, body }
+    http1::RequestParts { method: request.method(), path: path_of(origin, request), fields, body, cookies }
 }
 
 /// The fields of a request, and those that ask for the rest of its body.
@@ -154,9 +156,10 @@ fn with_call(
     rest: Option<&[(String, String); 2]>,
     write: impl FnOnce(RequestTarget<'_>),
 ) {
-    if request.call.is_none() && rest.is_none() {
+    let cookies = request.at.cookies_at(origin);
+    if request.call.is_none() && rest.is_none() && cookies.is_none() {
         return write(RequestTarget::Path(path_of(origin, request)));
     }
     let fields = fields_of(request, rest);
-    write(RequestTarget::Call(&call_of(origin, request, &fields)));
+    write(RequestTarget::Call(&call_of(origin, request, &fields, cookies.as_deref())));
 }

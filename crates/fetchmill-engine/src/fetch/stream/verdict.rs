@@ -9,7 +9,7 @@ use super::fetcher::FetchThread;
 use super::queue::TaskRequest;
 use super::reply_buffer::{ReplyBuffer, StreamBody};
 use crate::access::renewal::Renewal;
-use crate::attempt::{AttemptEnd, Failure, RedirectPolicy, RedirectRefusal};
+use crate::attempt::{AttemptEnd, Failure, RedirectHead, RedirectPolicy, RedirectRefusal};
 use fetchmill_model::failure_detail::failure_detail;
 use fetchmill_model::http1::{Framing, Head};
 use fetchmill_model::limits;
@@ -205,7 +205,9 @@ impl FetchThread {
         // A plain URL is in its normal form.
         request.is_located = true;
         let policy = RedirectPolicy { hops_max: self.options.redirects(), may_leave_origin: true };
-        let leads_away = request.at.follow(address, incoming.location(), policy)?;
+        let redirect =
+            RedirectHead { location: incoming.location(), head: &incoming.head, now: self.clock.get() };
+        let leads_away = request.at.follow(address, &redirect, policy)?;
         request.effects.note(request.call.as_deref(), status, leads_away);
         Ok(())
     }

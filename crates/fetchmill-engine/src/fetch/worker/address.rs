@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::rc::Rc;
 
 use super::state::Worker;
-use crate::attempt::{RedirectPolicy, RedirectRefusal};
+use crate::attempt::{RedirectHead, RedirectPolicy, RedirectRefusal};
 use crate::fetch::rate_wait::keep_pace;
 use crate::fetch::target::CurrentTarget;
 use fetchmill_model::entry::Naming;
@@ -48,7 +48,7 @@ impl Worker {
         target: &mut CurrentTarget,
         connection: &Connection,
         status: u16,
-        location: Option<&[u8]>,
+        redirect: &RedirectHead<'_>,
     ) -> Result<(), RedirectRefusal> {
         if target.at.url.is_empty()
             && let Some(server) = self.origins.server()
@@ -58,7 +58,7 @@ impl Worker {
             target.at.url = format!("{}{}", server.key.text(), String::from_utf8_lossy(&path));
         }
         let policy = RedirectPolicy { hops_max: self.setup.rules.redirects_max, may_leave_origin: true };
-        let leads_away = target.at.follow(connection.address(), location, policy)?;
+        let leads_away = target.at.follow(connection.address(), redirect, policy)?;
         target.effects.note(target.request.as_deref(), status, leads_away);
         if self.has_rows() {
             target.seen.hop(&target.at.url);
@@ -127,15 +127,16 @@ impl Worker {
 }
 
 /// The same with the method, body and fields of a request that is no plain `GET`; `fields` are what redirects have left of
-/// these.
+/// these, and `cookies` what replies have set.
 pub(super) fn call_of<'t>(
     origin: &OriginConnections,
     target: &'t CurrentTarget,
     fields: &'t [(String, String)],
+    cookies: Option<&'t str>,
 ) -> RequestParts<'t> {
     let (request, effects) = (target.request.as_deref(), target.effects);
     let path = origin.key.path_of(&target.at.url).unwrap_or("/");
-    RequestParts { method: effects.method(request), path, fields, body: effects.body(request) }
+    RequestParts { method: effects.method(request), path, fields, body: effects.body(request), cookies }
 }
 
 /// What the target's origin is asked for.

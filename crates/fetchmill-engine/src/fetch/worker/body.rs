@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::attempt::{Resumable, ResumableBody};
+use crate::attempt::{RedirectHead, Resumable, ResumableBody};
 use crate::control::body_memory::BodyMemory;
 use crate::control::body_meter::BodyMeter;
 use crate::control::clock::unix_micros;
@@ -26,11 +26,14 @@ use fetchmill_model::limits::{
 use fetchmill_model::object::Facts;
 use fetchmill_model::opt_out::OptOutReader;
 use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::s3::BodyChecksum;
 use fetchmill_model::source_metadata::ListedKey;
 use fetchmill_model::target::Sequence;
 use fetchmill_model::time_text::parse_http_date;
-use fetchmill_model::verdict::{ERROR_BYTES_MAX, ExpectedPart, ReplyFacts, StoreReply, field_in, fields_in};
+use fetchmill_model::verdict::{
+    ERROR_BYTES_MAX, ExpectedPart, ReplyFacts, StoreReply, field_in, fields_in, is_redirect,
+};
 use fetchmill_net::is_verified;
 use fetchmill_store::sink::{FetchedBody, Properties, Stage, StoredParts};
 
@@ -417,6 +420,11 @@ impl BodyReceiver {
         self.fields.location.map(|span| span.in_head(&self.head))
     }
 
+    /// What a redirect says.
+    pub(super) fn redirect_head(&self, now: Millis) -> RedirectHead<'_> {
+        RedirectHead { location: self.location(), head: &self.head, now }
+    }
+
     /// The field `WWW-Authenticate` of a reply with this status.
     pub(super) fn challenge(&self, status: u16) -> Option<&[u8]> {
         // The head of a reply that nobody wanted is that of an earlier one.
@@ -456,7 +464,10 @@ impl BodyReceiver {
             return;
         }
         self.head.clear();
-        let is_whole = self.properties.keeps >= StoredParts::Heads || self.is_caught || self.part.is_some();
+        let is_whole = self.properties.keeps >= StoredParts::Heads
+            || self.is_caught
+            || self.part.is_some()
+            || is_redirect(head.status);
         if is_whole || bytes.len() <= HEAD_KEPT_BYTES {
             self.head.extend_from_slice(bytes);
         } else {

@@ -333,16 +333,18 @@ impl Worker {
         target.effects.note_sent();
         let _exchange = self.load.exchange();
         let (buffers, max_body) = (&self.buffers, self.setup.pool.max_body);
+        let cookies = target.at.cookies_at(origin);
         if let Some(rest) = body.rest_fields() {
             let mut fields = target.effects.fields(target.request.as_deref()).into_owned();
             fields.extend(rest);
             let path = self.path_at(origin, target);
-            let call = RequestParts { method: "GET", path: &path, fields: &fields, body: None };
+            let cookies = cookies.as_deref();
+            let call = RequestParts { method: "GET", path: &path, fields: &fields, body: None, cookies };
             return connection.exchange(RequestTarget::Call(&call), buffers, body, watch, max_body).await;
         }
-        if target.request.is_some() {
+        if target.request.is_some() || cookies.is_some() {
             let fields = target.effects.fields(target.request.as_deref());
-            let call = call_of(origin, target, &fields);
+            let call = call_of(origin, target, &fields, cookies.as_deref());
             return connection.exchange(RequestTarget::Call(&call), buffers, body, watch, max_body).await;
         }
         let asked = asked_for(origin, target, self.setup.naming);

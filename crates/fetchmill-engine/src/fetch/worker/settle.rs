@@ -76,7 +76,8 @@ impl Worker {
             }
             Verdict::Redirect => {
                 self.keep_reply(target, body, replied, true);
-                let followed = self.redirect(target, connection, replied.head.status, body.inner.location());
+                let redirect = body.inner.redirect_head(self.clock.now());
+                let followed = self.redirect(target, connection, replied.head.status, &redirect);
                 body.discard();
                 match followed {
                     Ok(()) => AttemptEnd::Redirected,

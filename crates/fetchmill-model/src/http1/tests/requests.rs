@@ -1,6 +1,6 @@
 //! What is sent.
 
-use crate::http1::RequestTemplate;
+use crate::http1::{RequestTemplate, add_cookies};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -36,6 +36,24 @@ fn requests_are_appended() {
     assert!(text.starts_with("GET /files/a?v=1 HTTP/1.1\r\n"));
     assert!(text.contains("\r\n\r\nGET /list?after=b HTTP/1.1\r\nHost: example.org:8080\r\n"));
     assert!(text.ends_with("\r\n\r\n"));
+}
+
+#[test]
+fn cookies_go_behind_those_of_the_users_own_field() {
+    let added = |fields: &[(&str, &str)]| {
+        let template = template(fields);
+        let mut out = Vec::new();
+        template.write(b"a", &mut out);
+        let start = out.len();
+        template.write(b"b", &mut out);
+        out.extend_from_slice(b"Cookie: of a body");
+        add_cookies(&mut out, start, "s=1; t=2");
+        let text = String::from_utf8(out).expect("ASCII");
+        assert!(!text[..start].contains("s=1") && text.ends_with("\r\n\r\nCookie: of a body"), "{text}");
+        text[start..].to_owned()
+    };
+    assert!(added(&[("X", "y")]).contains("\r\nX: y\r\nCookie: s=1; t=2\r\n\r\n"));
+    assert!(added(&[("cookie", "u=0"), ("X", "y")]).contains("\r\ncookie: u=0; s=1; t=2\r\nX: y\r\n\r\n"));
 }
 
 #[test]

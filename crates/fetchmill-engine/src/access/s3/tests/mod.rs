@@ -37,6 +37,7 @@ fn pool() -> PoolSettings {
         reach: AddressPolicy::PublicOnly,
         times_phases: false,
         patience: Patience::default(),
+        cookies: None,
     }
 }
 

@@ -1,0 +1,226 @@
+"""Cookies: those of a reply along its redirects, and those of `--cookies`."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fetchmill
+from certificates import Certificates
+from nginx import Nginx, Site, offer
+from raw_server import Behaviour, Exchange, RawServer, bare_reply, mirror, page, reply
+from stored import everything
+
+Run = Callable[..., Any]
+Raw = Callable[..., RawServer]
+Start = Callable[..., Nginx]
+Tree = Callable[..., dict[str, bytes | None]]
+
+SECRET = "canary-c00k1e"  # noqa: S105 - looked for where it must not be
+
+
+def cookie_of(exchange: Exchange) -> str:
+    """The value of the one field Cookie; empty without it."""
+    lines = exchange.head.decode("latin-1").split("\r\n")[1:]
+    found = [line.partition(":")[2].strip() for line in lines if line.lower().startswith("cookie:")]
+    assert len(found) <= 1, lines
+    return found[0] if found else ""
+
+
+def walled(body: bytes) -> Behaviour:
+    """Redirects to itself, with a cookie, whoever has none."""
+
+    def behave(exchange: Exchange) -> bytes:
+        if cookie_of(exchange) == f"s={SECRET}":
+            return reply(body)
+        fields = (f"Location: {exchange.target}", f"Set-Cookie: s={SECRET}; Path=/", "Content-Length: 0")
+        return bare_reply(*fields, status="302 Found")
+
+    return behave
+
+
+def moved(to: str, *fields: str) -> bytes:
+    """A redirect."""
+    return bare_reply(f"Location: {to}", "Content-Length: 0", *fields, status="302 Found")
+
+
+def test_each_command_sends_the_cookie_of_a_redirect_on(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """Each target has its own, so each is redirected; nothing keeps the value."""
+    routes = mirror("ab", {"a": walled(b"a"), "b": walled(b"b")})
+    listing = page("ab")
+    routes["/list"] = lambda exchange: listing if SECRET in cookie_of(exchange) else walled(b"")(exchange)
+    server = raw(routes)
+    (tmp_path / "urls.txt").write_text(f"{server.url}/get/a\n{server.url}/get/b\n")
+    for words in (
+        ("get", server.url, tmp_path / "got", "--redirects", "3"),
+        ("get", "urls.txt", tmp_path / "records", "--format", "warc", "--allow-private", "--verbose"),
+        ("sync", server.url, tmp_path / "synced", "--redirects", "3"),
+        ("list", server.url, tmp_path / "listed.jsonl"),
+        ("check", "urls.txt", tmp_path / "rows.jsonl", "--allow-private"),
+    ):
+        before = server.count("/get/a"), server.count("/list")
+        ended = run(*(word for word in words if word != "--verbose"))
+        assert ended.code == 0, (words, ended.err)
+        assert SECRET not in ended.out + ended.err
+        after = server.count("/get/a"), server.count("/list")
+        assert all(new - old in (0, 2) for old, new in zip(before, after, strict=True)), words
+    for folder in ("got", "synced"):
+        assert (tmp_path / folder / "a").read_bytes() == b"a"
+        assert not [content for content in everything(tmp_path / folder) if SECRET.encode() in content]
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert [(row["status"], row["kind"]) for row in rows] == [(200, None), (200, None)]
+    assert SECRET not in (tmp_path / "rows.jsonl").read_text() + (tmp_path / "listed.jsonl").read_text()
+    replies = list(fetchmill.stream([f"{server.url}/get/{name}" for name in "ab"]))
+    assert sorted(each.body for each in replies) == [b"a", b"b"]
+
+
+def test_only_a_cookie_that_changes_nothing_makes_a_loop(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """A new one each time ends at the limit of redirects."""
+    routes: dict[str, Behaviour] = {
+        "/same": moved("/same", "Set-Cookie: s=1"),
+        "/none": moved("/none"),
+        "/new": lambda exchange: moved("/new", f"Set-Cookie: s={exchange.number}"),
+        "/elsewhere": moved("/elsewhere", "Set-Cookie: s=1; Path=/other"),
+    }
+    server = raw(routes)
+    (tmp_path / "urls.txt").write_text("\n".join(server.url + path for path in routes))
+    run("check", "urls.txt", "rows.jsonl", "--allow-private", "--redirects", "4")
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert {row["url"].removeprefix(server.url): row["kind"] for row in rows} == {
+        "/same": "redirect-loop",
+        "/none": "redirect-loop",
+        "/new": "redirect-limit",
+        "/elsewhere": "redirect-loop",
+    }
+    assert [server.count(path) for path in routes] == [2, 1, 5, 1]
+
+
+def test_a_cookie_stays_with_its_host_and_path_and_the_users_field_with_its_origin(
+    run: Run, raw: Raw, dest: Path, tmp_path: Path
+) -> None:
+    """On the way to another host and back it is sent to its own alone, with what the user sends there."""
+    seen: list[tuple[str, str]] = []
+
+    def note(answer: Callable[[], bytes]) -> Behaviour:
+        def behave(exchange: Exchange) -> bytes:
+            seen.append((exchange.target, cookie_of(exchange)))
+            return answer()
+
+        return behave
+
+    server = raw({})
+    elsewhere = server.url.replace("127.0.0.1", "localhost")
+    server.routes |= {
+        "/a": note(lambda: moved(f"{elsewhere}/b", "Set-Cookie: s=1; Path=/", "Set-Cookie: t=2; Path=/c/d")),
+        "/b": note(lambda: moved(f"{server.url}/c", "Set-Cookie: u=3; Path=/; Domain=127.0.0.1")),
+        "/c": note(lambda: moved("/c/d/e")),
+        "/c/d/e": note(lambda: reply(b"x")),
+    }
+    (tmp_path / "urls.txt").write_text(f"{server.url}/a\n")
+    own = ("--header", "Cookie: mine=0", "--credentials-for", server.url)
+    ended = run("get", "urls.txt", dest, "--format", "jsonl", "--allow-private", *own)
+    assert ended.code == 0, ended.err
+    assert seen == [("/a", "mine=0"), ("/b", ""), ("/c", "mine=0; s=1"), ("/c/d/e", "mine=0; t=2; s=1")]
+
+
+def test_cookies_of_a_file_go_to_their_hosts(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """With all commands: pages and objects, and after redirects. A reply replaces one of them for its chain."""
+    seen: set[tuple[str, str]] = set()
+
+    def look(answer: bytes) -> Behaviour:
+        def behave(exchange: Exchange) -> bytes:
+            seen.add((exchange.target.partition("?")[0], cookie_of(exchange)))
+            return answer
+
+        return behave
+
+    server = raw({"/list": look(page("ab")), "/get/a": look(reply(b"a")), "/get/b": look(reply(b"b"))})
+    elsewhere = server.url.replace("127.0.0.1", "localhost")
+    server.routes |= {
+        "/c": look(moved("/get/a", "Set-Cookie: id=new; Path=/")),
+        "/d": look(moved(f"{elsewhere}/get/b")),
+    }
+    cookies = tmp_path / "cookies.txt"
+    cookies.write_text(
+        "# Netscape HTTP Cookie File\n"
+        f"#HttpOnly_127.0.0.1\tFALSE\t/\tFALSE\t0\tid\t{SECRET}\n"
+        "127.0.0.1\tFALSE\t/get/b\tFALSE\t0\tb\t2\n"
+        ".localhost\tTRUE\t/\tFALSE\t0\tl\t3\n"
+        "127.0.0.1\tFALSE\t/\tTRUE\t0\tsecure\t4\n"
+        "127.0.0.1\tFALSE\t/\tFALSE\t1\told\t5\n"
+    )
+    (tmp_path / "urls.txt").write_text(f"{server.url}/c\n{server.url}/d\n")
+    given, own = ("--cookies", cookies), f"id={SECRET}"
+    listed = {("/list", own), ("/get/a", own), ("/get/b", f"b=2; {own}")}
+    led = {("/c", own), ("/get/a", "id=new"), ("/d", own), ("/get/b", "l=3")}
+    for words, expected in (
+        (("get", server.url, tmp_path / "got", *given), listed),
+        (("get", server.url, tmp_path / "piped", "--pipeline", "8", *given), listed),
+        (("sync", server.url, tmp_path / "synced", *given), listed),
+        (("list", server.url, tmp_path / "listed.jsonl", *given), {("/list", own)}),
+        (("get", "urls.txt", tmp_path / "urls", "--format", "jsonl", "--allow-private", *given), led),
+        (("check", "urls.txt", tmp_path / "rows.jsonl", "--allow-private", *given), led),
+    ):
+        seen.clear()
+        ended = run(*words)
+        assert ended.code == 0, (words, ended.err)
+        assert seen == expected, words
+        assert SECRET not in ended.out + ended.err
+    for folder in ("got", "urls"):
+        assert not [content for content in everything(tmp_path / folder) if SECRET.encode() in content]
+    seen.clear()
+    list(fetchmill.stream([f"{server.url}/c", f"{server.url}/d"], cookies=cookies))
+    assert seen == led
+
+
+def test_cookies_go_over_http_2(nginx: Start, certificates: Certificates, served: Path, tmp_path: Path) -> None:
+    """Those of a redirect and of a file, which goes to https alone, next to the field of the user's."""
+    sets = 'add_header Set-Cookie "s=1; Secure; Path=/"; return 302 /wall;'
+    wall = f'location = /wall {{ if ($http_cookie !~ "s=1") {{ {sets} }} return 200 $http_cookie; }}'
+    offer(served, {"a": b"x"})
+    server = nginx(tls=Site(leaf=certificates.good, http2=True, directives=wall))
+    url = server.url("tls")
+    cookies = tmp_path / "cookies.txt"
+    cookies.write_text("localhost\tFALSE\t/\tTRUE\t0\ts\t1\n")
+    options = {"ca_file": certificates.ca_file, "headers": {"Cookie": "mine=0"}, "credentials_for": url}
+    (led,) = fetchmill.stream([f"{url}/wall"], **options)
+    (given,) = fetchmill.stream([f"{url}/wall"], cookies=cookies, **options)
+    assert led.body == given.body == b"mine=0; s=1"
+    assert [(each.http, each.status) for each in server.seen("tls")] == [
+        ("HTTP/2.0", status) for status in ("302", "200", "200")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "cannot be read"),
+        ("", "it has no cookies"),
+        ('[{"name": "canary"}]', "line 1 does not have seven columns"),
+        ("a.test\tFALSE\t/\tFALSE\t1\tcanary\tcanary\n", "have expired: 1"),
+    ],
+)
+def test_a_file_that_has_no_cookies_is_refused(
+    text: str | None, said: str, run: Run, dest: Path, tmp_path: Path
+) -> None:
+    """In one line, without what is in it, before anything is made."""
+    file = tmp_path / "cookies.txt"
+    if text is not None:
+        file.write_text(text)
+    ended = run("get", "http://127.0.0.1:1", dest, "--cookies", file)
+    assert ended.code == 2
+    assert said in ended.err
+    assert "canary" not in ended.err
+    assert len(ended.err.splitlines()) == 1
+    assert not dest.exists()
+    with pytest.raises(fetchmill.UsageError, match="--cookies"):
+        list(fetchmill.stream(["http://127.0.0.1:1/"], cookies=file))
+
+
+def test_engines_in_python_refuse_the_file_by_name(run: Run, dest: Path, tmp_path: Path) -> None:
+    """They ask with what their libraries have."""
+    ended = run("get", "http://127.0.0.1:1", dest, "--cookies", tmp_path / "c", "--engine", "asyncio")
+    assert ended.code == 2
+    assert "--cookies needs --engine native" in ended.err
