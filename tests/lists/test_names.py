@@ -558,7 +558,7 @@ def test_a_job_of_an_older_release_keeps_the_keys_of_its_samples(
     options = ("--names", "v1.{index}.{ext}", "--format", "tar", *sidecars, *SLOW)
     run_and_kill(start("get", listed, dest, *options, "--rate", "100"), dest)
     with contextlib.closing(sqlite3.connect(dest / ".fetchmill/job.sqlite")) as journal:
-        assert journal.execute("SELECT value FROM job WHERE key = 'rules'").fetchone() == ("3",)
+        assert journal.execute("SELECT value FROM job WHERE key = 'rules'").fetchone() == ("4",)
         journal.execute("DELETE FROM job WHERE key = 'rules'")
         journal.commit()
     assert run("get", listed, dest, *options).code == 0

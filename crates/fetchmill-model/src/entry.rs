@@ -8,10 +8,12 @@
 //! no normalised URL has: URL, NUL, key, kept values, and what a manifest says of the object. Whatever the bytes, they
 //! can be read: a journal may be damaged.
 
+use std::borrow::Cow;
 use std::io::Write;
 
 use crate::extension::push_extension;
 use crate::extra_columns::{extra_values, write_extra};
+use crate::name::url_name;
 use crate::source_metadata::{ListedKey, ListedTime, SizedName};
 use crate::target_request::TargetRequest;
 
@@ -125,9 +127,11 @@ pub enum Naming {
     Listed,
     /// An entry's key, or else its URL, with `#bytes=FIRST-LAST` when a part of its object is asked for.
     Url,
-    /// An entry's key, or else `host/path?query`, for files, with the same behind it. Http and https of one host give the
-    /// same: the second is name-taken.
+    /// An entry's key, or else `host/path?query` as it is read ([`url_name`]), for files, with the same behind it. Http
+    /// and https of one host give the same: the second is name-taken.
     Path,
+    /// The same as the URL has it, percent-encoded: jobs of older releases.
+    EncodedPath,
     /// `000012/000012345`, by the sequence number: `--names seq`.
     Number,
     /// An entry's key, and behind it an extension, which a reply may still make another one
@@ -144,7 +148,12 @@ impl Naming {
             Naming::Whole => return entry,
             Naming::Sized => return SizedName::read(entry).name,
             Naming::Listed => return ListedKey::read(entry).key,
-            Naming::Url | Naming::Path | Naming::Number | Naming::Extension | Naming::Item => {}
+            Naming::Url
+            | Naming::Path
+            | Naming::EncodedPath
+            | Naming::Number
+            | Naming::Extension
+            | Naming::Item => {}
         }
         let read = ListEntry::read(entry);
         match (self, read.key) {
@@ -168,12 +177,23 @@ impl Naming {
             }
             (_, Some(key)) => key,
             (_, None) => {
-                let url = if self == Naming::Path { behind_scheme(read.url) } else { read.url };
+                let name = match self {
+                    Naming::Path => url_name::of_url(behind_scheme(read.url)),
+                    Naming::EncodedPath => Cow::Borrowed(behind_scheme(read.url)),
+                    _ => Cow::Borrowed(read.url),
+                };
                 // Each part of an object is one of its own. A normalised URL has no fragment, so no other is called so.
-                let Some(range) = read.request.and_then(TargetRequest::range_of) else { return url };
-                out.clear();
-                out.extend_from_slice(url);
-                let _ = write!(out, "#{range}");
+                let range = read.request.and_then(TargetRequest::range_of);
+                match (name, range) {
+                    (Cow::Borrowed(name), None) => return name,
+                    (name, _) => {
+                        out.clear();
+                        out.extend_from_slice(&name);
+                    }
+                }
+                if let Some(range) = range {
+                    let _ = write!(out, "#{range}");
+                }
                 out
             }
         }
@@ -341,6 +361,10 @@ mod tests {
         assert_eq!(name_of(Naming::Url, keyed), "k");
         assert_eq!(name_of(Naming::Path, url), "a.test:81/b/?c=d");
         assert_eq!(name_of(Naming::Path, keyed), "k");
+        let encoded = of("https://a.test/%C3%BC?c=d");
+        assert_eq!(name_of(Naming::Url, encoded), "https://a.test/%C3%BC?c=d");
+        assert_eq!(name_of(Naming::Path, encoded), "a.test/\u{fc}?c=d");
+        assert_eq!(name_of(Naming::EncodedPath, encoded), "a.test/%C3%BC?c=d");
         assert_eq!(name_of(Naming::Number, url), "000012/000012345");
         assert_eq!(name_of(Naming::Number, keyed), "000012/000012345");
     }
@@ -379,7 +403,7 @@ mod tests {
         let bad =
             ListEntry { url: b"", key: Some(b"line 17"), kept: Some(b"no host"), ..ListEntry::default() };
 
-        for naming in [Naming::Url, Naming::Path, Naming::Number] {
+        for naming in [Naming::Url, Naming::Path, Naming::EncodedPath, Naming::Number] {
             assert_eq!(name_of(naming, bad), "line 17");
         }
         assert_eq!(bad.reason(), Some(&b"no host"[..]));
@@ -470,6 +494,7 @@ mod tests {
                 Naming::Sized,
                 Naming::Url,
                 Naming::Path,
+                Naming::EncodedPath,
                 Naming::Number,
                 Naming::Extension,
             ];

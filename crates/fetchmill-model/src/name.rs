@@ -13,6 +13,7 @@
 //! One pass without allocation for a name of plain ASCII.
 
 mod text;
+pub mod url_name;
 
 use crate::hidden_text::hide_secrets;
 use crate::limits::{NAME_PATH_BYTES_MAX, NAME_SEGMENT_BYTES_MAX, NAME_SEGMENTS_MAX};

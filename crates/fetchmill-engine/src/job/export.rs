@@ -5,6 +5,7 @@
 //! of them is enough to go on: what is pending is read again, what is behind the last page is added. One thread reads,
 //! encodes and commits: what it writes is bound by the disk.
 
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -22,7 +23,7 @@ use fetchmill_model::extra_columns::{
     COLUMNS_PART, ENCODINGS_IN_COLUMN, ENCODINGS_PART, ExtraColumns, TYPES_PART,
 };
 use fetchmill_model::limits::{self, BODY_MEMORY_BYTES_MAX, COMMIT_WINDOW_BYTES, COMMIT_WINDOW_OUTCOMES_MAX};
-use fetchmill_model::name;
+use fetchmill_model::name::{self, url_name};
 use fetchmill_model::object::Object;
 use fetchmill_model::outcome::{FailureKind, KindCounts, Outcome, Tally};
 use fetchmill_model::skips::Skips;
@@ -179,7 +180,7 @@ impl Export {
             written: Mutex::default(),
             started: Instant::now(),
         });
-        let copy = ExportThread { from, snapshot, place, journal, setup, shared: Arc::clone(&shared) };
+        let copy = ExportThread { from, snapshot, place, rules, journal, setup, shared: Arc::clone(&shared) };
         let running = Background::start("fetchmill-export", &Arc::default(), move || copy.run())?;
         Ok(Export { shared, running })
     }
@@ -291,6 +292,7 @@ struct ExportThread {
     from: JobLocation,
     snapshot: JournalSnapshot,
     place: JobLocation,
+    rules: JobRules,
     journal: Journal,
     setup: SinkSetup,
     shared: Arc<ExportState>,
@@ -319,6 +321,7 @@ impl ExportThread {
             failures,
             names_are_paths: self.setup.format.properties().names_are_paths,
             is_of_list: are_of_list(&self.snapshot),
+            decodes_names: self.rules.decode_names(),
             block: Block::default(),
             names: Names::default(),
             gathered: WindowOutcomes::default(),
@@ -356,7 +359,7 @@ impl ExportThread {
             from = last + 1;
             if are_paths {
                 for (_, name) in &mut found {
-                    *name = path_of_url(name).to_vec();
+                    *name = path_of_url(name, self.rules.decode_names()).into_owned();
                 }
             }
             self.journal.doubt(&found)?;
@@ -415,10 +418,14 @@ impl ExportThread {
     }
 }
 
-/// A URL without its scheme; other names as they are.
-fn path_of_url(name: &[u8]) -> &[u8] {
+/// A URL without its scheme, decoded or not; other names as they are.
+fn path_of_url(name: &[u8], decodes: bool) -> Cow<'_, [u8]> {
     let is_url = [&b"http://"[..], b"https://"].iter().any(|scheme| name.starts_with(scheme));
-    if is_url { behind_scheme(name) } else { name }
+    match (is_url, decodes) {
+        (true, true) => url_name::of_url(behind_scheme(name)),
+        (true, false) => Cow::Borrowed(behind_scheme(name)),
+        (false, _) => Cow::Borrowed(name),
+    }
 }
 
 /// Whether an earlier run has settled it.
@@ -449,6 +456,7 @@ struct ExportWriter<'w> {
     failures: FailuresShard,
     names_are_paths: bool,
     is_of_list: bool,
+    decodes_names: bool,
     block: Block,
     /// Those of the block that are in no page yet.
     names: Names,
@@ -464,7 +472,7 @@ impl ExportWriter<'_> {
         self.window.outcomes += 1;
         self.window.bytes += object.body.len() as u64;
         if sequence >= self.listed_before {
-            self.names.push(self.name_of(object));
+            self.names.push(&self.name_of(object));
         }
         self.push(sequence, object)?;
         if !self.block.is_full() {
@@ -486,12 +494,16 @@ impl ExportWriter<'_> {
     }
 
     /// What it is stored as: a URL without its scheme where names are paths, as `files` does with lists.
-    fn name_of<'o>(&self, object: &Object<'o>) -> &'o [u8] {
-        if self.names_are_paths && self.is_of_list { path_of_url(object.name) } else { object.name }
+    fn name_of<'o>(&self, object: &Object<'o>) -> Cow<'o, [u8]> {
+        if self.names_are_paths && self.is_of_list {
+            path_of_url(object.name, self.decodes_names)
+        } else {
+            Cow::Borrowed(object.name)
+        }
     }
 
     fn push(&mut self, sequence: Sequence, object: &Object<'_>) -> Result<()> {
-        let name = self.name_of(object);
+        let name = &*self.name_of(object);
         let is_path = || {
             let is_folder = !self.is_of_list && name::is_folder(name);
             !is_folder && name::to_path(name, &mut Vec::new()).is_ok()

@@ -54,7 +54,7 @@ impl JobPlan {
 
     /// How targets are named.
     pub(crate) fn naming(&self) -> Naming {
-        self.request.naming(self.listing)
+        self.rules.naming(self.request.naming(self.listing))
     }
 
     /// How names become those that objects are stored under.

@@ -1,16 +1,18 @@
 //! How objects are named.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::job_request::JobRequest;
 use super::name_scheme::NameScheme;
 use super::source_options::{Listing, SourceOptions};
 use fetchmill_model::entry::{Naming, behind_scheme};
+use fetchmill_model::name::url_name;
 use fetchmill_model::stored_name::StoredNames;
 use fetchmill_store::sink::Format;
 
 impl JobRequest {
-    /// How targets are named; of a server that lists its objects it depends on how it does that.
+    /// How targets of a new job are named; of a server that lists its objects it depends on how it does that.
     pub fn naming(&self, listing: Listing) -> Naming {
         match (&self.source, self.format) {
             (SourceOptions::Server(_), _) => match listing {
@@ -34,8 +36,11 @@ impl JobRequest {
             let slash = if prefix.ends_with('/') { "" } else { "/" };
             let prefix = format!("{prefix}{slash}").into_bytes();
             // A prefix with a scheme means the same in all formats.
-            let is_path = naming == Naming::Path;
-            Arc::from(if is_path { behind_scheme(&prefix) } else { &prefix })
+            Arc::from(match naming {
+                Naming::Path => url_name::beginning(behind_scheme(&prefix)),
+                Naming::EncodedPath => Cow::Borrowed(behind_scheme(&prefix)),
+                _ => Cow::Borrowed(prefix.as_slice()),
+            })
         });
         StoredNames { has_extension: naming == Naming::Extension, strip_prefix: prefix }
     }

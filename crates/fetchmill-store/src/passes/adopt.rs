@@ -4,13 +4,13 @@ use std::path::Path;
 
 use rusqlite::{CachedStatement, Connection, params};
 
-use super::database::{self, set_byte_names, set_fact};
+use super::database::{self, set_byte_names, set_decoded_names, set_fact};
 use super::local::LocalFolder;
 use super::outcomes::for_each_manifest;
 use super::plan::is_ours;
 use crate::durable::{self, PathState};
 use crate::journal::{
-    INDEX_PART, Identity, JobLocation, Journal, NAMES, SIDECAR, STRIP_PREFIX, Status, TRANSFORM,
+    INDEX_PART, Identity, JobLocation, JobRules, Journal, NAMES, SIDECAR, STRIP_PREFIX, Status, TRANSFORM,
     read_sealed_shards, read_status, sqlite_error_of,
 };
 use crate::reader::{ObjectError, ShardReader};
@@ -40,6 +40,7 @@ pub(super) fn adopt(adoption: &Adoption<'_>) -> Result<u64> {
     let Adoption { place, format, base, source, filters } = *adoption;
     let status = read_status(place)?;
     must_fit(place, format, &status)?;
+    let rules = JobRules::of(place)?;
     let db = database::open_base(base)?;
     let fail = |error: rusqlite::Error| sqlite_error_of(base, &error);
     if database::fact(&db, "pass").map_err(fail)?.is_none() {
@@ -60,6 +61,9 @@ pub(super) fn adopt(adoption: &Adoption<'_>) -> Result<u64> {
             set_fact(&db, "source", source)?;
             set_fact(&db, "filters", filters)?;
             set_byte_names(&db)?;
+            if rules.decode_names() {
+                set_decoded_names(&db)?;
+            }
             db.execute_batch("COMMIT")
         };
         note().map_err(fail)?;

@@ -6,7 +6,7 @@ use std::path::Path;
 use rusqlite::{Connection, params};
 use serde::{Deserialize, Serialize};
 
-use super::database::{set_byte_names, set_fact};
+use super::database::{set_byte_names, set_decoded_names, set_fact};
 use super::plan::{PlanCounts, PlanOptions};
 use crate::journal::sqlite_error_of;
 use fetchmill_model::error::{Error, Result};
@@ -81,6 +81,9 @@ pub(super) fn conclude(
         set_fact(db, "ledger", &text)?;
         if options.byte_names {
             set_byte_names(db)?;
+        }
+        if options.decoded_names {
+            set_decoded_names(db)?;
         }
         db.execute_batch("COMMIT")
     };

@@ -12,6 +12,8 @@ use fetchmill_model::error::{Error, Result};
 const CACHE_KIB: i64 = 64 * 1024;
 /// The fact that names that are not UTF-8 are names.
 const BYTE_NAMES: &str = "byte_names";
+/// The fact that names that are made of URLs are decoded.
+const DECODED_NAMES: &str = "decoded_names";
 /// Raised when an older fetchmill could not read the base.
 const VERSION: i64 = 2;
 
@@ -138,6 +140,17 @@ pub(super) fn has_byte_names(db: &Connection) -> rusqlite::Result<bool> {
 /// Notes that they have these names.
 pub(super) fn set_byte_names(db: &Connection) -> rusqlite::Result<()> {
     set_fact(db, BYTE_NAMES, "1")
+}
+
+/// Whether names of its files that are made of URLs are decoded: those of a new base are. Older releases had them encoded,
+/// and such a base keeps them.
+pub(super) fn has_decoded_names(db: &Connection) -> rusqlite::Result<bool> {
+    Ok(fact(db, "pass")?.is_none() || fact(db, DECODED_NAMES)?.is_some())
+}
+
+/// Notes that they are.
+pub(super) fn set_decoded_names(db: &Connection) -> rusqlite::Result<()> {
+    set_fact(db, DECODED_NAMES, "1")
 }
 
 /// Notes one.

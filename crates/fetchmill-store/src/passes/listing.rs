@@ -11,7 +11,7 @@ use crate::journal::sqlite_error_of;
 use crate::results::ResultsFormat;
 use fetchmill_model::entry::behind_scheme;
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::name;
+use fetchmill_model::name::{self, url_name};
 use fetchmill_model::row::LISTED_COLUMNS;
 use fetchmill_model::source::list::{ListFormat, TableReader};
 use fetchmill_model::time_text::parse_utc_to_the_second;
@@ -39,9 +39,21 @@ pub(super) struct ListedObject {
 pub(super) struct ListedNames {
     /// An object without a name has its URL as its name, as in shards; else `host/path?query`, as files have.
     pub(super) of_urls: bool,
+    /// In `host/path?query` the URL is decoded ([`url_name`]). Destinations of older releases have it encoded.
+    pub(super) are_decoded: bool,
     /// A name that is not UTF-8 is a name. fetchmill 0.1.0 named such objects by their URL, and the destinations of
     /// its syncs keep that.
     pub(super) of_bytes: bool,
+}
+
+impl ListedNames {
+    fn of_url(self, url: &[u8]) -> Cow<'_, [u8]> {
+        match self {
+            ListedNames { of_urls: true, .. } => Cow::Borrowed(url),
+            ListedNames { are_decoded: true, .. } => url_name::of_url(behind_scheme(url)),
+            ListedNames { .. } => Cow::Borrowed(behind_scheme(url)),
+        }
+    }
 }
 
 /// The next object; none behind the last.
@@ -73,12 +85,12 @@ impl ListingFile {
         let text = |column| value(column).map(|value| String::from_utf8_lossy(value).into_owned());
         let url = text(1);
         // As the job calls it that fetches it.
-        let of_url = |url| if self.names.of_urls { url } else { behind_scheme(url) };
+        let of_url = |url| self.names.of_url(url);
         let name = match value(0).map(name::from_text) {
             Some(Cow::Owned(_)) if !self.names.of_bytes => None,
             found => found,
         };
-        let name = name.or_else(|| value(1).map(|url| of_url(url).into())).unwrap_or_default().into_owned();
+        let name = name.or_else(|| value(1).map(of_url)).unwrap_or_default().into_owned();
         let wrong = |what| {
             Error::Journal(format!(
                 "{} of {} has no {what}; remove it to list again",

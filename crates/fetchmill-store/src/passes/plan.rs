@@ -75,6 +75,9 @@ pub struct PlanOptions {
     /// Names that are not UTF-8 are names; the plan of an older fetchmill has URLs for them.
     #[serde(default)]
     pub byte_names: bool,
+    /// Names that are made of URLs are decoded; in the plan of an older fetchmill they are encoded.
+    #[serde(default)]
+    pub decoded_names: bool,
 }
 
 /// How many objects a plan has of each.

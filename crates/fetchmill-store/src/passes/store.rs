@@ -195,10 +195,11 @@ impl SyncStore {
         self.application = None;
         let base = database::look_at_base(&self.base_path())?;
         let path = self.plan_path();
-        let of_bytes =
-            database::has_byte_names(&base).map_err(|error| sqlite_error_of(&self.base_path(), &error))?;
-        let names = ListedNames { of_urls: self.format != Format::Files, of_bytes };
-        let options = PlanOptions { byte_names: of_bytes, ..options.clone() };
+        let fail = |error: rusqlite::Error| sqlite_error_of(&self.base_path(), &error);
+        let of_bytes = database::has_byte_names(&base).map_err(fail)?;
+        let are_decoded = of_bytes && database::has_decoded_names(&base).map_err(fail)?;
+        let names = ListedNames { of_urls: self.format != Format::Files, are_decoded, of_bytes };
+        let options = PlanOptions { byte_names: of_bytes, decoded_names: are_decoded, ..options.clone() };
         plan::make(&PlanPlace { path: &path, dest: &self.dest, names }, &base, listing, &options)
     }
 

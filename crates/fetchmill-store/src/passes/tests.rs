@@ -329,7 +329,7 @@ fn random_listings_are_compared_as_sets_are() {
     }
 
     let options = PlanOptions { delete: true, protected: vec!["n1".into()], ..PlanOptions::default() };
-    let names = ListedNames { of_urls: false, of_bytes: true };
+    let names = ListedNames { of_urls: false, are_decoded: true, of_bytes: true };
     let place = PlanPlace { path: &world.path("pass.sqlite"), dest: &world.path("dest"), names };
     let counts = plan::make(&place, &db, &world.list(&rows), &options).unwrap();
 

@@ -4,6 +4,8 @@
 //! known only where the name is the URL, or the URL without the one scheme that the whole list had. A damaged record is
 //! not asked: what is wrong with it may be its URL.
 
+use std::borrow::Cow;
+
 use crate::journal::{
     FOLDERS, HASH, INDEX_PAGES, JournalSnapshot, KEYS, LINK_PAGES, NAMES, REQUEST_PART, STRIP_PREFIX,
     TRANSFORM, transform_columns,
@@ -11,6 +13,7 @@ use crate::journal::{
 use crate::sink::Format;
 use fetchmill_model::entry::{EntryTraits, Naming};
 use fetchmill_model::extra_columns::ExtraColumns;
+use fetchmill_model::name::url_name;
 
 /// A listed key of which nothing is known but itself: what stands before it ([`fetchmill_model::source_metadata`]).
 const NOTHING_KNOWN: &str = "\0";
@@ -37,8 +40,36 @@ pub fn are_stripped(snapshot: &JournalSnapshot) -> bool {
     !snapshot.part(STRIP_PREFIX).is_empty()
 }
 
+/// What leads from the name of an object to its entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EntryOfName {
+    /// Stands before it.
+    before: &'static str,
+    /// The name is made of a URL, and decoded.
+    is_decoded: bool,
+}
+
+impl EntryOfName {
+    /// The URL is the name.
+    pub(super) const URL: EntryOfName = EntryOfName { before: "", is_decoded: false };
+
+    /// Of the objects of a job; `None` when nothing tells their entries.
+    pub(super) fn of(snapshot: &JournalSnapshot) -> Option<Self> {
+        let is_decoded = are_of_list(snapshot)
+            && !is_export(snapshot)
+            && snapshot.rules.naming(naming_of_list(snapshot)) == Naming::Path;
+        before_name(snapshot).map(|before| EntryOfName { before, is_decoded })
+    }
+
+    /// The entry of the object with a name.
+    pub(super) fn entry(self, name: &[u8]) -> Vec<u8> {
+        let name = if self.is_decoded { url_name::to_url(name) } else { Cow::Borrowed(name) };
+        [self.before.as_bytes(), &name].concat()
+    }
+}
+
 /// What stands before a name in its entry. `None` when nothing tells the entry.
-pub(super) fn before_name(snapshot: &JournalSnapshot) -> Option<&'static str> {
+fn before_name(snapshot: &JournalSnapshot) -> Option<&'static str> {
     if are_stripped(snapshot) && !is_export(snapshot) {
         return None;
     }
@@ -67,6 +98,7 @@ pub(super) fn before_name(snapshot: &JournalSnapshot) -> Option<&'static str> {
         Naming::Url => Some(""),
         Naming::Number
         | Naming::Extension
+        | Naming::EncodedPath
         | Naming::Whole
         | Naming::Sized
         | Naming::Listed
@@ -79,6 +111,7 @@ pub(super) fn is_export(snapshot: &JournalSnapshot) -> bool {
     snapshot.identity.contains_key("contents")
 }
 
+/// How a new job names the targets of such a list.
 fn naming_of_list(snapshot: &JournalSnapshot) -> Naming {
     match (snapshot.part(NAMES), snapshot.part("format")) {
         ("seq", _) => Naming::Number,

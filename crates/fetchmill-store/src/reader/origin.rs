@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::entries::{are_of_list, are_stripped, before_name, is_export, request_of};
+use super::entries::{EntryOfName, are_of_list, are_stripped, is_export, request_of};
 use crate::journal::{JournalSnapshot, KEYS, TRANSFORM};
 use crate::pack::WarcOrigin;
 use crate::sink::Format;
@@ -22,8 +22,8 @@ pub const EXPORT_OF: &str = "export of ";
 pub enum ObjectOrigin {
     /// At one origin, each by its name.
     Origin(ObjectRequests),
-    /// Each at the URL that is stored with it, or else at its name with this before it: those of a list.
-    Own(&'static str),
+    /// Each at the URL that is stored with it, or else at the one that its name leads to: those of a list.
+    Own(EntryOfName),
 }
 
 impl ObjectOrigin {
@@ -77,10 +77,10 @@ impl ObjectOrigin {
             );
         }
         if ExtraColumns::of_identity(&snapshot.identity).has_url() {
-            return Ok(ObjectOrigin::Own(""));
+            return Ok(ObjectOrigin::Own(EntryOfName::URL));
         }
-        match before_name(snapshot).filter(|_| !is_export(snapshot)) {
-            Some(before) => Ok(ObjectOrigin::Own(before)),
+        match EntryOfName::of(snapshot).filter(|_| !is_export(snapshot)) {
+            Some(entries) => Ok(ObjectOrigin::Own(entries)),
             None => refuse(
                 "--sample needs the URLs of the objects, and nothing here tells them; verify without it",
             ),
@@ -91,10 +91,10 @@ impl ObjectOrigin {
     pub fn url(&self, object: &StoredObject) -> String {
         match self {
             ObjectOrigin::Origin(requests) => format!("{}{}", requests.origin, requests.path(&object.name)),
-            ObjectOrigin::Own(before) => match &object.url {
-                Some(url) => String::from_utf8_lossy(url).into_owned(),
-                None => format!("{before}{}", String::from_utf8_lossy(&object.name)),
-            },
+            ObjectOrigin::Own(entries) => {
+                let url = object.url.clone().unwrap_or_else(|| entries.entry(&object.name));
+                String::from_utf8_lossy(&url).into_owned()
+            }
         }
     }
 

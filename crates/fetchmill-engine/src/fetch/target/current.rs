@@ -123,7 +123,7 @@ impl CurrentTarget {
                 ListedKey { key: name, size, ..ListedKey::default() }
             }
             Naming::Listed => ListedKey::read(&self.entry),
-            Naming::Url | Naming::Path | Naming::Number | Naming::Extension => {
+            Naming::Url | Naming::Path | Naming::EncodedPath | Naming::Number | Naming::Extension => {
                 let ExpectedObject { size, etag, .. } = ListEntry::read(&self.entry).expected;
                 // Of a part only its own length is known.
                 let size = self.range().map_or(size, |range| Some(range.length()));

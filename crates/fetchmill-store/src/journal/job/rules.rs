@@ -5,6 +5,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _};
 
 use crate::journal::database::sqlite_error::error_of;
 use crate::journal::location::JobLocation;
+use fetchmill_model::entry::Naming;
 use fetchmill_model::error::Result;
 
 /// The fact of the journal.
@@ -19,12 +20,29 @@ impl JobRules {
     pub const FIRST: JobRules = JobRules(1);
     /// Rows have the encoding of bodies; sidecars have the key of the whole name; the delimiter of a list is detected.
     const WITH_ENCODINGS: JobRules = JobRules(3);
+    /// Names of files that are made of URLs are decoded; lines that repeat earlier ones of a list are skipped.
+    const WITH_DECODED_NAMES: JobRules = JobRules(4);
     /// Those of a new job.
-    pub const CURRENT: JobRules = JobRules::WITH_ENCODINGS;
+    pub const CURRENT: JobRules = JobRules::WITH_DECODED_NAMES;
 
     /// Whether rows have the encoding of bodies.
     pub fn have_encodings(self) -> bool {
         self >= JobRules::WITH_ENCODINGS
+    }
+
+    /// Whether names of files that are made of URLs are decoded.
+    pub fn decode_names(self) -> bool {
+        self >= JobRules::WITH_DECODED_NAMES
+    }
+
+    /// Whether a line that repeats an earlier one of its list is a target.
+    pub fn keep_duplicates(self) -> bool {
+        self < JobRules::WITH_DECODED_NAMES
+    }
+
+    /// How targets are named, by how those of a new job are.
+    pub fn naming(self, of_new_job: Naming) -> Naming {
+        if of_new_job == Naming::Path && !self.decode_names() { Naming::EncodedPath } else { of_new_job }
     }
 
     /// Those of the job that has begun at a place; those of a new one if none has.
@@ -40,15 +58,7 @@ impl JobRules {
             if db.query_row(has_facts, [], |_| Ok(())).optional()?.is_none() {
                 return Ok(JobRules::CURRENT);
             }
-            let fact = |key| {
-                let query = "SELECT value FROM job WHERE key = ?";
-                db.query_row(query, [key], |row| row.get::<_, String>(0)).optional()
-            };
-            Ok(match fact(RULES)? {
-                Some(number) => number.parse().map_or(JobRules::CURRENT, JobRules),
-                None if fact("identity")?.is_some() => JobRules::FIRST,
-                None => JobRules::CURRENT,
-            })
+            Self::read(&db)
         };
         // Nothing is written, nor the log of writes removed: the job's lock is not held yet. But what a kill has left of a
         // transaction is undone by who opens the database next, and that is no reader.
@@ -59,6 +69,19 @@ impl JobRules {
             found => found,
         };
         found.map_err(|error| error_of(&path, &error))
+    }
+
+    /// Those of the job of a journal that has its tables.
+    pub(in crate::journal) fn read(db: &Connection) -> rusqlite::Result<Self> {
+        let fact = |key| {
+            let query = "SELECT value FROM job WHERE key = ?";
+            db.query_row(query, [key], |row| row.get::<_, String>(0)).optional()
+        };
+        Ok(match fact(RULES)? {
+            Some(number) => number.parse().map_or(JobRules::CURRENT, JobRules),
+            None if fact("identity")?.is_some() => JobRules::FIRST,
+            None => JobRules::CURRENT,
+        })
     }
 
     pub(in crate::journal) fn to_text(self) -> String {

@@ -7,7 +7,7 @@ use crate::journal::database::sqlite_error::error_of;
 use crate::journal::job::live;
 use crate::journal::job::opening::is_synced;
 use crate::journal::shards::{cdxj, unfetched};
-use crate::journal::{CdxjFile, JobLocation, Shard, shards, status};
+use crate::journal::{CdxjFile, JobLocation, JobRules, Shard, shards, status};
 use fetchmill_model::entry::EntryTraits;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::{OpenShard, ShardEnd, Tally, UnfetchedFile};
@@ -18,6 +18,8 @@ use fetchmill_model::target::{Names, Sequence};
 pub struct JournalSnapshot {
     /// The parts of its identity.
     pub identity: std::collections::BTreeMap<String, String>,
+    /// The rules that it began with.
+    pub rules: JobRules,
     /// What the entries of its list were like.
     pub traits: EntryTraits,
     /// The counters.
@@ -55,6 +57,7 @@ impl JournalSnapshot {
             shards.retain(|shard| !shard.is_replaced);
             Ok(JournalSnapshot {
                 identity: status::identity(&db)?,
+                rules: JobRules::read(&db)?,
                 traits: schema::read_traits(&db)?,
                 tally,
                 next_sequence,

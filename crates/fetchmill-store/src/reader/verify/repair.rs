@@ -17,7 +17,7 @@ use crate::durable;
 use crate::journal::{JobLocation, Journal, JournalSnapshot, Shard};
 use crate::manifest::ManifestRow;
 use crate::reader::bits::Bits;
-use crate::reader::entries::before_name;
+use crate::reader::entries::EntryOfName;
 use crate::reader::frames;
 use crate::reader::stored::{latest_first, open_root};
 use crate::reader::{CopiedRows, ShardReader, copy_shard};
@@ -84,7 +84,7 @@ fn remove_replaced(shard_folder: &ShardFolder, journal: &mut Journal) -> Result<
 pub(super) fn repair(job: &VerifyRun<'_>, faults: &FoundFaults, lost: &Bits) -> Result<RepairReport> {
     let journal = Journal::open_any(job.place, true)?;
     let mut repair =
-        Repair { job, journal, before_name: before_name(job.snapshot), done: RepairReport::default() };
+        Repair { job, journal, entries: EntryOfName::of(job.snapshot), done: RepairReport::default() };
     match job.shard_folder() {
         Some(shard_folder) => {
             let sealed = std::mem::take(&mut *faults.sealed.lock().unwrap_or_else(PoisonError::into_inner));
@@ -110,8 +110,8 @@ pub(super) fn repair(job: &VerifyRun<'_>, faults: &FoundFaults, lost: &Bits) -> 
 struct Repair<'r> {
     job: &'r VerifyRun<'r>,
     journal: Journal,
-    /// See [`before_name`]: without it nothing can be planned.
-    before_name: Option<&'static str>,
+    /// Without it nothing can be planned.
+    entries: Option<EntryOfName>,
     done: RepairReport,
 }
 
@@ -144,7 +144,7 @@ impl Repair<'_> {
         mut faults: ShardFaults,
     ) -> Result<()> {
         let reader = ShardReader::open(shard_folder, self.job.format, shard)?;
-        if self.before_name.is_none() && faults.lost.set_count() > 0 {
+        if self.entries.is_none() && faults.lost.set_count() > 0 {
             self.done.without_url += faults.lost.set_count();
             return Ok(());
         }
@@ -183,9 +183,8 @@ impl Repair<'_> {
 
     /// Puts a lost object back; 0 when nothing tells what its target was.
     fn plan_again(&mut self, row: &ManifestRow<'_>) -> Result<u64> {
-        let Some(before) = self.before_name else { return Ok(0) };
-        let entry = [before.as_bytes(), row.name].concat();
-        self.journal.plan_again(row.sequence, &entry, row.length)?;
+        let Some(entries) = self.entries else { return Ok(0) };
+        self.journal.plan_again(row.sequence, &entries.entry(row.name), row.length)?;
         Ok(1)
     }
 
@@ -250,7 +249,7 @@ impl Repair<'_> {
         if lost.set_count() == 0 {
             return Ok(());
         }
-        if self.before_name.is_none() {
+        if self.entries.is_none() {
             self.done.without_url = lost.set_count();
             return Ok(());
         }
