@@ -168,12 +168,12 @@ def test_a_bad_line_is_a_failed_target_with_its_number(run: Run, server: Serve, 
     assert "secret" not in ended.err
 
 
-def test_the_same_url_twice_is_kept_twice(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+def test_the_same_name_twice_is_kept_twice(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
     """In packs, apart by sequence number."""
     url = urls_of(server(synthetic=1), 1)[0]
-    (tmp_path / "urls.txt").write_text(f"{url}\n" * 3)
+    (tmp_path / "urls.csv").write_text("url,rank\n" + "".join(f"{url},{rank}\n" for rank in range(3)))
 
-    ended = run("get", "urls.txt", dest, "--allow-private", "--format", "jsonl")
+    ended = run("get", "urls.csv", dest, "--allow-private", "--format", "jsonl", "--keep-columns", "rank")
 
     assert ended.code == 0, ended.err
     assert [name for name, _ in read_objects(dest, "jsonl")] == [url] * 3

@@ -27,11 +27,13 @@ pub enum SkipReason {
     OptedOut,
     /// Its store has it in an archive, and must restore it before it can be read.
     Archived,
+    /// Its line repeats an earlier one of its list.
+    Duplicate,
 }
 
 impl SkipReason {
     /// All of them.
-    pub const ALL: [SkipReason; 10] = [
+    pub const ALL: [SkipReason; 11] = [
         SkipReason::Filter,
         SkipReason::OtherOrigin,
         SkipReason::OtherPath,
@@ -42,6 +44,7 @@ impl SkipReason {
         SkipReason::Dropped,
         SkipReason::OptedOut,
         SkipReason::Archived,
+        SkipReason::Duplicate,
     ];
 
     /// Whether a reply is the reason, and not the listing.
@@ -65,6 +68,7 @@ impl SkipReason {
             SkipReason::Dropped => "dropped",
             SkipReason::OptedOut => "opted-out",
             SkipReason::Archived => "archived",
+            SkipReason::Duplicate => "duplicate",
         }
     }
 }

@@ -117,6 +117,7 @@ fn describe(reason: &str) -> &str {
         "no-object" => "no objects",
         "opted-out" => "opted out",
         "archived" => "archived",
+        "duplicate" => "repeated lines",
         other => other,
     }
 }

@@ -97,7 +97,8 @@ fn open_list(
     given: Option<Box<dyn Items>>,
 ) -> Result<Option<OpenedList>> {
     let has_first_rules = rules == JobRules::FIRST;
-    let options = ListOptions { has_first_rules, ..request.list.clone() };
+    let keeps_duplicates = rules.keep_duplicates();
+    let options = ListOptions { has_first_rules, keeps_duplicates, ..request.list.clone() };
     OpenedList::open(&request.source, request.list_format, &options, given)
 }
 

@@ -71,6 +71,8 @@ pub const LIST_PAGE_TARGETS: usize = 4096;
 pub const LIST_PAGE_BYTES: usize = MIB;
 /// Entries of a page, with those that a filter leaves out: a page must come now and then.
 pub const LIST_PAGE_ENTRIES: u64 = 64 * 1024;
+/// Different lines of a list that later ones are compared with: 17 bytes for each, 4.3 MiB of the part for the rest.
+pub const LIST_REMEMBERED_LINES: usize = 200_000;
 /// A line or record of a list: a longer one is a failed target. The buffer that it is read into grows up to it and
 /// one read more; with the record without its quotes, its values and its entry, 5 MiB in all, of the part for the
 /// rest.

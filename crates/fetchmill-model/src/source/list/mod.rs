@@ -33,6 +33,7 @@ mod reader;
 mod records;
 mod request;
 mod sample;
+mod seen_lines;
 mod table;
 mod template;
 mod text;
@@ -146,6 +147,8 @@ options! {
         /// Whether the job began with the rules of 0.1.0: delimiters are not detected, and quotes in TSV mean the same as in
         /// CSV.
         has_first_rules: bool,
+        /// Whether a line that repeats an earlier one is a target: jobs of older releases.
+        keeps_duplicates: bool,
     }
 }
 

@@ -17,6 +17,7 @@ use super::parquet::ParquetRecords;
 use super::parts::{ListParts, PartRecords};
 use super::records::{ListRecords, RecordStep, RecordValues, Records};
 use super::sample::SampleFinder;
+use super::seen_lines::SeenLines;
 use super::text::TextRecords;
 use super::{Compression, Filters, ListFormat, ListOptions, ListSample, ListSource, ListStep};
 use crate::entry::ListEntry;
@@ -41,6 +42,7 @@ pub struct ListReader {
     scratch: Vec<u8>,
     entries: u64,
     page_targets: usize,
+    seen: SeenLines,
     resume: Option<ListPosition>,
     state: ReaderState,
     /// Bytes of its input; `None` = not known.
@@ -129,7 +131,9 @@ impl ListReader {
         }
         let plan = ColumnPlan::new(options)?.with_times();
         let records = Box::new(InventoryRecords::new(label, inventory, files, &plan)?);
-        Self::new(format!("the inventory {label}"), records, plan, options)
+        let reader = Self::new(format!("the inventory {label}"), records, plan, options)?;
+        // It names each key once, and its files are not read in order on resume.
+        Ok(ListReader { seen: SeenLines::off(), ..reader })
     }
 
     /// A list in several files, which are read one after the other.
@@ -181,6 +185,7 @@ impl ListReader {
             scratch: Vec::new(),
             entries: 0,
             page_targets: LIST_FIRST_PAGE_TARGETS,
+            seen: if options.keeps_duplicates { SeenLines::off() } else { SeenLines::new() },
             resume: None,
             state: ReaderState::Open,
             length: None,
@@ -290,13 +295,34 @@ impl ListReader {
             ListEntry { key, kept, request: values, ..ListEntry::default() }.write(&mut self.entry);
         }
         self.entries += 1;
+        if self.seen.is_repeated(&self.entry) {
+            self.entry.truncate(ListEntry::read(&self.entry).url.len());
+            return Ok(RecordResult::Skipped(SkipReason::Duplicate));
+        }
         let is_taken = self.sample.is_none_or(|sample| sample.takes(self.entries - 1));
         Ok(if is_taken { RecordResult::Target } else { RecordResult::Skipped(SkipReason::Filter) })
+    }
+
+    /// Remembers the lines that an earlier run has remembered, up to a page of them at once.
+    fn remember_again(&mut self, position: ListPosition) -> Result<ReadStep> {
+        let end = position.entries.min(self.entries + LIST_PAGE_ENTRIES);
+        while self.entries < end && !self.seen.is_full() {
+            match self.make_entry()? {
+                RecordResult::Target | RecordResult::Skipped(_) => {}
+                RecordResult::NothingNow => return Ok(ReadStep::NothingNow),
+                RecordResult::End => return Ok(ReadStep::Done),
+            }
+        }
+        let is_done = self.entries >= position.entries || self.seen.is_full();
+        Ok(if is_done { ReadStep::Done } else { ReadStep::NothingNow })
     }
 
     /// Goes behind what an earlier run has read.
     fn catch_up(&mut self) -> Result<ReadStep> {
         let Some(position) = self.resume else { return Ok(ReadStep::Done) };
+        if self.remember_again(position)? == ReadStep::NothingNow {
+            return Ok(ReadStep::NothingNow);
+        }
         let progress = self.records.go_to(position)?;
         match progress {
             ReadStep::Done => {

@@ -1,0 +1,129 @@
+"""Lines of a list that repeat an earlier one are skipped, and counted."""
+
+import contextlib
+import json
+import sqlite3
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+import fetchmill
+from conftest import Ended
+from raw_server import Behaviour, Exchange, RawServer, reply
+from stored import read_objects
+
+Run = Callable[..., Ended]
+Start = Callable[..., "subprocess.Popen[str]"]
+Raw = Callable[[Mapping[str, Behaviour]], RawServer]
+
+SITES: dict[str, Behaviour] = {f"/{name}": reply(name.encode()) for name in "abc"}
+
+
+def listed(folder: Path, text: str, site: RawServer, name: str = "urls.txt") -> Path:
+    """A list, with the server for each `@`."""
+    path = folder / name
+    path.write_text(text.replace("@", site.url))
+    return path
+
+
+@pytest.mark.parametrize("command", ["files", "parquet", "jsonl", "check", "list"])
+def test_a_repeated_line_is_skipped(run: Run, raw: Raw, tmp_path: Path, command: str) -> None:
+    """Each URL is asked for once, also where it is written in another way; the skipped ones are named."""
+    site = raw(SITES)
+    urls = listed(tmp_path, "@/a\n@/b\n@/a\n\n@/x/../b\n@/a\n@/c\nno url\nno url\n", site)
+    dest = tmp_path / ("out.csv" if command in ("check", "list") else "out")
+    words = (command,) if command in ("check", "list") else ("get",)
+    options = ("--format", command) if words == ("get",) else ()
+    ended = run(*words, urls, dest, *options, *(() if command == "list" else ("--allow-private",)))
+
+    assert ended.code == 3, ended.err
+    assert sorted(site.requests) == ([] if command == "list" else ["/a", "/b", "/c"])
+    if words == ("get",):
+        assert "8 listed = 3 fetched + 0 absent + 2 failed + 3 skipped" in ended.err
+        assert "skipped: duplicate 3" in ended.err
+        assert sorted(body for _, body in read_objects(dest, command)) == [b"a", b"b", b"c"]
+        (found,) = fetchmill.skipped(dest)
+        assert (found.reason, found.count) == ("duplicate", 3)
+        assert sorted(found.names) == [f"{site.url}/a", f"{site.url}/a", f"{site.url}/b"]
+        assert run("verify", dest).code == 0
+
+
+def test_lines_that_differ_are_targets(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+    """Where another name, caption or number goes with the same URL, it is another object; a POST is made as listed."""
+    site = raw(SITES)
+    urls = listed(tmp_path, "url,id\n@/a,1\n@/a,2\n@/a,1\n", site, "urls.csv")
+    allowed = ("--allow-private", "--quiet")
+    for options, count in (
+        (("--format", "jsonl", "--keep-columns", "id"), 2),
+        (("--names", "{id}"), 2),
+        (("--names", "{index}"), 3),
+        (("--names", "seq"), 1),
+        (("--format", "jsonl"), 1),
+        (("--format", "jsonl", "--data", "q={id}"), 3),
+        (("--format", "jsonl", "--data", "q={id}", "--idempotent"), 2),
+        (("--format", "jsonl", "--header", "X-Id: {id}"), 2),
+    ):
+        before = len(site.requests)
+        ended = run("get", urls, dest / str(options), *options, *allowed)
+        assert (ended.code, len(site.requests) - before) == (0, count), (options, ended.err)
+
+
+def test_an_iterable_and_a_sample_leave_out_what_is_repeated(raw: Raw, dest: Path, tmp_path: Path) -> None:
+    """As lists in files do."""
+    site = raw(SITES)
+    urls = [f"{site.url}/{name}" for name in "abacb"]
+    report = fetchmill.get(urls, dest, format="jsonl", progress=False)
+    assert (report.listed, report.fetched, report.skipped_by) == (5, 3, {"duplicate": 2})
+    path = listed(tmp_path, "".join(f"@/{name}\n" for name in "abacb" * 20), site)
+    report = fetchmill.get(path, dest.with_name("some"), format="jsonl", sample=2, allow_private=True, progress=False)
+    assert (report.fetched, report.skipped_by["duplicate"]) == (2, 97)
+
+
+@pytest.mark.parametrize("kind", ["txt", "csv", "jsonl"])
+@pytest.mark.parametrize("is_old", [False, True])
+def test_lines_are_repeated_after_a_kill_too(
+    run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path, kind: str, is_old: bool
+) -> None:
+    """The lines of a run before count; a job that an older release began keeps all of its targets."""
+    count = 300
+    site = raw({f"/{number}": Exchange.stall for number in range(count)} | {"/0": reply(b"0")})
+    rows = [f"{site.url}/{number}" for number in [*range(count), *range(count)]]
+    lines = {
+        "txt": rows,
+        "csv": ["id,url", *(f"x,{row}" for row in rows)],
+        "jsonl": [json.dumps({"url": row}) for row in rows],
+    }
+    urls = listed(tmp_path, "\n".join(lines[kind]) + "\n", site, f"urls.{kind}")
+    options = ("--allow-private", "--format", "jsonl", "--limit-per-host", "0", "--rate-per-host", "0")
+    process = start("get", urls, dest, *options, "--commit-window", "0.05s")
+    journal = dest / ".fetchmill/job.sqlite"
+    deadline = time.monotonic() + 30
+    while not pages(journal):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.005)
+    process.kill()
+    process.wait()
+    if is_old:
+        # What is listed so far stays as it is.
+        with contextlib.closing(sqlite3.connect(journal)) as db:
+            db.execute("UPDATE job SET value = '3' WHERE key = 'rules'")
+            db.commit()
+    site.routes |= {f"/{number}": reply(b"x") for number in range(count)}
+    ended = run("get", urls, dest, *options)
+    assert ended.code == 0, ended.err
+    names = [name for name, _ in read_objects(dest, "jsonl")]
+    assert set(names) == set(rows)
+    assert is_old or len(names) == count
+    assert run("verify", dest).code == 0
+
+
+def pages(journal: Path) -> int:
+    """Pages of the list that the journal has."""
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as db:
+            return int(db.execute("SELECT listed FROM tally").fetchone()[0])
+    except sqlite3.Error:
+        return 0
