@@ -67,7 +67,7 @@ impl Location {
 
     /// Of another request that may lead as far.
     pub(crate) fn beside(&self, url: String) -> Self {
-        Location { url, reach: self.reach, visited: Vec::new() }
+        Location { url, reach: self.reach, ..Location::default() }
     }
 
     /// Returns whether a redirect has led here.

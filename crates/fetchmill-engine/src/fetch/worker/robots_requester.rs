@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::held_outcomes::{HeldOutcomes, WorkerConnection};
 use super::robots_body::RobotsBody;
 use super::state::Worker;
-use crate::attempt::{AttemptEnd, CertainReplies, Failure, RedirectPolicy, Requester, Resumable};
+use crate::attempt::{AttemptEnd, CertainReplies, Failure, RedirectHead, RedirectPolicy, Requester, Resumable};
 use crate::fetch::target::CurrentTarget;
 use fetchmill_model::certainty::MonotonicMicros;
 use fetchmill_model::host_robots::{HostRobots, ROBOTS_PATH};
@@ -95,7 +95,9 @@ impl RobotsRequester<'_> {
         status: u16,
     ) -> AttemptEnd {
         let policy = RedirectPolicy { hops_max: ROBOTS_REDIRECTS_MAX, may_leave_origin: true };
-        match request.at.at.follow(connection.address(), body.inner.location(), policy) {
+        // The rules of a host are the same for all: no cookie is taken.
+        let redirect = RedirectHead { location: body.inner.location(), ..RedirectHead::default() };
+        match request.at.at.follow(connection.address(), &redirect, policy) {
             Ok(leads_away) => {
                 if leads_away {
                     request.at.found = None;
