@@ -31,15 +31,15 @@ def listed(folder: Path, text: str, site: RawServer, name: str = "urls.txt") -> 
 
 @pytest.mark.parametrize("command", ["files", "parquet", "jsonl", "check", "list"])
 def test_a_repeated_line_is_skipped(run: Run, raw: Raw, tmp_path: Path, command: str) -> None:
-    """Each URL is asked for once, also where it is written in another way; the skipped ones are named."""
+    """Each URL is asked for once, and the skipped ones are named; without a newline at its end a line is the same."""
     site = raw(SITES)
-    urls = listed(tmp_path, "@/a\n@/b\n@/a\n\n@/x/../b\n@/a\n@/c\nno url\nno url\n", site)
+    urls = listed(tmp_path, "@/a\n@/b\n@/a\n\n@/b \n@/c\nno url\nno url\n@/a", site)
     dest = tmp_path / ("out.csv" if command in ("check", "list") else "out")
     words = (command,) if command in ("check", "list") else ("get",)
     options = ("--format", command) if words == ("get",) else ()
     ended = run(*words, urls, dest, *options, *(() if command == "list" else ("--allow-private",)))
 
-    assert ended.code == 3, ended.err
+    assert ended.code == (3 if words == ("get",) else 0), ended.err
     assert sorted(site.requests) == ([] if command == "list" else ["/a", "/b", "/c"])
     if words == ("get",):
         assert "8 listed = 3 fetched + 0 absent + 2 failed + 3 skipped" in ended.err
@@ -52,19 +52,16 @@ def test_a_repeated_line_is_skipped(run: Run, raw: Raw, tmp_path: Path, command:
 
 
 def test_lines_that_differ_are_targets(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
-    """Where another name, caption or number goes with the same URL, it is another object; a POST is made as listed."""
+    """In any column, or in how the URL is written; and where a number makes names of their own."""
     site = raw(SITES)
-    urls = listed(tmp_path, "url,id\n@/a,1\n@/a,2\n@/a,1\n", site, "urls.csv")
+    urls = listed(tmp_path, "url,id\n@/a,1\n@/a,2\n@/a,1\n@/a#x,1\n", site, "urls.csv")
     allowed = ("--allow-private", "--quiet")
     for options, count in (
-        (("--format", "jsonl", "--keep-columns", "id"), 2),
-        (("--names", "{id}"), 2),
-        (("--names", "{index}"), 3),
-        (("--names", "seq"), 1),
-        (("--format", "jsonl"), 1),
-        (("--format", "jsonl", "--data", "q={id}"), 3),
-        (("--format", "jsonl", "--data", "q={id}", "--idempotent"), 2),
-        (("--format", "jsonl", "--header", "X-Id: {id}"), 2),
+        (("--format", "jsonl"), 3),
+        (("--format", "jsonl", "--keep-columns", "id"), 3),
+        (("--names", "{index}"), 4),
+        (("--names", "seq"), 3),
+        (("--format", "jsonl", "--header", "Accept-Language: {id}"), 3),
     ):
         before = len(site.requests)
         ended = run("get", urls, dest / str(options), *options, *allowed)
@@ -75,10 +72,10 @@ def test_an_iterable_and_a_sample_leave_out_what_is_repeated(raw: Raw, dest: Pat
     """As lists in files do."""
     site = raw(SITES)
     urls = [f"{site.url}/{name}" for name in "abacb"]
-    report = fetchmill.get(urls, dest, format="jsonl", progress=False)
+    report = fetchmill.get(urls, dest, format="jsonl")
     assert (report.listed, report.fetched, report.skipped_by) == (5, 3, {"duplicate": 2})
     path = listed(tmp_path, "".join(f"@/{name}\n" for name in "abacb" * 20), site)
-    report = fetchmill.get(path, dest.with_name("some"), format="jsonl", sample=2, allow_private=True, progress=False)
+    report = fetchmill.get(path, dest.with_name("some"), format="jsonl", sample=2, allow_private=True)
     assert (report.fetched, report.skipped_by["duplicate"]) == (2, 97)
 
 
@@ -102,7 +99,8 @@ def test_lines_are_repeated_after_a_kill_too(
     journal = dest / ".fetchmill/job.sqlite"
     deadline = time.monotonic() + 30
     while not pages(journal):
-        assert process.poll() is None and time.monotonic() < deadline
+        assert process.poll() is None
+        assert time.monotonic() < deadline
         time.sleep(0.005)
     process.kill()
     process.wait()

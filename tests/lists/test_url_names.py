@@ -99,9 +99,7 @@ def test_each_spelling_of_a_url_has_a_file(run: Run, raw: Raw, dest: Path, tmp_p
 
 
 @pytest.mark.parametrize("given", ["{}/%C3%BC", "{}/ü/"])
-def test_a_prefix_is_that_of_the_url_or_of_the_name(
-    run: Run, raw: Raw, dest: Path, tmp_path: Path, given: str
-) -> None:
+def test_a_prefix_is_that_of_the_url_or_of_the_name(run: Run, raw: Raw, dest: Path, tmp_path: Path, given: str) -> None:
     """Both lead to the same files."""
     site, listed = serve(raw, ("%C3%BC/a%20b", "%C3%BC/c"), tmp_path)
     done = run("get", listed, dest, "--strip-prefix", given.format(host(site)), "--allow-private")
@@ -116,7 +114,8 @@ def old_job(run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path) -> Raw
     process = start("get", listed, dest, "--allow-private", "--commit-window", "0.05s")
     deadline = time.monotonic() + 30
     while not (dest / host(site) / "first").exists():
-        assert process.poll() is None and time.monotonic() < deadline
+        assert process.poll() is None
+        assert time.monotonic() < deadline
         time.sleep(0.01)
     process.kill()
     process.wait()
@@ -170,7 +169,7 @@ def test_a_sync_keeps_the_names_that_it_began_with(run: Run, raw: Raw, dest: Pat
     assert run("get", listed, got, "--allow-private").code == 0
     for synced in (dest, got, dest):
         done = run("sync", listed, synced, *options)
-        assert (done.code, files(synced).keys()) == (0, decoded), done.err
+        assert (done.code, set(files(synced))) == (0, decoded), done.err
     old = tmp_path / "old"
     listed.write_text(f'{{"url": "{site.url}/v"}}\n')
     site.routes["/v"] = echo

@@ -220,7 +220,8 @@ class Report:
         limited_by: what has held this run back for longest; None when it was over before that was measured.
         notices: what a person should know, a line each.
         skipped_by: skipped targets by reason: `filter`, `other-origin`, `other-path`, `robots`, `folder-marker`,
-            `no-object`, `unchanged` (304), `dropped` (by a transform), `opted-out`, `duplicate`; empty for a job of 0.1.0.
+            `no-object`, `unchanged` (304), `dropped` (by a transform), `opted-out`, `duplicate`; empty for a job of
+            0.1.0.
         found_nothing: whether the job is finished without an object for a reason that nobody asked for: all that is
             listed was skipped, or a list has no target. The command line exits with 3 then.
     """

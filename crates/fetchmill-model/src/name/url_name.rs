@@ -22,6 +22,12 @@ pub fn to_url(name: &[u8]) -> Cow<'_, [u8]> {
     exchanged(name)
 }
 
+/// Returns the name of the object at a URL without a query: its last segment, decoded; `None` if that is empty.
+pub fn object_name(url: &[u8]) -> Option<Cow<'_, [u8]>> {
+    let last = &url[memchr::memrchr(b'/', url)? + 1..];
+    (!last.is_empty()).then(|| of_url(last))
+}
+
 /// Returns a beginning of names that a user gives, either as part of a URL or as names have it.
 pub fn beginning(given: &[u8]) -> Cow<'_, [u8]> {
     let is_of_name = given.iter().any(|byte| ALWAYS_ENCODED[*byte as usize]);
@@ -46,7 +52,7 @@ fn exchanged(text: &[u8]) -> Cow<'_, [u8]> {
 }
 
 /// A part of a text.
-enum Piece<'t> {
+enum EscapePiece<'t> {
     /// `%XX` with upper-case digits.
     Encoded(u8),
     /// The same with other digits.
@@ -56,19 +62,19 @@ enum Piece<'t> {
 }
 
 /// Splits off the first piece.
-fn split_piece(text: &[u8]) -> Option<(Piece<'_>, &[u8])> {
+fn split_piece(text: &[u8]) -> Option<(EscapePiece<'_>, &[u8])> {
     let (&first, rest) = text.split_first()?;
     let Some((digits, after)) = rest.split_first_chunk::<2>().filter(|(digits, _)| are_digits(*digits))
     else {
-        return Some((Piece::Bare(first), rest));
+        return Some((EscapePiece::Bare(first), rest));
     };
     if first != b'%' {
-        return Some((Piece::Bare(first), rest));
+        return Some((EscapePiece::Bare(first), rest));
     }
     let [high, low] = digits.map(super::hex);
     let piece = match (high, low) {
-        (Some(high), Some(low)) => Piece::Encoded(high << 4 | low),
-        _ => Piece::OtherCase(&text[..3]),
+        (Some(high), Some(low)) => EscapePiece::Encoded(high << 4 | low),
+        _ => EscapePiece::OtherCase(&text[..3]),
     };
     Some((piece, after))
 }
@@ -81,7 +87,7 @@ fn are_digits(digits: &[u8]) -> bool {
 fn is_encoded(mut segment: &[u8]) -> bool {
     while let Some((piece, rest)) = split_piece(segment) {
         segment = rest;
-        if let Piece::Encoded(byte) | Piece::Bare(byte) = piece
+        if let EscapePiece::Encoded(byte) | EscapePiece::Bare(byte) = piece
             && ALWAYS_ENCODED[byte as usize]
             && !byte.is_ascii_control()
         {
@@ -96,12 +102,16 @@ fn exchange(mut text: &[u8], set: &[bool; 256], out: &mut Vec<u8>) {
     while let Some((piece, rest)) = split_piece(text) {
         text = rest;
         match piece {
-            Piece::Encoded(b'%') if rest.get(..2).is_none_or(|next| !are_digits(next)) => out.push(b'%'),
-            Piece::Encoded(byte) if set[byte as usize] => out.push(byte),
-            Piece::Encoded(byte) => out.extend_from_slice(&escaped(byte)),
-            Piece::OtherCase(encoded) => out.extend_from_slice(encoded),
-            Piece::Bare(byte) if byte == b'%' || set[byte as usize] => out.extend_from_slice(&escaped(byte)),
-            Piece::Bare(byte) => out.push(byte),
+            EscapePiece::Encoded(b'%') if rest.get(..2).is_none_or(|next| !are_digits(next)) => {
+                out.push(b'%')
+            }
+            EscapePiece::Encoded(byte) if set[byte as usize] => out.push(byte),
+            EscapePiece::Encoded(byte) => out.extend_from_slice(&escaped(byte)),
+            EscapePiece::OtherCase(encoded) => out.extend_from_slice(encoded),
+            EscapePiece::Bare(byte) if byte == b'%' || set[byte as usize] => {
+                out.extend_from_slice(&escaped(byte))
+            }
+            EscapePiece::Bare(byte) => out.push(byte),
         }
     }
 }
@@ -201,6 +211,18 @@ mod tests {
 
         assert_eq!(path_of(url.as_bytes()).unwrap().len(), "h/.pdf".len() + 3 * 80);
         assert_eq!(path_of(format!("h/{}", "%E6%9D%B1".repeat(86)).as_bytes()), None);
+    }
+
+    #[test]
+    fn an_object_has_the_name_of_its_last_segment() {
+        for (url, name) in [
+            ("http://a/b/c%20d.bin", Some("c d.bin")),
+            ("http://a/%C3%BC", Some("\u{fc}")),
+            ("http://a/x%2Fy", Some("x%2Fy")),
+            ("http://a/b/", None),
+        ] {
+            assert_eq!(object_name(url.as_bytes()).as_deref(), name.map(str::as_bytes), "{url}");
+        }
     }
 
     #[test]

@@ -253,6 +253,10 @@ impl Records for Csv {
         self.odd.notice(&self.fields)
     }
 
+    fn text(&self) -> &[u8] {
+        self.fields.lines.last()
+    }
+
     fn position(&mut self) -> ListPosition {
         self.fields.lines.position()
     }

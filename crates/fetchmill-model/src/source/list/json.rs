@@ -88,6 +88,16 @@ impl JsonRecords {
         Ok(self.end_check())
     }
 
+    /// Takes a line that is a URL without quotes, as a list of text has it; whether it is one.
+    fn take_bare(&self, line: &[u8], values: &mut RecordValues) -> bool {
+        let is_url = is_bare_url(line);
+        if is_url {
+            values.clear(self.fields.len());
+            values.set(self.url, line);
+        }
+        is_url
+    }
+
     fn end_check(&mut self) -> ReadStep {
         self.is_unchecked = false;
         ReadStep::Done
@@ -109,7 +119,7 @@ impl SeenFields {
             self.has_objects = true;
             self.names.extend(fields.into_keys());
         }
-        self.has_strings |= line.starts_with(b"\"");
+        self.has_strings |= line.starts_with(b"\"") || is_bare_url(line);
     }
 
     /// Whether a field may be there: a string is a URL, and of lists without objects nothing is known.
@@ -148,7 +158,7 @@ impl Records for JsonRecords {
             let is_empty = line.is_empty();
             let fields =
                 JsonFields { names: &self.fields, of_manifest: &self.of_manifest, url: self.url, values };
-            let is_read = is_empty || read(line, fields);
+            let is_read = is_empty || read(line, fields) || self.take_bare(line, values);
             self.lines.consume(next, 1);
             if !is_empty {
                 return Ok(if is_read {
@@ -165,6 +175,10 @@ impl Records for JsonRecords {
         format!("{unit} {}", self.lines.line())
     }
 
+    fn text(&self) -> &[u8] {
+        self.lines.last()
+    }
+
     fn position(&mut self) -> ListPosition {
         self.lines.position()
     }
@@ -174,6 +188,11 @@ impl Records for JsonRecords {
         self.is_unchecked = false;
         self.lines.go_to(position)
     }
+}
+
+/// Whether a line begins as a URL does: no JSON does.
+fn is_bare_url(line: &[u8]) -> bool {
+    [&b"http://"[..], b"https://", b"s3://"].iter().any(|scheme| line.starts_with(scheme))
 }
 
 /// Takes the fields out of a line; whether it is JSON.

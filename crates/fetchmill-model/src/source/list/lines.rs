@@ -64,6 +64,8 @@ pub(super) struct Lines {
     buffer: Vec<u8>,
     /// The bytes of the buffer that are read and not consumed.
     unread: Range<usize>,
+    /// The bytes of the buffer that were consumed last.
+    last: Range<usize>,
     /// Where in the buffer the digest stands: what is consumed behind it is not yet digested.
     digested: usize,
     digest: Xxh3Default,
@@ -90,6 +92,7 @@ impl Lines {
             },
             buffer: vec![0; READ_BYTES],
             unread: 0..0,
+            last: 0..0,
             digested: 0,
             digest: Xxh3Default::new(),
             offset: 0,
@@ -177,10 +180,16 @@ impl Lines {
 
     /// Consumes so many bytes, that are so many lines.
     pub(super) fn consume(&mut self, bytes: usize, lines: u64) {
+        self.last = self.unread.start..self.unread.start + bytes;
         self.unread.start += bytes;
         self.offset += bytes as u64;
         self.line += lines;
         self.searched = (0, 0);
+    }
+
+    /// What was consumed last, without blanks at its ends; empty once more was read.
+    pub(super) fn last(&self) -> &[u8] {
+        self.buffer.get(self.last.clone()).unwrap_or_default().trim_ascii()
     }
 
     /// Whether a line that is too long is being skipped.
@@ -301,6 +310,7 @@ impl Lines {
             return;
         }
         self.catch_up();
+        self.last = 0..0;
         self.buffer.copy_within(self.unread.clone(), 0);
         self.unread = 0..self.unread.len();
         self.digested = 0;

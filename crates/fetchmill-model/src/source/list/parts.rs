@@ -147,6 +147,10 @@ impl Records for PartRecords {
         }
     }
 
+    fn text(&self) -> &[u8] {
+        self.records.as_ref().map_or(b"", |records| records.text())
+    }
+
     fn position(&mut self) -> ListPosition {
         let here = self.records.as_mut().map(|records| records.position()).unwrap_or_default();
         ListPosition { digest: here.digest ^ self.before, file: self.at as u64, ..here }

@@ -295,7 +295,7 @@ impl ListReader {
             ListEntry { key, kept, request: values, ..ListEntry::default() }.write(&mut self.entry);
         }
         self.entries += 1;
-        if self.seen.is_repeated(&self.entry) {
+        if self.seen.is_repeated(self.records.text(), &self.entry) {
             self.entry.truncate(ListEntry::read(&self.entry).url.len());
             return Ok(RecordResult::Skipped(SkipReason::Duplicate));
         }

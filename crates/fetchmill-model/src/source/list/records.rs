@@ -31,6 +31,11 @@ pub(super) trait Records: Send {
     /// Which record the last one was, in words: `line 17`.
     fn place(&self) -> String;
 
+    /// The last record as its list has it; empty where that is not text.
+    fn text(&self) -> &[u8] {
+        b""
+    }
+
     /// How far the list was read, without the number of entries.
     fn position(&mut self) -> ListPosition;
 

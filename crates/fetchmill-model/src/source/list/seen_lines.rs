@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, BuildHasherDefault, Hasher, RandomState};
 
-use xxhash_rust::xxh3::xxh3_128_with_seed;
+use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
 
 use crate::entry::ListEntry;
 use crate::limits::LIST_REMEMBERED_LINES;
@@ -38,13 +38,14 @@ impl SeenLines {
         self.hashes.len() >= self.max
     }
 
-    /// Whether the entry of a line is that of an earlier one. A request that must not be made twice is never a repeated
-    /// one: whoever lists it twice wants both.
-    pub(super) fn is_repeated(&mut self, entry: &[u8]) -> bool {
+    /// Whether an earlier line is the same, and its entry is. Lines that differ in what is not asked for are other ones:
+    /// they may be meant so. A request that must not be made twice is never a repeated one: whoever lists it twice wants
+    /// both.
+    pub(super) fn is_repeated(&mut self, line: &[u8], entry: &[u8]) -> bool {
         if self.max == 0 || !may_be_repeated(entry) {
             return false;
         }
-        let hash = xxh3_128_with_seed(entry, self.seed);
+        let hash = xxh3_128_with_seed(entry, xxh3_64_with_seed(line, self.seed));
         if self.is_full() { self.hashes.contains(&hash) } else { !self.hashes.insert(hash) }
     }
 }
@@ -95,10 +96,20 @@ mod tests {
     fn the_first_lines_are_remembered() {
         let mut seen = SeenLines::up_to(2);
 
-        let found: Vec<_> = "a b a c c b".split(' ').map(|url| seen.is_repeated(&entry(url, None))).collect();
+        let found: Vec<_> =
+            "a b a c c b".split(' ').map(|url| seen.is_repeated(b"", &entry(url, None))).collect();
 
         assert_eq!(found, [false, false, true, false, false, true]);
         assert!(seen.is_full());
+    }
+
+    #[test]
+    fn lines_that_differ_in_what_is_not_asked_for_are_not_repeated() {
+        let mut seen = SeenLines::new();
+
+        let found = [&b"a,1"[..], b"a,2", b"a,1"].map(|line| seen.is_repeated(line, b"http://a/"));
+
+        assert_eq!(found, [false, false, true]);
     }
 
     #[test]
@@ -108,14 +119,17 @@ mod tests {
         let headers = TargetRequest { fields: vec![("X-Id", "7")], ..TargetRequest::default() };
         for (request, is_repeated) in [(&post, false), (&idempotent, true), (&headers, true)] {
             let (mut seen, entry) = (SeenLines::new(), entry("http://a/", Some(request)));
-            assert!(!seen.is_repeated(&entry));
-            assert_eq!(seen.is_repeated(&entry), is_repeated, "{request:?}");
+            assert!(!seen.is_repeated(b"", &entry));
+            assert_eq!(seen.is_repeated(b"", &entry), is_repeated, "{request:?}");
         }
     }
 
     #[test]
     fn nothing_is_remembered_where_it_is_off() {
         let mut seen = SeenLines::off();
-        assert_eq!([seen.is_repeated(b"a"), seen.is_repeated(b"a"), seen.is_full()], [false, false, true]);
+        assert_eq!(
+            [seen.is_repeated(b"", b"a"), seen.is_repeated(b"", b"a"), seen.is_full()],
+            [false, false, true]
+        );
     }
 }

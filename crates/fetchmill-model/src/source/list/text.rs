@@ -61,6 +61,10 @@ impl Records for TextRecords {
         format!("line {}", self.lines.line())
     }
 
+    fn text(&self) -> &[u8] {
+        self.lines.last()
+    }
+
     fn position(&mut self) -> ListPosition {
         self.lines.position()
     }
