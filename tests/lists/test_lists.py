@@ -283,6 +283,50 @@ def test_a_parquet_list_cannot_take_more_memory_than_a_job_has(
     assert peak < 256
 
 
+def hide_size(path: Path, size: int) -> None:
+    """Lets the header of the only page say that it has 1 MiB, where it has `size` bytes and some of levels."""
+    data = bytearray(path.read_bytes())
+    start = pq.read_metadata(path).row_group(0).column(0).data_page_offset
+    place = start + 3
+    assert data[start] == data[start + 2] == 0x15
+    said, digits = 0, 0
+    while digits == 0 or data[place + digits - 1] & 0x80:
+        said |= (data[place + digits] & 0x7F) << (7 * digits)
+        digits += 1
+    assert size <= said // 2 < size + 100
+    for digit in range(digits):
+        data[place + digit] = ((2 << 20) >> (7 * digit) & 0x7F) | (0x80 if digit < digits - 1 else 0)
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zstd", "brotli"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_pages_that_hide_their_size_take_no_memory(dest: Path, tmp_path: Path, codec: str, version: str) -> None:
+    """A page that decodes to more than its header says is refused before it is decoded into memory."""
+    size = 300 << 20
+    pages = {"compression": codec, "use_dictionary": False, "write_statistics": False, "data_page_version": version}
+    level = {} if codec == "zstd" else {"compression_level": 1}
+    pq.write_table(pa.table({"url": ["x" * size]}), tmp_path / "list.parquet", **pages, **level)
+    hide_size(tmp_path / "list.parquet", size)
+
+    code, said, peak = peak_of([*COMMAND, "get", "list.parquet", str(dest), "--dry-run"], tmp_path)
+
+    assert code == 4, said
+    assert "a page is larger than its header says" in said
+    assert peak < 150
+
+
+def test_a_list_of_json_may_have_bare_urls(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+    """A line that is a URL without quotes is one, beside objects and strings, too."""
+    urls = urls_of(server(synthetic=3), 3)
+    (tmp_path / "urls.json").write_text(f'{urls[0]}\n"{urls[1]}"\n{{"url": "{urls[2]}"}}\nbare\n')
+    ended = run("get", "urls.json", dest, "--allow-private", "--format", "jsonl")
+    assert (ended.code, "3 fetched + 0 absent + 1 failed" in ended.err) == (3, True), ended.err
+    assert find_wrong(dest, "jsonl", bodies_of(urls)) == []
+    (tmp_path / "bare.json").write_text("".join(f"{url}\n" for url in urls))
+    assert run("get", "bare.json", dest.with_name("bare"), "--allow-private").code == 0
+
+
 def test_values_that_a_parquet_list_repeats_are_not_copied(dest: Path, tmp_path: Path) -> None:
     """A dictionary has a long value once; 200 rows of it fail as too long, one by one, and the others are fetched."""
     long = "http://127.0.0.1:1/" + "x" * 3_000_000

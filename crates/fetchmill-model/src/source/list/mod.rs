@@ -24,6 +24,7 @@ mod json_template;
 mod lines;
 mod name_template;
 mod not_a_list;
+mod page_codec;
 mod page_header;
 mod parquet;
 mod parquet_pages;

@@ -7,7 +7,10 @@ const DEPTH_MAX: u32 = 8;
 /// Encodings of values, as the format numbers them.
 const DELTA_LENGTH_BYTE_ARRAY: u64 = 6;
 const DELTA_BYTE_ARRAY: u64 = 7;
+/// The field of a data page of the second kind that says whether its values are compressed.
+const IS_COMPRESSED: i64 = 7;
 /// Types of fields, as Thrift numbers them.
+const FALSE: u8 = 2;
 const BINARY: u8 = 8;
 const LIST: u8 = 9;
 const SET: u8 = 10;
@@ -34,6 +37,19 @@ pub(super) struct PageHeader {
     pub(super) has_lengths: bool,
     /// Whether a value may begin with what the one before it begins with.
     pub(super) has_prefixes: bool,
+    /// Bytes at its start that are never compressed: levels of a data page of the second kind.
+    pub(super) plain: u64,
+    /// Whether the others may be compressed.
+    pub(super) is_compressed: bool,
+}
+
+/// What the header of a kind of page says.
+#[derive(Debug, Clone, Copy)]
+struct KindHeader {
+    values: u64,
+    encoding: u64,
+    plain: u64,
+    is_compressed: bool,
 }
 
 /// A field that begins: its number and its type.
@@ -49,7 +65,8 @@ impl PageHeader {
     /// as it does where the page is read.
     pub(super) fn read(input: &mut impl Read) -> Option<Self> {
         let mut thrift = Thrift(input);
-        let (mut kind, mut size, mut compressed, mut values, mut encoding) = (None, None, None, 0, 0);
+        let (mut kind, mut size, mut compressed) = (None, None, None);
+        let mut of_kind = KindHeader { values: 0, encoding: 0, plain: 0, is_compressed: true };
         let mut last = 0;
         while let Some(field) = thrift.field(&mut last)? {
             match field.id {
@@ -57,8 +74,8 @@ impl PageHeader {
                 2 => size = Some(thrift.size()?),
                 3 => compressed = Some(thrift.size()?),
                 // A data page, a dictionary and a data page of the second kind: the number of values is first in each.
-                5 | 7 if field.kind == STRUCT => (values, encoding) = thrift.numbers(2)?,
-                8 if field.kind == STRUCT => (values, encoding) = thrift.numbers(4)?,
+                5 | 7 if field.kind == STRUCT => of_kind = thrift.kind_header(2, &[])?,
+                8 if field.kind == STRUCT => of_kind = thrift.kind_header(4, &[5, 6])?,
                 _ => thrift.skip(field.kind, DEPTH_MAX)?,
             }
         }
@@ -67,9 +84,19 @@ impl PageHeader {
             2 => PageKind::Dictionary,
             _ => PageKind::Other,
         };
+        let KindHeader { values, encoding, plain, is_compressed } = of_kind;
         let has_prefixes = encoding == DELTA_BYTE_ARRAY;
         let has_lengths = has_prefixes || encoding == DELTA_LENGTH_BYTE_ARRAY;
-        Some(PageHeader { kind, size: size?, compressed: compressed?, values, has_lengths, has_prefixes })
+        Some(PageHeader {
+            kind,
+            size: size?,
+            compressed: compressed?,
+            values,
+            has_lengths,
+            has_prefixes,
+            plain,
+            is_compressed,
+        })
     }
 }
 
@@ -117,17 +144,23 @@ impl<R: Read> Thrift<'_, R> {
         Some(Some(HeaderField { id, kind: byte & 0x0f }))
     }
 
-    /// The first number of a struct, and the one with a number of its own.
-    fn numbers(&mut self, second: i64) -> Option<(u64, u64)> {
-        let (mut values, mut found, mut last) = (0, 0, 0);
+    /// The header of a kind of page: its first number, its encoding's, and lengths of levels that are before its values.
+    fn kind_header(&mut self, encoding: i64, levels: &[i64]) -> Option<KindHeader> {
+        let mut found = KindHeader { values: 0, encoding: 0, plain: 0, is_compressed: true };
+        let mut last = 0;
         while let Some(field) = self.field(&mut last)? {
             match field.id {
-                1 => values = self.size()?,
-                id if id == second => found = self.size()?,
+                1 => found.values = self.size()?,
+                id if id == encoding => found.encoding = self.size()?,
+                id if levels.contains(&id) => found.plain = found.plain.saturating_add(self.size()?),
+                IS_COMPRESSED if !levels.is_empty() => {
+                    found.is_compressed = field.kind != FALSE;
+                    self.skip(field.kind, DEPTH_MAX)?;
+                }
                 _ => self.skip(field.kind, DEPTH_MAX)?,
             }
         }
-        Some((values, found))
+        Some(found)
     }
 
     fn skip_bytes(&mut self, count: u64) -> Option<()> {
@@ -193,7 +226,7 @@ mod tests {
         let values =
             [&[0x2c, 0x15][..], &number(7), &[0x15], &number(7), &[0x3c, 0x18, 1, b'z', 0x18, 1, b'a', 0, 0]];
         let data = PageHeader::read(&mut &header(0, [900_000_000, 20], &values.concat())[..]).unwrap();
-        let PageHeader { kind, size, compressed, values, has_lengths, has_prefixes } = data;
+        let PageHeader { kind, size, compressed, values, has_lengths, has_prefixes, .. } = data;
         assert_eq!((kind, size, compressed, values), (PageKind::Data, 900_000_000, 20, 7));
         assert!(has_lengths && has_prefixes);
 
@@ -203,6 +236,19 @@ mod tests {
             (dictionary.kind, dictionary.values, dictionary.has_lengths),
             (PageKind::Dictionary, 3, false)
         );
+    }
+
+    #[test]
+    fn a_page_of_the_second_kind_says_what_is_compressed() {
+        // 3 values, no nulls, 3 rows, PLAIN, 5 and 2 bytes of levels; and whether it is compressed.
+        let levels = [&[0x5c, 0x15][..], &number(3), &[0x15, 0, 0x15], &number(3), &[0x15, 0, 0x15]].concat();
+        let levels = [&levels[..], &number(5), &[0x15], &number(2)].concat();
+        for (is_compressed, field) in [(true, &[0x11][..]), (false, &[0x12]), (true, &[])] {
+            let bytes = header(3, [100, 20], &[&levels[..], field, &[0]].concat());
+            let read = PageHeader::read(&mut &bytes[..]).unwrap();
+            let PageHeader { kind, values, plain, is_compressed: found, .. } = read;
+            assert_eq!((kind, values, plain, found), (PageKind::Data, 3, 7, is_compressed));
+        }
     }
 
     #[test]

@@ -6,11 +6,13 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use ::parquet::arrow::ProjectionMask;
+use ::parquet::basic::Compression;
 use ::parquet::errors::{ParquetError, Result};
 use ::parquet::file::metadata::ParquetMetaData;
 use ::parquet::file::reader::{ChunkReader, Length};
 use bytes::Bytes;
 
+use super::page_codec;
 use super::page_header::{PageHeader, PageKind};
 use crate::limits::{LIST_PARQUET_BYTES_MAX, LIST_PARQUET_HEADER_BYTES_MAX, MIB};
 use crate::sync::lock;
@@ -33,13 +35,41 @@ pub(super) struct BoundedPages<F> {
 pub(super) struct PageMemory(Arc<Mutex<HeldPages>>);
 
 struct HeldPages {
-    /// Where the wanted columns of all row groups lie, in ascending order, and the column of each.
-    chunks: Vec<(Range<u64>, usize)>,
+    /// The wanted columns of all row groups, in the order of their places.
+    chunks: Vec<Chunk>,
+    /// The page whose header was read last.
+    announced: Option<AnnouncedPage>,
     columns: Vec<HeldColumn>,
     /// What this batch may still have of pages and dictionaries that came before the last ones.
     earlier: u64,
     /// A page that was refused. The library gives its error as a text.
     refused: Option<PageTooLarge>,
+}
+
+/// A wanted column of a row group.
+struct Chunk {
+    bytes: Range<u64>,
+    column: usize,
+    codec: Compression,
+}
+
+/// A page that is to come.
+struct AnnouncedPage {
+    /// Where its bytes begin, after its header.
+    start: u64,
+    header: PageHeader,
+    codec: Compression,
+}
+
+impl AnnouncedPage {
+    /// Whether its bytes decode to more than its header says.
+    fn is_longer(&self, bytes: &[u8]) -> bool {
+        let PageHeader { size, plain, is_compressed, .. } = self.header;
+        let Some(compressed) = usize::try_from(plain).ok().and_then(|plain| bytes.get(plain..)) else {
+            return false;
+        };
+        is_compressed && page_codec::is_longer(self.codec, compressed, size.saturating_sub(plain))
+    }
 }
 
 #[derive(Clone, Default)]
@@ -72,15 +102,16 @@ impl<F: ChunkReader> BoundedPages<F> {
                 group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf))
             {
                 let (start, length) = column.byte_range();
-                chunks.push((start..start.saturating_add(length), leaf));
+                let bytes = start..start.saturating_add(length);
+                chunks.push(Chunk { bytes, column: leaf, codec: column.compression() });
             }
         }
-        chunks.retain(|(bytes, _)| !bytes.is_empty());
-        chunks.sort_unstable_by_key(|(bytes, _)| bytes.start);
-        if chunks.is_sorted_by(|(one, _), (next, _)| one.end <= next.start) {
+        chunks.retain(|chunk| !chunk.bytes.is_empty());
+        chunks.sort_unstable_by_key(|chunk| chunk.bytes.start);
+        if chunks.is_sorted_by(|one, next| one.bytes.end <= next.bytes.start) {
             let columns = vec![HeldColumn::default(); metadata.file_metadata().schema_descr().num_columns()];
-            let memory =
-                PageMemory(Arc::new(Mutex::new(HeldPages { chunks, columns, earlier: 0, refused: None })));
+            let held = HeldPages { chunks, announced: None, columns, earlier: 0, refused: None };
+            let memory = PageMemory(Arc::new(Mutex::new(held)));
             return Ok((BoundedPages { file, memory: memory.clone(), rows: rows as u64 }, memory));
         }
         Err(ParquetError::General("its columns overlap".into()))
@@ -98,12 +129,20 @@ impl PageMemory {
         lock(&self.0).refused
     }
 
-    /// Counts a page that is about to be read.
-    fn count(&self, start: u64, header: &PageHeader, rows: u64) -> std::result::Result<(), PageTooLarge> {
+    /// Counts a page that is about to be read: its header is at `start`, and its bytes are at `data`.
+    fn count(
+        &self,
+        (start, data): (u64, u64),
+        header: &PageHeader,
+        rows: u64,
+    ) -> std::result::Result<(), PageTooLarge> {
         let held = &mut *lock(&self.0);
-        let chunk = held.chunks.partition_point(|(bytes, _)| bytes.start <= start).saturating_sub(1);
-        let Some((_, leaf)) = held.chunks.get(chunk) else { return Err(PageTooLarge(u64::MAX)) };
-        let column = &mut held.columns[*leaf];
+        let chunk = held.chunks.partition_point(|chunk| chunk.bytes.start <= start).saturating_sub(1);
+        let Some(Chunk { column, codec, .. }) = held.chunks.get(chunk) else {
+            return Err(PageTooLarge(u64::MAX));
+        };
+        held.announced = Some(AnnouncedPage { start: data, header: *header, codec: *codec });
+        let column = &mut held.columns[*column];
         let mut replaced = std::mem::replace(&mut column.page, 0);
         if column.chunk != chunk {
             replaced = replaced.saturating_add(std::mem::take(&mut column.dictionary));
@@ -145,7 +184,8 @@ impl<F: ChunkReader> ChunkReader for BoundedPages<F> {
         let mut head = self.file.get_read(start)?.take(LIST_PARQUET_HEADER_BYTES_MAX);
         let header = PageHeader::read(&mut head)
             .ok_or_else(|| ParquetError::General("the header of a page makes no sense".into()))?;
-        self.memory.count(start, &header, self.rows).map_err(|error| {
+        let data = start.saturating_add(LIST_PARQUET_HEADER_BYTES_MAX - head.limit());
+        self.memory.count((start, data), &header, self.rows).map_err(|error| {
             lock(&self.memory.0).refused = Some(error);
             ParquetError::General(error.to_string())
         })?;
@@ -153,6 +193,13 @@ impl<F: ChunkReader> ChunkReader for BoundedPages<F> {
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
-        self.file.get_bytes(start, length)
+        let bytes = self.file.get_bytes(start, length)?;
+        let announced = lock(&self.memory.0).announced.take_if(|page| page.start == start);
+        match announced {
+            Some(page) if page.is_longer(&bytes) => {
+                Err(ParquetError::General("a page is larger than its header says".into()))
+            }
+            _ => Ok(bytes),
+        }
     }
 }

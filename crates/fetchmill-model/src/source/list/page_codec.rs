@@ -1,0 +1,83 @@
+//! How large a compressed page of a Parquet file really is. Its header may say less, and some decoders of the library read
+//! to the end of what they are given.
+
+use std::io::Read;
+
+use ::parquet::basic::Compression;
+use flate2::read::MultiGzDecoder;
+
+use crate::content_encoding::ContentEncoding;
+use crate::limits::READ_BYTES;
+
+/// Window of a page in zstd: 64 MiB, less than a list may take.
+const ZSTD_WINDOW_LOG_MAX: u32 = 26;
+
+/// Whether a compressed page decodes to more bytes than `max`. Nothing is kept of what is decoded. Malformed bytes are for
+/// the library to refuse: it decodes as much of them as is decoded here.
+pub(super) fn is_longer(codec: Compression, page: &[u8], max: u64) -> bool {
+    let decoder: Box<dyn Read + '_> = match codec {
+        Compression::GZIP(_) => Box::new(MultiGzDecoder::new(page)),
+        Compression::BROTLI(_) => match ContentEncoding::Brotli.reader(page) {
+            Ok(decoder) => decoder,
+            Err(_) => return false,
+        },
+        Compression::ZSTD(_) => match zstd_decoder(page) {
+            Ok(decoder) => Box::new(decoder),
+            Err(_) => return false,
+        },
+        // Their decoders stop at the size of the header.
+        Compression::UNCOMPRESSED
+        | Compression::SNAPPY
+        | Compression::LZ4
+        | Compression::LZ4_RAW
+        | Compression::LZO => return false,
+    };
+    has_more(decoder, max)
+}
+
+fn zstd_decoder(page: &[u8]) -> std::io::Result<zstd::Decoder<'static, &[u8]>> {
+    let mut decoder = zstd::Decoder::with_buffer(page)?;
+    decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
+    Ok(decoder)
+}
+
+fn has_more(mut decoder: impl Read, max: u64) -> bool {
+    let (mut piece, mut left) = (vec![0; READ_BYTES], max);
+    loop {
+        match decoder.read(&mut piece) {
+            Ok(0) | Err(_) => return false,
+            Ok(length) => match left.checked_sub(length as u64) {
+                Some(rest) => left = rest,
+                None => return true,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use ::parquet::basic::{BrotliLevel, GzipLevel, ZstdLevel};
+
+    use super::*;
+
+    #[test]
+    fn a_page_that_decodes_to_more_is_found() {
+        let bytes = vec![7; 1 << 20];
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(&bytes).unwrap();
+        let pages = [
+            (Compression::GZIP(GzipLevel::default()), gzip.finish().unwrap()),
+            (Compression::ZSTD(ZstdLevel::default()), zstd::encode_all(bytes.as_slice(), 1).unwrap()),
+        ];
+        for (codec, page) in pages {
+            assert!(!is_longer(codec, &page, 1 << 20), "{codec}");
+            assert!(is_longer(codec, &page, (1 << 20) - 1), "{codec}");
+            assert!(!is_longer(codec, &page[..page.len() / 2], 1 << 20), "{codec}");
+        }
+        for codec in [Compression::BROTLI(BrotliLevel::default()), Compression::ZSTD(ZstdLevel::default())] {
+            assert!(!is_longer(codec, b"no page", 0), "{codec}");
+        }
+    }
+}
