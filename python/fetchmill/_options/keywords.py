@@ -104,7 +104,7 @@ class OfServer(TypedDict, total=False):
     """How the source is listed: `api` is GET /list in pages; `autoindex` (nginx's JSON) and `html` (index pages of
     Apache, nginx, lighttpd, python -m http.server) walk a web server's folders; `links` takes the links below SOURCE of
     any HTML pages; `sitemap` reads sitemaps; `json` reads the pages of any API in JSON, SOURCE being the first
-    (docs/guide/listings.md); `auto` finds out."""
+    (docs/guide/listings.md); `object` fetches SOURCE itself; `auto` finds out."""
     list_path: str
     """Path of a page of the listing, behind the path of SOURCE."""
     names_field: str

@@ -11,7 +11,7 @@ from fetchmill._transform.reply import Function
 
 Format = Literal["files", "tar", "parquet", "warc", "jsonl", "null"]
 RowsFormat = Literal["parquet", "csv", "jsonl"]
-Listing = Literal["auto", "api", "autoindex", "html", "links", "sitemap", "json"]
+Listing = Literal["auto", "api", "autoindex", "html", "links", "sitemap", "json", "object"]
 Stored = Literal["objects", "items"]
 NextPage = Literal["marker", "url", "link", "page", "offset", "none"]
 Durability = Literal["power", "process"]
@@ -166,8 +166,9 @@ _OF_SERVER = {
         "How the source is listed: `api` is GET /list in pages; `autoindex` (nginx's JSON) and `html` (index "
         "pages of Apache, nginx, lighttpd, python -m http.server) walk a web server's folders; `links` takes "
         "the links below SOURCE of any HTML pages; `sitemap` reads sitemaps; `json` reads the pages of any API "
-        "in JSON, SOURCE being the first (docs/guide/listings.md); `auto` finds out.",
-        choices=("auto", "api", "autoindex", "html", "links", "sitemap", "json"),
+        "in JSON, SOURCE being the first (docs/guide/listings.md); `object` fetches SOURCE itself; `auto` "
+        "finds out.",
+        choices=("auto", "api", "autoindex", "html", "links", "sitemap", "json", "object"),
     ),
     "list_path": Option("text", str, "/list", "Path of a page of the listing, behind the path of SOURCE."),
     "names_field": Option("text", str, "FileNames", "Field of a page with the names; may be dotted."),

@@ -1,23 +1,52 @@
 //! How a server lists its objects, when nobody has said it: told by what it answers.
 //!
 //! The first page of the list/get API is asked for. Where there is none, the source itself is: it is a folder, in nginx's
-//! JSON or as an index page. The page that has told it is the first one of the listing, and is not asked for again.
+//! JSON or as an index page, or an object. A source without a slash at its end is asked for as it is, and then with one.
+//! The page that has told it is the first one of the listing, and is not asked for again.
 
-use super::page_body::FetchedPage;
+use super::page_body::{BOM, FetchedPage};
 use super::page_failure::TRY_LINKS;
 use super::server::{PageReach, ServerLister, ServerListerSetup};
 use crate::request::source_options::Listing;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::source::folder::folder_path;
-use fetchmill_model::source::{ApiNames, html};
-
-const BOM: &[u8] = b"\xef\xbb\xbf";
+use fetchmill_model::source::one_object::is_object;
+use fetchmill_model::source::sitemap::sitemap_path;
+use fetchmill_model::source::{ApiNames, PendingFolder, autoindex, html};
 
 /// What was found.
 pub(crate) struct DetectedListing {
     pub(crate) listing: Listing,
     /// The listing's first page, unless it is too large to be kept.
     pub(crate) first_page: Option<FetchedPage>,
+}
+
+impl DetectedListing {
+    /// A listing that begins with this page.
+    fn with(listing: Listing, page: FetchedPage) -> Self {
+        DetectedListing { listing, first_page: Some(page).filter(|page| page.is_whole) }
+    }
+}
+
+/// What a page seems to be.
+enum DetectedKind {
+    Listing(Listing),
+    /// HTML that is no index, with its title.
+    Html(String),
+    Other,
+}
+
+impl DetectedKind {
+    fn of(bytes: &[u8]) -> Self {
+        match bytes.strip_prefix(BOM).unwrap_or(bytes).trim_ascii_start().first() {
+            Some(b'[') => DetectedKind::Listing(Listing::Autoindex),
+            Some(b'<') => match html::is_index(bytes) {
+                Ok(()) => DetectedKind::Listing(Listing::Html),
+                Err(title) => DetectedKind::Html(title),
+            },
+            _ => DetectedKind::Other,
+        }
+    }
 }
 
 /// Asks the server; `None` when the job is to end.
@@ -28,7 +57,7 @@ pub(crate) fn detect(setup: ServerListerSetup, api: &ApiNames) -> Result<Option<
     let (why, error) = match answer {
         Ok(FetchedPage { is_whole: false, .. }) => return Err(lister.too_large(&path)),
         Ok(page) => match api.read_page(&page.bytes, None) {
-            Ok(_) => return Ok(Some(DetectedListing { listing: Listing::Api, first_page: Some(page) })),
+            Ok(_) => return Ok(Some(DetectedListing::with(Listing::Api, page))),
             Err(bad) => ("something else than names".to_owned(), lister.unreadable(&path, &bad)),
         },
         Err(failed) => {
@@ -40,19 +69,43 @@ pub(crate) fn detect(setup: ServerListerSetup, api: &ApiNames) -> Result<Option<
         }
     };
     let top = folder_path(&lister.origin, b"");
-    let Some(answer) = lister.fetch(&top, PageReach::SameOrigin)? else { return Ok(None) };
-    // Where the source itself is not there, either, the first answer is what matters.
-    let Ok(page) = answer else { return Err(error) };
-    let bytes = &page.bytes;
-    let listing = match bytes.strip_prefix(BOM).unwrap_or(bytes).trim_ascii_start().first() {
-        Some(b'[') => Listing::Autoindex,
-        Some(b'<') => match html::is_index(bytes) {
-            Ok(()) => Listing::Html,
-            Err(title) => return Err(unknown(&lister, &top, &path, &why, &title)),
+    let given = sitemap_path(&lister.origin, b"");
+    let answer = if is_object(&lister.origin) { lister.fetch_if_listing(&given)? } else { None };
+    let page = match answer {
+        Some(Ok(page)) if page.url != lister.url(&top) => return Ok(Some(of_given(&lister, page))),
+        // Its server has led to the folder.
+        Some(Ok(page)) => page,
+        _ => match lister.fetch(&top, PageReach::SameOrigin)? {
+            None => return Ok(None),
+            Some(Ok(page)) => page,
+            // Where the source itself is not there, either, the first answer is what matters.
+            Some(Err(_)) => return Err(error),
         },
-        _ => return Err(error),
     };
-    Ok(Some(DetectedListing { listing, first_page: Some(page).filter(|page| page.is_whole) }))
+    match DetectedKind::of(&page.bytes) {
+        DetectedKind::Listing(listing) => Ok(Some(DetectedListing::with(listing, page))),
+        DetectedKind::Html(title) => Err(unknown(&lister, &top, &path, &why, &title)),
+        DetectedKind::Other => Err(error),
+    }
+}
+
+/// What a source is whose path does not end with a slash, by what it gives.
+fn of_given(lister: &ServerLister, page: FetchedPage) -> DetectedListing {
+    let object = DetectedListing { listing: Listing::Object, first_page: None };
+    // What another origin has lists nothing of this one.
+    if !page.url.starts_with(&lister.url("/")) {
+        return object;
+    }
+    match DetectedKind::of(&page.bytes) {
+        DetectedKind::Listing(Listing::Autoindex) if page.is_whole && !is_autoindex(&page.bytes) => object,
+        DetectedKind::Listing(listing) => DetectedListing::with(listing, page),
+        DetectedKind::Html(_) | DetectedKind::Other => object,
+    }
+}
+
+/// Whether all of an array is entries of a folder.
+fn is_autoindex(page: &[u8]) -> bool {
+    autoindex::read_folder(page, &PendingFolder::default(), |_| Ok(())).is_ok()
 }
 
 fn unknown(lister: &ServerLister, top: &str, path: &str, why: &str, title: &str) -> Error {

@@ -16,6 +16,7 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::source::folder::{FolderReadError, folder_path};
 use fetchmill_model::source::html::LinkPage;
 use fetchmill_model::source::list::Filters;
+use fetchmill_model::source::one_object::read_object;
 use fetchmill_model::source::sitemap::{read_sitemap, sitemap_path};
 use fetchmill_model::source::{ListedPage, OriginUrl, PageCursor, PendingFolder, autoindex, html};
 
@@ -36,17 +37,22 @@ pub(crate) enum FolderFormat {
     },
     /// Sitemaps: the source, and those that it leads to.
     Sitemap,
+    /// None: the source is the only object.
+    Object,
 }
 
 impl FolderFormat {
     /// What stands in pages.
     fn naming(self) -> Naming {
-        if self == FolderFormat::Sitemap { Naming::Url } else { Naming::Sized }
+        match self {
+            FolderFormat::Sitemap | FolderFormat::Object => Naming::Url,
+            FolderFormat::Json | FolderFormat::Html { .. } | FolderFormat::Links { .. } => Naming::Sized,
+        }
     }
 
     fn path(self, origin: &OriginUrl, folder: &PendingFolder) -> String {
         match self {
-            FolderFormat::Sitemap => sitemap_path(origin, &folder.path),
+            FolderFormat::Sitemap | FolderFormat::Object => sitemap_path(origin, &folder.path),
             _ => folder_path(origin, &folder.path),
         }
     }
@@ -133,15 +139,19 @@ impl FolderWalk {
         let first_page = lister.first_page.take().filter(|_| folder.path.is_empty());
         let naming = format.naming();
         let each = |page| hand_over_folder(&control, &filters, naming, robots.allowed(page));
-        let page = match first_page {
-            Some(page) => LinkPage {
-                reader: Box::new(Cursor::new(page.bytes)) as _,
-                url: lister.url(path),
-                has_length: true,
-            },
-            None => fetch_page(lister, path)?,
+        let read = if *format == FolderFormat::Object {
+            read_object(&origin, folder, each)
+        } else {
+            let page = match first_page {
+                Some(page) => LinkPage {
+                    reader: Box::new(Cursor::new(page.bytes)) as _,
+                    url: lister.url(path),
+                    has_length: true,
+                },
+                None => fetch_page(lister, path)?,
+            };
+            read_as(*format, page, &origin, folder, each)
         };
-        let read = read_as(*format, page, &origin, folder, each);
         read.map_err(|error| match error {
             FolderReadError::Job(_) if control.stop.get() != Stop::No => {
                 FolderReadError::Io(std::io::Error::other("the job is ending"))
@@ -173,6 +183,7 @@ fn read_as(
         FolderFormat::Html { .. } => html::read_folder(page.reader, origin, folder, each),
         FolderFormat::Links { .. } => html::read_links(page, origin, folder, each),
         FolderFormat::Sitemap => read_sitemap(page.reader, origin, folder, each),
+        FolderFormat::Object => read_object(origin, folder, each),
     }
 }
 

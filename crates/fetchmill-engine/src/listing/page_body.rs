@@ -16,6 +16,9 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::verdict::ERROR_BYTES_MAX;
 use fetchmill_store::durable::nameless_file;
 
+/// What a text in UTF-8 may begin with.
+pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";
+
 /// Memory: `PAGE_BYTES_MAX`; `PAGE_MEMORY_BYTES` of an index, whose other bytes are in a file without a name.
 #[derive(Debug, Default)]
 pub(super) struct PageBody {
@@ -29,6 +32,8 @@ pub(super) struct PageBody {
     /// No more is received.
     length_max: u64,
     failed: Option<Error>,
+    /// Whether no more is received of what cannot be a listing by its first byte.
+    ends_if_other: bool,
 }
 
 /// A page that is there.
@@ -46,6 +51,11 @@ impl PageBody {
     /// Of a page that is kept in memory.
     pub(super) fn kept() -> Self {
         PageBody::default()
+    }
+
+    /// Of what may be a page, or an object that is not kept.
+    pub(super) fn kept_if_listing() -> Self {
+        PageBody { ends_if_other: true, ..PageBody::default() }
     }
 
     /// Of an index, which may be large.
@@ -148,6 +158,12 @@ impl PageBody {
     }
 }
 
+/// Returns whether the start of a body may be that of an index or of JSON.
+pub(super) fn may_be_listing(start: &[u8]) -> bool {
+    let start = start.strip_prefix(BOM).unwrap_or(start).trim_ascii_start();
+    start.first().is_none_or(|byte| b"<[".contains(byte))
+}
+
 /// Returns whether this is an encoding that is not decoded, or several of them.
 fn is_other_encoding(name: &[u8]) -> bool {
     let known = [&b"deflate"[..], b"compress", b"x-compress"];
@@ -193,6 +209,9 @@ impl BodySink for PageBody {
         {
             self.failed = Some(error);
         }
+        if self.ends_if_other && !may_be_listing(&self.memory) && matches!(self.encoding(), Ok(None)) {
+            self.length_max = self.length;
+        }
     }
 
     fn wants_more(&self) -> bool {
@@ -223,6 +242,21 @@ mod tests {
         body.into_reader().unwrap().read_to_end(&mut read).unwrap();
 
         assert!(read == pieces.concat(), "{} bytes", read.len());
+    }
+
+    #[test]
+    fn no_more_is_received_of_what_is_no_listing() {
+        for (start, wants_more) in [
+            (&b" <html"[..], true),
+            (b"\xef\xbb\xbf[", true),
+            (b"\n", true),
+            (b"\x89PNG", false),
+            (b"{\"a\"", false),
+        ] {
+            let mut body = PageBody { length_max: 1000, ..PageBody::kept_if_listing() };
+            body.piece(start);
+            assert_eq!(body.wants_more(), wants_more, "{start:?}");
+        }
     }
 
     #[test]

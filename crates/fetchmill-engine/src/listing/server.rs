@@ -269,9 +269,26 @@ impl ServerLister {
         path: &str,
         reach: PageReach,
     ) -> Result<Option<std::result::Result<FetchedPage, FailedPage>>> {
+        self.fetch_as(path, reach, PageBody::kept)
+    }
+
+    /// The same of what may be an object: of that only the start comes.
+    pub(super) fn fetch_if_listing(
+        &mut self,
+        path: &str,
+    ) -> Result<Option<std::result::Result<FetchedPage, FailedPage>>> {
+        self.fetch_as(path, PageReach::Anywhere, PageBody::kept_if_listing)
+    }
+
+    fn fetch_as(
+        &mut self,
+        path: &str,
+        reach: PageReach,
+        body: fn() -> PageBody,
+    ) -> Result<Option<std::result::Result<FetchedPage, FailedPage>>> {
         let mut attempts = 0;
         loop {
-            let asked = self.ask(path, reach, PageBody::kept(), false)?;
+            let asked = self.ask(path, reach, body(), false)?;
             let failure = match asked.and_then(|(url, body, is_whole)| body.decode(url, is_whole)) {
                 Ok(page) => {
                     self.came();

@@ -8,7 +8,8 @@ use fetchmill_model::source::sitemap::is_sitemap;
 use fetchmill_store::journal::{JobLocation, folder_listing};
 
 /// Kinds of listing that the journal of a walk may name.
-const OF_FOLDERS: [Listing; 4] = [Listing::Autoindex, Listing::Html, Listing::Links, Listing::Sitemap];
+const OF_FOLDERS: [Listing; 5] =
+    [Listing::Autoindex, Listing::Html, Listing::Links, Listing::Sitemap, Listing::Object];
 
 /// Returns how the source is listed; `Auto` if its server must be asked. If the user does not say it, options of the API
 /// show it, or the name of a sitemap, or the journal of a job that walks folders: a job continues as it began.

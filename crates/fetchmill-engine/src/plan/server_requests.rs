@@ -81,9 +81,12 @@ impl JobPlan {
     fn around_names(&self, url: &OriginUrl) -> Result<(OriginKey, String, &str)> {
         let (before, behind) = match self.listing {
             Listing::Auto | Listing::Api => self.request.api.around_name()?,
-            Listing::Autoindex | Listing::Html | Listing::Links | Listing::Sitemap | Listing::Json => {
-                ("/", "")
-            }
+            Listing::Autoindex
+            | Listing::Html
+            | Listing::Links
+            | Listing::Sitemap
+            | Listing::Json
+            | Listing::Object => ("/", ""),
         };
         match OriginKey::of_url(&url.text()) {
             Some((key, _)) => Ok((key, format!("{}{before}", url.path()), behind)),

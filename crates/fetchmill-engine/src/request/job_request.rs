@@ -228,10 +228,10 @@ impl JobRequest {
         Properties { keeps: properties.keeps.max(needed), ..properties }
     }
 
-    /// See [`HttpOptions::redirects`]: 5 where targets are URLs, 0 for a server that lists its own objects.
-    pub(crate) fn redirects_max(&self) -> u32 {
-        let default = if self.leads_anywhere() { REDIRECTS_OF_LIST } else { 0 };
-        self.http.redirects.unwrap_or(default)
+    /// See [`HttpOptions::redirects`]: 5 where targets are URLs of a user, 0 for a server that lists its own objects.
+    fn redirects_max(&self, listing: Listing) -> u32 {
+        let has_urls = self.leads_anywhere() || listing == Listing::Object;
+        self.http.redirects.unwrap_or(if has_urls { REDIRECTS_OF_LIST } else { 0 })
     }
 
     /// Redirects of a listing's page that are followed one after the other.
@@ -240,12 +240,12 @@ impl JobRequest {
     }
 
     /// What holds for attempts. To a check a refusal is an answer: every attempt counts.
-    pub(crate) fn attempt_rules(&self) -> Rules {
+    pub(crate) fn attempt_rules(&self, listing: Listing) -> Rules {
         let is_check = self.rows.is_some();
         Rules {
             attempts_max: self.http.attempts,
             is_patient: !is_check,
-            redirects_max: self.redirects_max(),
+            redirects_max: self.redirects_max(listing),
             allow_eof_bodies: self.http.allow_eof_bodies,
             // Of a longer one a check reads the start.
             body_max: if is_check { u64::MAX } else { self.http.max_size },

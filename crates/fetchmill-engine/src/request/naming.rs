@@ -19,8 +19,10 @@ impl JobRequest {
                 Listing::Auto | Listing::Api => Naming::Whole,
                 Listing::Autoindex | Listing::Html | Listing::Links => Naming::Sized,
                 Listing::Json if self.stores_items() => Naming::Item,
-                Listing::Sitemap | Listing::Json if self.format == Format::Files => Naming::Path,
-                Listing::Sitemap | Listing::Json => Naming::Url,
+                Listing::Sitemap | Listing::Json | Listing::Object if self.format == Format::Files => {
+                    Naming::Path
+                }
+                Listing::Sitemap | Listing::Json | Listing::Object => Naming::Url,
             },
             (SourceOptions::S3 { .. }, _) => Naming::Listed,
             _ if self.names == NameScheme::Seq => Naming::Number,

@@ -3,7 +3,7 @@
 use super::http_options::Concurrency;
 use super::job_request::JobRequest;
 use super::name_scheme::NameScheme;
-use super::source_options::SourceOptions;
+use super::source_options::{Listing, SourceOptions};
 use super::workers::Workers;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::http1::ACCEPT_ENCODING;
@@ -11,6 +11,7 @@ use fetchmill_model::limits;
 use fetchmill_model::options::Options as _;
 use fetchmill_model::origin::OriginFields;
 use fetchmill_model::row::RowKind;
+use fetchmill_model::source::one_object::is_object;
 use fetchmill_net::{ProxySetup, check_insecure_host};
 use fetchmill_store::sink::Format;
 
@@ -69,7 +70,20 @@ impl JobRequest {
         if let Some(pages) = self.json_pages() {
             return pages.map(drop);
         }
-        if !matches!(self.source, SourceOptions::Server(_)) || self.listing.of_folders().is_some() {
+        self.check_server()
+    }
+
+    /// What a server needs to be listed, or to be fetched itself.
+    fn check_server(&self) -> Result<()> {
+        let SourceOptions::Server(url) = &self.source else { return Ok(()) };
+        let refuse = |message: &str| Err(Error::Usage(message.to_owned()));
+        if self.listing == Listing::Object && !is_object(url) {
+            return Err(Error::Usage(format!(
+                "SOURCE: has no name of an object ({}); give a URL that does not end with a slash, or another --listing",
+                url.url()
+            )));
+        }
+        if self.listing.of_folders().is_some() {
             return Ok(());
         }
         if !self.api.list_path.starts_with('/') {

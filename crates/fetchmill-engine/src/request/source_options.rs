@@ -9,7 +9,7 @@ use fetchmill_model::origin::OriginKey;
 use fetchmill_model::s3::BucketName;
 use fetchmill_model::source::OriginUrl;
 use fetchmill_model::source::list::ListOptions;
-use fetchmill_store::journal::{FOLDERS, INDEX_PAGES, LINK_PAGES, SITEMAPS};
+use fetchmill_store::journal::{FOLDERS, INDEX_PAGES, LINK_PAGES, ONE_OBJECT, SITEMAPS};
 
 /// How a server lists its objects.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +30,8 @@ pub enum Listing {
     Sitemap,
     /// Pages of JSON of any API.
     Json,
+    /// Not at all: it is itself an object.
+    Object,
 }
 
 impl Listing {
@@ -41,6 +43,7 @@ impl Listing {
             Listing::Html => Some(INDEX_PAGES),
             Listing::Links => Some(LINK_PAGES),
             Listing::Sitemap => Some(SITEMAPS),
+            Listing::Object => Some(ONE_OBJECT),
         }
     }
 }

@@ -8,6 +8,7 @@ use super::{BadPage, ListedPage, OriginUrl, PageCursor, PendingFolder};
 use crate::entry::{ExpectedObject, ListEntry};
 use crate::error::Error;
 use crate::limits::{FOLDER_DEPTH_MAX, FOLDER_PAGE_TARGETS};
+use crate::name::url_name::object_name;
 use crate::skips::{SkipReason, Skips};
 use crate::source_metadata::{ListedTime, SizedName};
 use crate::target::Names;
@@ -58,6 +59,8 @@ pub(super) enum EntryKind {
     LeftOut(SkipReason),
     /// A target by its URL, of a sitemap.
     Url(Option<ListedTime>),
+    /// A target by its URL, with the name of that ([`object_name`]).
+    Object,
     /// Another sitemap, by its path.
     Sitemap,
 }
@@ -137,6 +140,12 @@ impl<'f, E: FnMut(ListedPage) -> Result<(), Error>> FolderPages<'f, E> {
                 self.scratch.clear();
                 let expected = ExpectedObject { modified, ..ExpectedObject::default() };
                 ListEntry { url: name, expected, ..ListEntry::default() }.write(&mut self.scratch);
+                self.names.push(&self.scratch);
+            }
+            EntryKind::Object => {
+                self.scratch.clear();
+                let key = object_name(name);
+                ListEntry { url: name, key: key.as_deref(), ..ListEntry::default() }.write(&mut self.scratch);
                 self.names.push(&self.scratch);
             }
             EntryKind::Sitemap => self.found.push(name),

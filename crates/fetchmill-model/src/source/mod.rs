@@ -13,6 +13,7 @@ pub mod json;
 mod json_text;
 pub mod list;
 mod listed_time;
+pub mod one_object;
 mod origin_url;
 mod page;
 pub mod percent;

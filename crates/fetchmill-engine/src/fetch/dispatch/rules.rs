@@ -36,7 +36,7 @@ impl DispatchRules {
             server: plan.server()?,
             fields: plan.fields()?,
             // What a transport gives is the end of the way.
-            rules: Rules { redirects_max: 0, ..plan.request.attempt_rules() },
+            rules: Rules { redirects_max: 0, ..plan.request.attempt_rules(plan.listing) },
             pace: plan.request.http.rate.map(|rate| Pace::new(rate / dispatchers as f64)),
             byte_rate: plan.request.bwlimit.map(|rate| ByteRate::new(rate / dispatchers as f64)),
         })

@@ -6,7 +6,9 @@ use std::rc::Rc;
 use super::held_outcomes::{HeldOutcomes, WorkerConnection};
 use super::robots_body::RobotsBody;
 use super::state::Worker;
-use crate::attempt::{AttemptEnd, CertainReplies, Failure, RedirectHead, RedirectPolicy, Requester, Resumable};
+use crate::attempt::{
+    AttemptEnd, CertainReplies, Failure, RedirectHead, RedirectPolicy, Requester, Resumable,
+};
 use crate::fetch::target::CurrentTarget;
 use fetchmill_model::certainty::MonotonicMicros;
 use fetchmill_model::host_robots::{HostRobots, ROBOTS_PATH};

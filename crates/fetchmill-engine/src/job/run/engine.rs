@@ -159,7 +159,7 @@ impl Engine<'_> {
             pool: common.pool_of(index, &self.contact.pool),
             resting_max: common.resting_max,
             hosts: plan.host_rules(count),
-            rules: request.attempt_rules(),
+            rules: request.attempt_rules(plan.listing),
             requests: request.requests()?,
             decodes: request.http.compressed,
             opts_out: request.opt_out,

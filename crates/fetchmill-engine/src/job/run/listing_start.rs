@@ -76,6 +76,7 @@ fn of_server(
         Listing::Html => FolderFormat::Html { obeys_robots: plan.request.robots.unwrap_or(true) },
         Listing::Links => FolderFormat::Links { obeys_robots: plan.request.robots.unwrap_or(true) },
         Listing::Sitemap => FolderFormat::Sitemap,
+        Listing::Object => FolderFormat::Object,
     };
     if journal.get("walk")?.is_none() {
         journal.start_walk()?;

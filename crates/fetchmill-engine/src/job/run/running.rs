@@ -175,8 +175,8 @@ fn first_page_url(plan: &JobPlan, control: &Control) -> Result<Option<String>> {
         Listing::Auto | Listing::Api => plan.request.api.page_path(url, None)?,
         Listing::Autoindex | Listing::Html | Listing::Links => folder_path(url, b""),
         Listing::Sitemap => sitemap_path(url, b""),
-        // Its objects may be anywhere else: that it is well says nothing of them.
-        Listing::Json => return Ok(None),
+        // Its objects may be anywhere else, or it is the only object: it says nothing of others.
+        Listing::Json | Listing::Object => return Ok(None),
     };
     Ok(Some(format!("{}://{}{path}", url.scheme(), url.authority())))
 }

@@ -25,6 +25,9 @@ pub const LINK_PAGES: &str = "links";
 /// The same where it is a sitemap: its targets are those of a list.
 pub const SITEMAPS: &str = "list sitemap";
 
+/// The same where it is itself an object.
+pub const ONE_OBJECT: &str = "list object";
+
 /// The part of a job's identity that says that a function transforms its objects.
 pub const TRANSFORM: &str = "transform";
 

@@ -1,0 +1,98 @@
+"""A SOURCE that is itself an object: it is fetched, and what lists other objects is still a listing."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+import fetchmill
+from conftest import Ended
+from raw_server import Behaviour, RawServer, reply
+from stored import read_objects
+
+Run = Callable[..., Ended]
+Raw = Callable[[Mapping[str, Behaviour]], RawServer]
+
+INDEX = (
+    b"<html><head><title>Index of /d/</title></head><body><h1>Index of /d/</h1><pre><a href=a>a</a></pre></body></html>"
+)
+JSON_INDEX = b'[{"name": "a", "type": "file", "mtime": "Wed, 25 Nov 2026 10:00:00 GMT", "size": 1}]'
+BODY = bytes(range(256)) * 40
+
+
+@pytest.mark.parametrize("format", ["files", "parquet", "tar"])
+def test_an_object_is_fetched_by_its_url(run: Run, raw: Raw, dest: Path, format: str) -> None:
+    """It is asked for to see what it is, and once more to be stored; the same command again asks nothing."""
+    site = raw({"/d%20e/%C3%BC%20b.bin": reply(BODY)})
+    for _ in range(2):
+        ended = run("get", f"{site.url}/d%20e/%C3%BC%20b.bin", dest, "--format", format)
+        assert ended.code == 0, ended.err
+    assert list(read_objects(dest, format)) == [("ü b.bin", BODY)]
+    assert site.requests.count("/d%20e/%C3%BC%20b.bin") == 2
+    assert run("verify", dest).code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("page.html", b"<!doctype html><title>Hello</title><a href=a>a</a>"),
+        ("data.json", b'[{"id": 1}, {"id": 2}]'),
+        ("object.json", b'{"a": 1}'),
+        ("empty", b""),
+        ("large", BODY * 2000),
+        ("text", b" plain"),
+    ],
+)
+def test_what_lists_nothing_is_an_object(run: Run, raw: Raw, dest: Path, name: str, body: bytes) -> None:
+    """Whatever it looks like."""
+    site = raw({f"/d/{name}": reply(body)})
+    ended = run("get", f"{site.url}/d/{name}", dest)
+    assert ended.code == 0, ended.err
+    assert list(read_objects(dest, "files")) == [(name, body)]
+
+
+def test_what_lists_objects_is_a_listing(run: Run, raw: Raw, dest: Path) -> None:
+    """With and without a slash at its end; a folder's page of another kind is refused, with what to do."""
+    for body in (INDEX, JSON_INDEX):
+        for routes in ({"/d/": reply(body)}, {"/d": reply(body)}, {"/d": moved("/d/"), "/d/": reply(body)}):
+            site = raw({**routes, "/d/a": reply(b"a")})
+            out = dest / f"{len(body)} {len(routes)} {'/d/' in routes}"
+            ended = run("get", f"{site.url}/d", out)
+            assert (ended.code, list(read_objects(out, "files"))) == (0, [("a", b"a")]), ended.err
+    site = raw({"/d": moved("/d/"), "/d/": reply(b"<title>My files</title><a href=a>a</a>")})
+    for source in ("d", "d/"):
+        ended = run("get", f"{site.url}/{source}", dest / "other")
+        assert (ended.code, "--listing links" in ended.err) == (4, True), ended.err
+
+
+def moved(target: str) -> bytes:
+    """A redirect."""
+    return reply(b"", f"Location: {target}", status="301 Moved Permanently")
+
+
+def test_what_is_not_there_is_no_object(run: Run, raw: Raw, dest: Path) -> None:
+    """The job fails as for a folder that is not there, and leaves nothing."""
+    site = raw({})
+    ended = run("get", f"{site.url}/d/missing.bin", dest)
+    assert ended.code == 4, ended.err
+    assert site.requests[-2:] == ["/d/missing.bin", "/d/missing.bin/"]
+
+
+def test_an_object_is_listed_synced_and_given_by_name(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+    """`--listing object` takes any page as it is; `list` and `sync` take the object, and `check` refuses a URL."""
+    site = raw({"/d/": reply(INDEX), "/d/a.bin": reply(BODY, 'ETag: "1"')})
+    ended = run("get", f"{site.url}/d/a.bin", dest, "--listing", "object")
+    assert (ended.code, list(read_objects(dest, "files")), site.requests) == (0, [("a.bin", BODY)], ["/d/a.bin"])
+    ended = run("list", f"{site.url}/d/a.bin", tmp_path / "listed.csv")
+    assert ended.code == 0, ended.err
+    assert f"a.bin,{site.url}/d/a.bin" in (tmp_path / "listed.csv").read_text()
+    for _ in range(2):
+        ended = run("sync", f"{site.url}/d/a.bin", tmp_path / "synced")
+        assert ended.code == 0, ended.err
+        assert list(read_objects(tmp_path / "synced", "files")) == [("a.bin", BODY)]
+    ended = run("check", f"{site.url}/d/a.bin", tmp_path / "rows.csv")
+    assert ended.code == 2, ended.err
+    ended = run("get", f"{site.url}/d/", dest.with_name("page"), "--listing", "object")
+    assert (ended.code, "has no name" in ended.err) == (2, True)
+    report = fetchmill.get(f"{site.url}/d/a.bin", tmp_path / "python")
+    assert report.fetched == 1
