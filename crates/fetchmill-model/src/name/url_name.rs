@@ -103,13 +103,13 @@ fn exchange(mut text: &[u8], set: &[bool; 256], out: &mut Vec<u8>) {
         text = rest;
         match piece {
             EscapePiece::Encoded(b'%') if rest.get(..2).is_none_or(|next| !are_digits(next)) => {
-                out.push(b'%')
+                out.push(b'%');
             }
             EscapePiece::Encoded(byte) if set[byte as usize] => out.push(byte),
             EscapePiece::Encoded(byte) => out.extend_from_slice(&escaped(byte)),
             EscapePiece::OtherCase(encoded) => out.extend_from_slice(encoded),
             EscapePiece::Bare(byte) if byte == b'%' || set[byte as usize] => {
-                out.extend_from_slice(&escaped(byte))
+                out.extend_from_slice(&escaped(byte));
             }
             EscapePiece::Bare(byte) => out.push(byte),
         }
