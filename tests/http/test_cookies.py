@@ -29,7 +29,7 @@ def cookie_of(exchange: Exchange) -> str:
     return found[0] if found else ""
 
 
-def walled(body: bytes) -> Behaviour:
+def walled(body: bytes) -> Callable[[Exchange], bytes]:
     """Redirects to itself, with a cookie, whoever has none."""
 
     def behave(exchange: Exchange) -> bytes:
@@ -73,7 +73,7 @@ def test_each_command_sends_the_cookie_of_a_redirect_on(run: Run, raw: Raw, tmp_
     assert [(row["status"], row["kind"]) for row in rows] == [(200, None), (200, None)]
     assert SECRET not in (tmp_path / "rows.jsonl").read_text() + (tmp_path / "listed.jsonl").read_text()
     replies = list(fetchmill.stream([f"{server.url}/get/{name}" for name in "ab"]))
-    assert sorted(each.body for each in replies) == [b"a", b"b"]
+    assert sorted(bytes(each.body) for each in replies) == [b"a", b"b"]
 
 
 def test_only_a_cookie_that_changes_nothing_makes_a_loop(run: Run, raw: Raw, tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_cookies_go_over_http_2(nginx: Start, certificates: Certificates, served
     url = server.url("tls")
     cookies = tmp_path / "cookies.txt"
     cookies.write_text("localhost\tFALSE\t/\tTRUE\t0\ts\t1\n")
-    options = {"ca_file": certificates.ca_file, "headers": {"Cookie": "mine=0"}, "credentials_for": url}
+    options: dict[str, Any] = {"ca_file": certificates.ca_file, "headers": {"Cookie": "mine=0"}, "credentials_for": url}
     (led,) = fetchmill.stream([f"{url}/wall"], **options)
     (given,) = fetchmill.stream([f"{url}/wall"], cookies=cookies, **options)
     assert led.body == given.body == b"mine=0; s=1"

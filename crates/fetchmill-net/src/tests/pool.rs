@@ -258,8 +258,8 @@ fn each_scheme_has_its_proxy_but_for_hosts_without_one() {
     assert_eq!(host(&of_environment, "http://a.test/").as_deref(), Some("plain.test"));
     assert_eq!(host(&of_environment, "https://a.test/"), None);
     assert_eq!(host(&of_environment, "http://x.own.test/"), None);
-    let refused = serde_json::from_str::<ProxySetup>(r#"{"https": "socks5://a", "without": []}"#);
+    let refused = serde_json::from_str::<ProxySetup>(r#"{"https": "socks4://a", "without": []}"#);
     assert!(
-        refused.unwrap_err().to_string().starts_with("https_proxy: a proxy is not spoken to over socks5")
+        refused.unwrap_err().to_string().starts_with("https_proxy: a proxy is not spoken to over socks4")
     );
 }
