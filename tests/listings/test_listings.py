@@ -488,8 +488,8 @@ def test_programs_and_plans_find_out_too(raw: Raw, tmp_path: Path) -> None:
 
     assert (report.fetched, told.fetched, listed.rows) == (300, 300, 300)
     assert planned.objects == 300
-    with pytest.raises(fetchmill.UsageError, match="robots is for servers that list their objects"):
-        fetchmill.get("urls.txt", tmp_path / "none", robots=False)
+    with pytest.raises(fetchmill.UsageError, match="robots is for servers and lists of URLs"):
+        fetchmill.get("s3://bucket", tmp_path / "none", robots=False)
 
 
 def sitemap(*urls: str, index: bool = False) -> bytes:

@@ -288,7 +288,13 @@ def test_help_has_a_section_of_its_own_for_buckets(run: Callable[..., Any]) -> N
 
     expected = [field.name for field in fields(GetOptions) if field.metadata.get("heading") == "S3"]
     assert [name.replace("-", "_") for name in written] == expected
-    assert {"size_from", "size_to", "modified_from", "modified_to", "checksums", *ACCESS} == set(expected)
+    filters = {"size_from", "size_to", "modified_from", "modified_to", "storage_class"}
+    access = {
+        "requester_pays",
+        "sse_c_key_file",
+        *(f"use_{kind}_endpoint" for kind in ("fips", "dualstack", "accelerate")),
+    }
+    assert filters | access | {"checksums", *ACCESS} == set(expected)
 
 
 def commands(root: Path) -> list[str]:

@@ -64,7 +64,8 @@ impl Journal {
         let some = "SELECT EXISTS (SELECT 1 FROM staged UNION ALL SELECT 1 FROM manifests UNION ALL SELECT 1 FROM open_shards
                     UNION ALL SELECT 1 FROM shards)";
         let has_some: bool = self.check(self.db.query_row(some, [], |row| row.get(0)))?;
-        Ok(self.tally.fetched == 0 && !has_some)
+        // With targets that wait it may only have begun: a long listing is not thrown away for a slip.
+        Ok(self.tally.fetched == 0 && self.tally.pending() == 0 && !has_some)
     }
 
     /// Makes another job of one that has stored nothing.
