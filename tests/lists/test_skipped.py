@@ -63,12 +63,14 @@ def test_a_job_that_skips_all_for_no_wish_of_the_user_exits_with_3(
         assert len({line["name"] for line in as_json}) == 2
 
 
-def test_a_filter_that_takes_nothing_is_a_wish(run: Run, raw: Raw, dest: Path) -> None:
-    """Exit code 0, and the reason is told."""
+def test_a_glob_that_takes_nothing_may_be_a_slip(run: Run, raw: Raw, dest: Path) -> None:
+    """Exit code 3, with the reason; a list of what is left out is a wish."""
     server = raw({"/f/": page("../", "a.txt", "b.txt"), "/robots.txt": reply(b"", status="404 Not Found")})
     ended = run("get", f"{server.url}/f/", dest, "--listing", "html", "--include", "*.jpg")
-    assert ended.code == 0, ended.err
+    assert ended.code == 3, ended.err
     assert "nothing was fetched of 2 listed: 2 left out by filters" in ended.err
+    wished = run("get", f"{server.url}/f/", dest.with_name("other"), "--listing", "html", "--exclude", "*.txt")
+    assert wished.code == 0, wished.err
     with pytest.raises(fetchmill.UsageError):
         fetchmill.status(dest.with_name("nowhere"))
     assert dict(fetchmill.status(dest).skipped_by) == {"filter": 2}

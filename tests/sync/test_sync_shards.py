@@ -182,7 +182,7 @@ def test_what_cannot_be_taken_over_or_kept_is_refused(run: Run, source: str, ser
 
 
 def test_a_list_that_has_grown_adds_rows(run: Run, source: str, served: Path, dest: Path, tmp_path: Path) -> None:
-    """Objects of a list are called by their URLs, as `get` calls them, and one that was given twice is skipped."""
+    """Objects of a list are called by their URLs, as `get` calls them, and a line that comes twice is left out."""
     names = ChangingTree(served, 40, seed=1).names()
     urls = tmp_path / "urls.txt"
     words = ("sync", urls, dest, "--format", "parquet", "--allow-private", "--json")
@@ -192,7 +192,7 @@ def test_a_list_that_has_grown_adds_rows(run: Run, source: str, served: Path, de
 
     ended = report_of(run(*words))
 
-    told = tuple(ended[name] for name in ("fetched", "unchanged", "skipped", "kept"))
+    told = tuple(ended[name] for name in ("fetched", "unchanged", "left_out", "kept"))
     assert told == (10, 25, 1, 5)
     whole = {f"{source}{name}": body for name, body in bodies(served).items()}
     assert contents(dest, "parquet", "duckdb") == whole
