@@ -81,7 +81,10 @@ impl AttemptState {
             // The size of an encoded form was not compared.
             let size = listed.size.filter(|_| !reply.is_encoded || reply.store.is_some());
             let compared = ListedKey { size, ..*listed };
-            let changed = || changed_detail(&compared, reply.length, reply.etag).into();
+            // Only a store keeps what it lists in another form.
+            let has_same_size = size.is_none_or(|size| size == reply.length);
+            let etag = reply.etag.filter(|_| reply.store.is_some() || has_same_size);
+            let changed = || changed_detail(&compared, reply.length, etag).into();
             let detail = (kind == FailureKind::Changed).then(changed);
             return self.after_failure(kind, rules, now).with_detail(detail);
         }

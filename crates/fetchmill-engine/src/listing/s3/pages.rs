@@ -1,6 +1,6 @@
 //! Pages of a bucket's listing, each asked for until it comes or has failed for too long.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -82,6 +82,8 @@ pub(super) struct BucketPages {
     client: Client,
     give_up_after: Millis,
     jitter: RefCell<Jitter>,
+    /// Whether any page has had a token.
+    has_tokens: Cell<bool>,
 }
 
 impl BucketPages {
@@ -98,7 +100,16 @@ impl BucketPages {
         let store = Arc::clone(&control.store);
         let client = Client::new(store, pool, limits::S3_LISTERS_MAX, now, is_over);
         let jitter = RefCell::new(Jitter::new(clock.now()));
-        BucketPages { control, bucket, prefix, selection, client, give_up_after, jitter }
+        BucketPages {
+            control,
+            bucket,
+            prefix,
+            selection,
+            client,
+            give_up_after,
+            jitter,
+            has_tokens: Cell::new(false),
+        }
     }
 
     /// Whether the job is to end, or the journal has refused a page.
@@ -203,7 +214,26 @@ impl BucketPages {
                 for_display(prefix)
             )));
         }
+        if end.token.is_some() {
+            self.has_tokens.set(true);
+        }
         Ok(ListedKeys { keys, reasons, end, first })
+    }
+
+    /// Whether the store gives tokens, as far as is known.
+    pub(super) fn has_tokens(&self) -> bool {
+        self.has_tokens.get()
+    }
+
+    /// A page with keys that were not asked for, of a store without tokens.
+    pub(super) fn circular(&self, Disorder { key, after }: &Disorder) -> Error {
+        Error::Listing(format!(
+            "the listing of the bucket {} goes in circles: {} came where only keys after {} were asked for; does the store \
+             know start-after?",
+            self.bucket.text(),
+            for_display(key),
+            for_display(after)
+        ))
     }
 
     /// A page that says that more keys follow, and leads to none.

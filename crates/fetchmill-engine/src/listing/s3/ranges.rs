@@ -148,7 +148,11 @@ impl RangeLister {
         }
         let Some(disorder) = self.disorder.take() else { return Ok(RangesEnd::Over) };
         let start = if self.is_one_walk.get() { self.next_page() } else { None };
-        Ok(RangesEnd::Disordered(disorder, start.unwrap_or(TokenStart::Again)))
+        match start {
+            // One page may have been wrong, and nothing else leads to the next one.
+            None if !self.pages.has_tokens() => Err(self.pages.circular(&disorder)),
+            start => Ok(RangesEnd::Disordered(disorder, start.unwrap_or(TokenStart::Again))),
+        }
     }
 
     /// The page where the only range goes on, if it is the first one or a token leads to it.
