@@ -51,8 +51,12 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Whether the destination is free for another job: this one has stored neither an object nor a row.
+    /// Whether the destination is free for another job: this one has listed nothing, or is settled and has stored neither an
+    /// object nor a row. A listing that has begun is not thrown away for a slip.
     fn stores_nothing(&self, identity: &BTreeMap<String, String>) -> Result<bool> {
+        if !self.is_begun()? {
+            return Ok(true);
+        }
         let is_of_rows =
             identity.get("format").is_some_and(|format| [CHECK, LIST].contains(&format.as_str()));
         // Each request of these may have done something, each reply has a row, or a sync keeps the objects.
@@ -64,8 +68,7 @@ impl Journal {
         let some = "SELECT EXISTS (SELECT 1 FROM staged UNION ALL SELECT 1 FROM manifests UNION ALL SELECT 1 FROM open_shards
                     UNION ALL SELECT 1 FROM shards)";
         let has_some: bool = self.check(self.db.query_row(some, [], |row| row.get(0)))?;
-        // With targets that wait it may only have begun: a long listing is not thrown away for a slip.
-        Ok(self.tally.fetched == 0 && self.tally.pending() == 0 && !has_some)
+        Ok(self.is_settled()? && self.tally.fetched == 0 && !has_some)
     }
 
     /// Makes another job of one that has stored nothing.
