@@ -104,6 +104,9 @@ def test_a_file_that_is_no_key_is_refused(get: Run, tmp_path: Path) -> None:
         (tmp_path / "key").write_bytes(content)
         ended = get(bucket, "--sse-c-key-file", tmp_path / "key")
         assert (ended.code, "with the 32 bytes of the key" in ended.err) == (USAGE, True), ended.err
+    (tmp_path / "key").write_bytes(CUSTOMER_KEY)
+    ended = get(bucket, "--sse-c-key-file", tmp_path / "key", "--endpoint-url", "http://store.test")
+    assert (ended.code, "unencrypted; use an endpoint with https" in ended.err) == (USAGE, True), ended.err
     ended = get(bucket, "--sse-c-key-file", tmp_path / "none")
     assert (ended.code, "cannot be read" in ended.err) == (USAGE, True), ended.err
     assert bucket.heads == []

@@ -1,5 +1,6 @@
 //! How stores are reached: the options of a user, completed by the environment and the profile.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use super::environment::Environment;
@@ -62,21 +63,24 @@ impl S3Settings {
 
     /// The same in another environment.
     pub(super) fn within(environment: &Environment, options: &S3Options) -> Result<Self> {
+        let endpoint_url = match &options.endpoint_url {
+            Some(url) => Some(url.clone()),
+            None => endpoint_url_within(environment, options).as_deref().map(valid_endpoint).transpose()?,
+        };
+        let customer_key = options.sse_c_key_file.as_deref().map(read_customer_key).transpose()?;
+        if let Some(url) = endpoint_url.as_ref().filter(|_| customer_key.is_some()) {
+            must_hide(url)?;
+        }
         Ok(S3Settings {
             region: valid_region(region_within(environment, options))?,
             addressing_style: match options.addressing_style {
                 Addressing::Auto => addressing_within(environment, options)?,
                 given => given,
             },
-            endpoint_url: match &options.endpoint_url {
-                Some(url) => Some(url.clone()),
-                None => {
-                    endpoint_url_within(environment, options).as_deref().map(valid_endpoint).transpose()?
-                }
-            },
+            endpoint_url,
             ca_bundle: ca_bundle_within(environment, options),
             variant: variant_within(environment, options)?,
-            customer_key: options.sse_c_key_file.as_deref().map(read_customer_key).transpose()?,
+            customer_key,
             ..Self::without_environment(options)
         })
     }
@@ -202,6 +206,19 @@ fn is_on_within(environment: &Environment, options: &S3Options, Switch { variabl
     let said = variable.and_then(|variable| environment.get(variable));
     let said = said.or_else(|| keys.iter().find_map(|key| of_profile(environment, options, key)));
     said.is_some_and(|value| value.eq_ignore_ascii_case("true"))
+}
+
+/// Refuses an endpoint that a key would be sent to in the open; this machine is no such.
+fn must_hide(url: &OriginUrl) -> Result<()> {
+    let host = url.host();
+    let is_here = host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
+    if url.scheme() == "https" || is_here {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "--sse-c-key-file would send the key to {} unencrypted; use an endpoint with https",
+        url.text()
+    )))
 }
 
 fn read_customer_key(path: &Path) -> Result<CustomerKey> {
