@@ -28,7 +28,7 @@ options! {
         use_dualstack_endpoint: bool = false;
         /// Endpoints of AWS at the edge of its network.
         use_accelerate_endpoint: bool = false;
-        /// Requests say that whoever asks pays for them.
+        /// Each request says that its sender pays for it.
         requester_pays: bool = false;
         /// The key that objects were encrypted with, which their store does not keep.
         sse_c_key_file: Option<PathBuf> = None;

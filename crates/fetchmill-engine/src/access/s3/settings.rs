@@ -20,7 +20,7 @@ pub(super) fn ignores_endpoints(environment: &Environment) -> bool {
     environment.is_true("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS")
 }
 
-/// Where the environment and a profile say which of AWS's endpoints are asked: the variable, if there is one, and the keys.
+/// What in the environment and in a profile chooses endpoints of AWS: the variable, if there is one, and the keys.
 const FIPS: Switch = Switch { variable: Some("AWS_USE_FIPS_ENDPOINT"), keys: &["use_fips_endpoint"] };
 const DUAL_STACK: Switch = Switch {
     variable: Some("AWS_USE_DUALSTACK_ENDPOINT"),
@@ -208,7 +208,7 @@ fn is_on_within(environment: &Environment, options: &S3Options, Switch { variabl
     said.is_some_and(|value| value.eq_ignore_ascii_case("true"))
 }
 
-/// Refuses an endpoint that a key would be sent to in the open; this machine is no such.
+/// Refuses an endpoint on another machine that a key would be sent to unencrypted.
 fn must_hide(url: &OriginUrl) -> Result<()> {
     let host = url.host();
     let is_here = host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());

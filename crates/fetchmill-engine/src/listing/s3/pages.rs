@@ -28,7 +28,7 @@ pub(super) const PATIENCE: Duration = Duration::from_millis(20);
 pub(super) enum BucketPageAnswer {
     /// The page.
     Page(ListedKeys),
-    /// The store takes the question for a wrong one: a token that it does not know.
+    /// The store refuses the question: it does not know the token, or `start-after`.
     Refused(Error),
     /// The job is to end.
     Over,
@@ -290,7 +290,7 @@ impl BucketPages {
     }
 }
 
-/// Which page it is, for messages. What a token is nobody but the store knows.
+/// Which page it is, for messages.
 fn place_of(query: &ListQuery<'_>) -> String {
     match (query.token, query.start_after) {
         (Some(token), _) => format!("at the token {:?}", for_display(token.as_bytes())),

@@ -29,8 +29,8 @@ use fetchmill_net::certain::RestedConnection;
 
 /// Pages of a range before it is worth splitting: most prefixes are small.
 const PAGES_BEFORE_SPLIT: u32 = 2;
-/// Behind all keys that go on from the same text with a printable character of ASCII.
-const BEHIND_ALL: u8 = 0x7f;
+/// After all keys that go on from the same text with a printable character of ASCII.
+const AFTER_ALL: u8 = 0x7f;
 /// Questions for where the keys of a range have their middle, before it is left as it is for a while.
 const PROBES_MAX: u32 = 64;
 
@@ -44,7 +44,7 @@ struct ListingRange {
     /// Leads to the page after that, if the store has said what does.
     token: Option<String>,
     until: Option<Vec<u8>>,
-    /// No key was found behind this, when it was asked for: where it makes no sense to split.
+    /// No key was found after this one when it was asked for: it makes no sense to split there.
     ceiling: Option<Vec<u8>>,
     is_taken: bool,
     is_being_split: bool,
@@ -67,9 +67,8 @@ impl ListingRange {
         }
     }
 
-    /// Where it is worth to look whether there are keys behind: while nothing says where they end, behind all that
-    /// begin with what those listed so far have in common, then with ever less of that; else in the middle of what is
-    /// left.
+    /// Where to look whether keys follow. While nothing says where they end: after all keys that begin as those listed so far
+    /// do, then with ever less of that beginning. Otherwise in the middle of what is left.
     fn point(&self, prefix: &[u8], looked: u32) -> Option<Vec<u8>> {
         let end = self.ceiling.as_deref().or(self.until.as_deref());
         if end.is_some() || self.first.is_empty() {
@@ -80,7 +79,7 @@ impl ListingRange {
         // What is sent is text: a character is not cut.
         let text =
             String::from_utf8_lossy(self.after.get(..kept)?).trim_end_matches('\u{fffd}').as_bytes().to_vec();
-        Some([text.as_slice(), &[BEHIND_ALL]].concat())
+        Some([text.as_slice(), &[AFTER_ALL]].concat())
     }
 }
 
@@ -318,7 +317,7 @@ impl RangeLister {
         Ok(None)
     }
 
-    /// Whether there is no key after this one, as the store says. One that says so falsely is named once.
+    /// Whether the store has no key after this one. A store that has said so falsely is named once.
     async fn is_end(&self, connection: &mut RestedConnection, last: &[u8]) -> Result<bool> {
         let Some(page) = self.first_after(connection, last).await? else { return Ok(false) };
         let is_end = page.end.last_key.is_none();
@@ -372,7 +371,7 @@ impl RangeLister {
         Some(chosen.id)
     }
 
-    /// Looks for a point with keys on both sides, and makes what is behind it a range of its own.
+    /// Looks for a point with keys on both sides, and makes the keys after it a range of their own.
     async fn split(&self, connection: &mut RestedConnection, id: u64) -> Result<()> {
         let done = self.find_split(connection, id).await;
         self.with(id, |range| {
@@ -383,7 +382,7 @@ impl RangeLister {
     }
 
     async fn find_split(&self, connection: &mut RestedConnection, id: u64) -> Result<()> {
-        // While the end of the keys is looked for, the last point that has some behind it.
+        // While the end of the keys is looked for: the last point with keys after it.
         let mut found = None;
         for looked in 0..PROBES_MAX {
             let prefix = self.pages.prefix.as_bytes();
