@@ -49,6 +49,12 @@ class Job:
     def stop(self) -> None:
         """Asks for the end: no new request, those in flight drained (3 s at most), a checkpoint. Returns at once."""
 
+    def set_rate(self, per_second: float) -> None:
+        """From now on at most so many requests a second. A job that began without a rate keeps none.
+
+        Raises:
+            UsageError: the number is not above 0.
+        """
     def abort(self) -> None:
         """Ends the job without a checkpoint, as if the process had been killed."""
 
@@ -190,6 +196,19 @@ class ListTargets:
         Raises:
             ListingError: the list cannot be read.
         """
+
+def list_files(options: str) -> list[tuple[str, str, bool]]:
+    """The files of a list, sorted by name: one file, those of a folder, or those that a glob matches.
+
+    Args:
+        options: as for `Job`.
+
+    Returns:
+        For each file its path, the name of its format, and whether a part of it, from one line to another, is a list.
+
+    Raises:
+        UsageError: a file cannot be opened, or is a pipe; or their formats differ.
+    """
 
 @final
 class Export:

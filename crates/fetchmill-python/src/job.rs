@@ -68,6 +68,18 @@ impl Job {
         self.running.stop();
     }
 
+    /// From now on at most so many requests a second. A job that began without a rate keeps none.
+    ///
+    /// Raises:
+    ///     UsageError: the number is not above 0.
+    fn set_rate(&self, per_second: f64) -> PyResult<()> {
+        if !(per_second > 0.0 && per_second.is_finite()) {
+            return Err(errors::usage("rate must be a number above 0"));
+        }
+        self.running.set_rate(per_second);
+        Ok(())
+    }
+
     /// Ends the job without a checkpoint, as if the process had been killed.
     fn abort(&self) {
         self.running.abort();

@@ -63,6 +63,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         .add("FAILURE_KINDS", PyTuple::new(module.py(), FailureKind::ALL.iter().map(|kind| kind.name()))?)?;
     module.add_function(wrap_pyfunction!(dispatcher::is_public, module)?)?;
     module.add_function(wrap_pyfunction!(diff::diff, module)?)?;
+    module.add_function(wrap_pyfunction!(list::list_files, module)?)?;
     module.add_function(wrap_pyfunction!(ledger::status, module)?)?;
     module.add_function(wrap_pyfunction!(ledger::samples, module)?)?;
     module.add_function(wrap_pyfunction!(ledger::failed_folders, module)?)?;

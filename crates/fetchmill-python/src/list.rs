@@ -1,5 +1,6 @@
 //! The targets of a list without a request: what `--dry-run` shows.
 
+use std::path::PathBuf;
 use std::sync::Mutex;
 
 use fetchmill_engine::{SourceOptions, open_list};
@@ -92,4 +93,28 @@ impl OpenList {
         });
         Ok(Some((rows.collect(), page.skipped.total())))
     }
+}
+
+/// A path, the name of its format, and whether the file can be divided at the ends of its lines.
+type FileTuple = (PathBuf, &'static str, bool);
+
+/// The files of a list, sorted by name: one file, those of a folder, or those that a glob matches.
+///
+/// Args:
+///     options: as for `Job`.
+///
+/// Returns:
+///     For each file its path, the name of its format, and whether a part of it, from one line to another, is a list.
+///
+/// Raises:
+///     UsageError: a file cannot be opened, or is a pipe; or their formats differ.
+#[pyfunction]
+pub(crate) fn list_files(py: Python<'_>, options: &str) -> PyResult<Vec<FileTuple>> {
+    let request = options::parse(options)?;
+    let SourceOptions::List(Some(path)) = &request.source else {
+        return Err(errors::usage("standard input, a program and a server have no list files"));
+    };
+    let find = || fetchmill_engine::list_files(path, request.list_format, &request.list);
+    let files = py.detach(find).map_err(|error| errors::of(&error))?;
+    Ok(files.into_iter().map(|file| (file.path, file.format.name(), file.has_lines)).collect())
 }

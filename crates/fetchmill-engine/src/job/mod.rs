@@ -149,6 +149,13 @@ impl Job {
         self.shared.control.stop.ask(Stop::Drain);
     }
 
+    /// From now on at most so many requests a second; a number above 0. A job that began without a rate keeps none.
+    pub fn set_rate(&self, per_second: f64) {
+        if let Some(pace) = &self.shared.control.pace {
+            pace.set(Some(per_second));
+        }
+    }
+
     /// Ends without making anything durable; the same job can be resumed.
     pub fn abort(&self) {
         self.shared.control.stop.ask(Stop::Abort);

@@ -1,6 +1,7 @@
 //! Input of lists: a file, a pipe, standard input, or the items of a program. A job opens it before anything else, and its
 //! listing's thread reads it.
 
+mod divisible;
 mod files;
 mod inventory_files;
 mod one_file;
@@ -15,6 +16,7 @@ use fetchmill_model::source::list::{
     Items, ListFormat, ListOptions, ListParts as _, ListReader, ListSample, ListSource, ListStep,
 };
 use fetchmill_store::journal::Journal;
+pub use divisible::{ListFile, list_files};
 use part_files::PartFiles;
 use xxhash_rust::xxh3::xxh3_64;
 

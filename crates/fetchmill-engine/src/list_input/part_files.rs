@@ -55,6 +55,10 @@ impl PartFiles {
         &self.label
     }
 
+    pub(super) fn into_paths(self) -> Vec<PathBuf> {
+        self.files
+    }
+
     /// Bytes of all files.
     pub(super) fn all_bytes(&self) -> u64 {
         self.lengths.iter().sum()

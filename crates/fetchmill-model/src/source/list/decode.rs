@@ -179,8 +179,9 @@ fn explain_window(error: io::Error) -> io::Error {
     )
 }
 
-/// What the first bytes say. A frame of zstd may be one to be skipped, with its number in the lowest bits.
-fn compression_of(head: &[u8]) -> Option<Compression> {
+/// How a list is compressed, as its first six bytes say. A frame of zstd may be one to be skipped, with its number in the
+/// lowest bits.
+pub fn compression_of(head: &[u8]) -> Option<Compression> {
     match head {
         [0x1f, 0x8b, ..] => Some(Compression::Gzip),
         [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(Compression::Zstd),

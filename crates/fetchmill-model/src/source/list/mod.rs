@@ -45,7 +45,7 @@ mod zip_member;
 #[cfg(test)]
 mod tests;
 
-pub use decode::decoded;
+pub use decode::{compression_of, decoded};
 pub use filters::Filters;
 pub use format::{Compression, ListFormat, format_of};
 pub use inventory::{DataFile, DataFiles, Inventory};

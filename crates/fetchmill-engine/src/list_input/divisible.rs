@@ -1,0 +1,100 @@
+//! The files of a list, and which of them can be divided at the ends of their lines: what a shared job plans with.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::source::list::{ListFormat, ListOptions, compression_of, format_of};
+
+use super::files;
+use super::part_files::PartFiles;
+
+/// Bytes at the start of a file that tell whether it is one JSON array. More blanks before it make it none.
+const HEAD_BYTES: usize = 4096;
+
+/// A file of a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// How it is written.
+    pub format: ListFormat,
+    /// Whether a part of it, from one line to another, is a list.
+    pub has_lines: bool,
+}
+
+/// The files of the list at a path: one file, those of a folder, or those that a glob matches, sorted by name.
+///
+/// # Errors
+/// One of them cannot be opened, is a pipe, or has another format than the rest.
+pub fn list_files(
+    path: &Path,
+    format: Option<ListFormat>,
+    options: &ListOptions,
+) -> Result<Vec<ListFile>> {
+    let found = PartFiles::find(path, format, options)?;
+    let paths = found.map_or_else(|| vec![path.to_owned()], PartFiles::into_paths);
+    let has_fields = options.delimiter.is_some() || options.quote.is_some();
+    let unnamed = if has_fields { ListFormat::Csv } else { ListFormat::Text };
+    paths.into_iter().map(|path| describe(path, format, unnamed)).collect()
+}
+
+fn describe(path: PathBuf, format: Option<ListFormat>, unnamed: ListFormat) -> Result<ListFile> {
+    let file = files::open(Some(&path))?;
+    if files::length(&file).is_none() {
+        return Err(Error::Usage(format!(
+            "the list {} is no regular file, and other processes cannot read it again; store it in a file",
+            path.display()
+        )));
+    }
+    let (named, promised) = format_of(&path.to_string_lossy());
+    let format = format.or(named).unwrap_or(unnamed);
+    let head = read_head(&file).map_err(|error| Error::storage("read", &path, error))?;
+    let is_compressed = promised.is_some() || compression_of(&head).is_some();
+    let has_lines = match format {
+        _ if is_compressed => false,
+        ListFormat::Parquet | ListFormat::Inventory => false,
+        ListFormat::Jsonl => !begins_an_array(&head),
+        ListFormat::Text | ListFormat::Csv | ListFormat::Tsv => true,
+    };
+    Ok(ListFile { path, format, has_lines })
+}
+
+fn read_head(file: &File) -> std::io::Result<Vec<u8>> {
+    let mut head = vec![0; HEAD_BYTES];
+    let count = file.read_at(&mut head, 0)?;
+    head.truncate(count);
+    Ok(head)
+}
+
+fn begins_an_array(head: &[u8]) -> bool {
+    head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start().first() == Some(&b'[')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_divisible_and_what_is_read_as_a_whole_is_not() {
+        let folder = std::env::temp_dir().join(format!("divisible-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        for (name, content, format, has_lines) in [
+            ("a.txt", &b"http://a/"[..], ListFormat::Text, true),
+            ("b.jsonl", b"{}\n", ListFormat::Jsonl, true),
+            ("c.json", b" \n[1, 2]", ListFormat::Jsonl, false),
+            ("d.txt", b"\x1f\x8b\x08", ListFormat::Text, false),
+            ("e.csv.gz", b"", ListFormat::Csv, false),
+            ("f.parquet", b"PAR1", ListFormat::Parquet, false),
+        ] {
+            let path = folder.join(name);
+            std::fs::write(&path, content).unwrap();
+            let found = list_files(&path, None, &ListOptions::default()).unwrap();
+
+            assert_eq!(found, [ListFile { path, format, has_lines }], "{name}");
+        }
+        assert!(list_files(Path::new("/dev/null"), None, &ListOptions::default()).is_err());
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
