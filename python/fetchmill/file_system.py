@@ -22,6 +22,7 @@ from fetchmill._destination.facts import FACTS
 from fetchmill._destination.object_directories import ObjectDirectories
 from fetchmill._destination.object_paths import from_spelling, to_name, to_path
 from fetchmill._destination.objects import Object, Objects
+from fetchmill._destination.objects import open as open_objects
 from fetchmill.errors import FetchmillError, UsageError
 
 try:
@@ -98,7 +99,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
         self._open_destination()
 
     def _open_destination(self) -> None:
-        self._objects = Objects(self.dest, state=self.state)
+        self._objects = open_objects(self.dest, state=self.state)
         self._directories = ObjectDirectories(self._objects)
 
     @property

@@ -23,20 +23,27 @@ COMMANDS = (
     "cat",
     "check",
     "diff",
+    "emit",
     "export",
     "get",
+    "join",
     "list",
     "ls",
     "plan",
     "report",
+    "resume",
     "serve",
+    "set",
     "status",
+    "stop",
     "sync",
     "verify",
 )
 HELP = Path(__file__).parent / "help"
 # Options of `get` that are about the command line, not about the job.
 OF_THE_COMMAND = {"dry_run", "as_json", "quiet", "config", "log_file", "log_format"}
+# Those of `get` that make a shared job, which is a module of its own in Python.
+OF_SHARED_JOBS = {"shared", "lease"}
 
 
 def command_of(name: str) -> click.Command:
@@ -85,7 +92,7 @@ def test_options_have_the_same_names_as_in_python() -> None:
     options = [
         parameter
         for parameter in command_of("get").params
-        if isinstance(parameter, click.Option) and parameter.name not in OF_THE_COMMAND
+        if isinstance(parameter, click.Option) and parameter.name not in OF_THE_COMMAND | OF_SHARED_JOBS
     ]
 
     assert {option.name: option.default for option in options} == table
@@ -122,7 +129,11 @@ def test_options_of_plan_are_those_of_get_and_its_own() -> None:
 
     assert {name: found[name].default for name in table} == table
     assert found.keys() - of_get.keys() == {"probe_seconds", "objects", "price_list", "price_get", "price_gb"}
-    of_shows = {"dry_run", "log_file", "log_format"} | {name for name in of_get if name and "dashboard" in name}
+    of_shows = (
+        {"dry_run", "log_file", "log_format"}
+        | OF_SHARED_JOBS
+        | {name for name in of_get if name and "dashboard" in name}
+    )
     # A probe must not change anything on a server, and knows nothing of parts.
     of_requests = {
         "method",

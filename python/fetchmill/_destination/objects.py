@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from fetchmill._job.column_values import ColumnValue
 from fetchmill._native import Objects as NativeObjects
+from fetchmill._shared import is_shared_job
 
 # Names that are taken from the manifests at once.
 _PAGE_NAMES = 5000
@@ -300,6 +301,10 @@ def open(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None =
         >>> fetchmill.open("out/")["file-000000000001"]
         b'...'
     """
+    if state is None and is_shared_job(os.fspath(dest)):
+        from fetchmill._destination.shared_objects import SharedObjects
+
+        return SharedObjects(dest)
     return Objects(dest, state=state)
 
 

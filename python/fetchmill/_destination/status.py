@@ -1,12 +1,17 @@
 """What the journal of a destination says, also while its job runs."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from fetchmill._job.report import Failure, Skipped, Status
 from fetchmill._native import Failures, hide_secrets
 from fetchmill._native import skipped as listed_skips
 from fetchmill._native import status as journal_status
+from fetchmill._shared import is_shared_job
+from fetchmill._shared.folders import final_folders
+
+# Names that are kept for each reason.
+_NAMES_MAX = 100
 
 
 def status(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None = None) -> Status:
@@ -45,6 +50,10 @@ def failures(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | No
         UsageError: there is no job.
         JournalError: the journal or a failures shard cannot be read.
     """
+    if state is None and is_shared_job(os.fspath(dest)):
+        for folder in final_folders(dest):
+            yield from failures(folder)
+        return
     batches = Failures(os.fspath(dest), None if state is None else os.fspath(state))
     while batch := batches.next_batch():
         for values in batch:
@@ -65,6 +74,8 @@ def skipped(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | Non
         UsageError: there is no job.
         JournalError: the journal cannot be read.
     """
+    if state is None and is_shared_job(os.fspath(dest)):
+        return _sum_of_skips(skipped(folder) for folder in final_folders(dest))
     place = os.fspath(dest), None if state is None else os.fspath(state)
     listed = {reason: names for reason, _, names in listed_skips(*place)}
     counts = Status.from_native(journal_status(*place)).skipped_by
@@ -76,3 +87,14 @@ def skipped(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | Non
         )
         for reason, count in counts.items()
     ]
+
+
+def _sum_of_skips(parts: Iterable[list[Skipped]]) -> list[Skipped]:
+    """What the ranges of a shared job have skipped, by reason."""
+    counts: dict[str, int] = {}
+    names: dict[str, list[str]] = {}
+    for each in (skip for part in parts for skip in part):
+        counts[each.reason] = counts.get(each.reason, 0) + each.count
+        kept = names.setdefault(each.reason, [])
+        kept.extend(each.names[: _NAMES_MAX - len(kept)])
+    return [Skipped(reason=reason, count=count, names=tuple(names[reason])) for reason, count in counts.items()]

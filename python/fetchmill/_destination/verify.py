@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from fetchmill._destination.origin import OriginClient, difference
 from fetchmill._native import Verify
+from fetchmill._shared import is_shared_job
 from fetchmill.errors import UsageError
 
 # A signal is answered within this.
@@ -196,6 +197,25 @@ def verify(  # noqa: PLR0913 - each has its default
     for name, value in (("sample", sample), ("threads", threads)):
         if value is not None and not 1 <= value <= SAMPLE_MAX:
             raise UsageError(f"{name} must be a whole number from 1 to {SAMPLE_MAX}, not {value!r}")
+    tell = on_finding or (lambda _: None)
+    if state is None and is_shared_job(os.fspath(dest)):
+        if repair:
+            raise UsageError(f"{os.fspath(dest)} is a shared job, which repair cannot mend: create it again elsewhere")
+
+        from fetchmill._destination.shared_verify import verify_shared
+
+        def verify_folder(folder: str) -> VerifyReport:
+            return verify(
+                folder,
+                against=against,
+                sample=sample,
+                seed=seed,
+                threads=threads,
+                on_finding=tell,
+                on_progress=on_progress,
+            )
+
+        return verify_shared(dest, verify_folder, tell)
     options = {
         "dest": os.fspath(dest),
         "state": None if state is None else os.fspath(state),
@@ -205,7 +225,6 @@ def verify(  # noqa: PLR0913 - each has its default
         "seed": seed,
         "against": against,
     }
-    tell = on_finding or (lambda _: None)
     running = Verify(json.dumps({name: value for name, value in options.items() if value is not None}))
     try:
         _watch(running, tell, on_progress)

@@ -28,10 +28,10 @@ def command(dest: str, names: tuple[str, ...], state: str | None) -> int:
     Any format is read in place, also while its job runs: what is sealed by now. Nothing is unpacked, and of millions
     of objects only those asked for are read. Of a name that came twice, the first one counts.
     """
-    from fetchmill._destination.objects import Objects
+    from fetchmill._destination import objects as destination
 
     code = 0
-    with Objects(dest, state=state) as objects:
+    with destination.open(dest, state=state) as objects:
         for name in names:
             try:
                 body = objects[name]

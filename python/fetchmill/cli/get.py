@@ -10,6 +10,7 @@ from fetchmill._job.with_dashboard import JobDashboard
 from fetchmill._options.get import GetOptions
 from fetchmill.cli.log_file import BothDisplays, LogFile, log_options
 from fetchmill.cli.options import TableCommand, gathered, options_of
+from fetchmill.cli.parameter_types import SECONDS
 from fetchmill.cli.progress import Display, JsonDisplay, LiveDisplay
 from fetchmill.cli.streams import escape, say, write_event, write_line
 from fetchmill.cli.summary import (
@@ -56,6 +57,7 @@ Examples:
   fetchmill get s3://bucket out/ --include '*.json' --size-to 1MiB --modified-from 2026-11-01
   fetchmill get http://127.0.0.1:8080 out/ --engine threads -j 50
   fetchmill get http://127.0.0.1:8080 s3://bucket/run/ --format parquet
+  fetchmill get urls.parquet /nfs/run --format tar --shared   with as many workers as run this
   fetchmill get urls.txt out/ --dry-run                       what would be fetched, without a request
   fetchmill get https://api.example.com out/ --bearer-command 'gcloud auth print-access-token'
   zcat urls.gz | fetchmill get - out/ --rate 50 --bearer "$TOKEN" --credentials-for https://api.example.com
@@ -67,6 +69,14 @@ Exit codes: 0 all fetched, 3 finished with failed or absent targets, 8 stopped b
 the others are errors (fetchmill --help).
 Bytes may be written as 64KiB or 10MB, times as 1.5s, 50ms or 2m, numbers as 1e6.
 """
+
+
+_SHARED_HELP = """Make DEST a job directory that any number of processes work at, also on other machines: the first one
+creates it, the others join (docs/guide/shared-jobs.md)."""
+
+_LEASE_HELP = (
+    """Time after which ranges of a worker without a heartbeat are free for others, with --shared; 10 s if not given."""
+)
 
 
 class _Destination(click.Path):
@@ -97,9 +107,14 @@ def _run(
 
         # As `python -m` has it: modules of the working folder are found.
         sys.path.insert(0, str(Path.cwd()))
+    shared, lease = options.pop("shared"), options.pop("lease")
     checked = GetOptions(source=source, dest=dest, **gathered(options))
     if dry_run:
         return _show_targets(checked)
+    if shared:
+        return _work(checked, lease, as_json, quiet)
+    if lease is not None:
+        raise click.UsageError("--lease is for --shared")
     signals = Signals()
     with LogFile(log_file, log_format) as log, JobDashboard("get", checked) as dashboard:
         started, notices = _start(checked, signals)
@@ -138,11 +153,29 @@ command = TableCommand(
         click.Argument(["dest"], metavar="DEST", type=_Destination()),
         *options_of(GetOptions),
         click.Option(["--dry-run"], is_flag=True, help="Print the targets of a list, one a line, and make no request."),
+        click.Option(["--shared"], is_flag=True, help=_SHARED_HELP),
+        click.Option(["--lease"], type=SECONDS, help=_LEASE_HELP),
         *log_options(),
         click.Option(["--json", "as_json"], is_flag=True, help="Write events as JSON lines to standard output."),
         click.Option(["--quiet"], is_flag=True, help="Show nothing but errors."),
     ],
 )
+
+
+def _work(options: GetOptions, lease: float | None, as_json: bool, quiet: bool) -> int:
+    """Creates a shared job or joins it; gives the exit code."""
+    from pathlib import Path
+
+    from fetchmill._shared.creation import LEASE_SECONDS, create_or_join
+    from fetchmill.cli.shared_jobs import run_worker
+
+    return run_worker(
+        Path(options.dest),
+        lambda say: create_or_join(options, lease or LEASE_SECONDS, say),
+        as_json=as_json,
+        quiet=quiet,
+        tells_failures=False,
+    )
 
 
 def _start(options: GetOptions, signals: Signals) -> "tuple[Job | EngineJob, tuple[str, ...]]":

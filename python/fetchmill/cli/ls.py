@@ -49,9 +49,9 @@ def command(dest: str, patterns: tuple[str, ...], is_long: bool, null: bool, as_
     """
     if null and (is_long or as_json):
         raise click.UsageError("--null goes with neither --long nor --json.")
-    from fetchmill._destination.objects import Objects
+    from fetchmill._destination import objects as destination
 
-    with Objects(dest, state=state) as objects:
+    with destination.open(dest, state=state) as objects:
         listing = _NameListing(objects, patterns)
         if null:
             lines: Iterator[bytes] = (_encode(name) + b"\0" for name, _ in listing.names(with_lengths=False))

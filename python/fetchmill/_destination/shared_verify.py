@@ -1,0 +1,90 @@
+"""Proves a shared job: that its final ranges are the list, each byte once, and that each range is whole."""
+
+import os
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fetchmill._shared.job_directory import JobDirectory
+from fetchmill._shared.ranges import Range
+from fetchmill._shared.records import JobRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fetchmill._destination.verify import Finding, VerifyReport
+
+# Of a report, what is of the whole job and not added up.
+_OF_THE_JOB = ("source", "dest", "format", "interrupted", "repaired", "mended")
+
+
+def verify_shared(
+    dest: str | os.PathLike[str],
+    verify_folder: "Callable[[str], VerifyReport]",
+    on_finding: "Callable[[Finding], object]",
+) -> "VerifyReport":
+    """Proves each final range, and that together they are the list.
+
+    Args:
+        dest: the job directory.
+        verify_folder: proves one range's destination.
+        on_finding: is called with what is wrong with the ranges themselves.
+
+    Returns:
+        The sum of all reports.
+
+    Raises:
+        UsageError: no range is final.
+    """
+    from fetchmill.errors import UsageError
+
+    directory = JobDirectory(Path(os.path.abspath(os.fspath(dest))))  # noqa: PTH100 - a link stays one
+    job = directory.job()
+    records = sorted(directory.commits().values(), key=lambda record: record.range.id)
+    total: VerifyReport | None = None
+    for record in records:
+        if record.folder is not None:
+            found = verify_folder(str(directory.path / "data" / record.folder))
+            total = found if total is None else _sum(total, found)
+    if total is None:
+        raise UsageError(f"{os.fspath(dest)} has no final range yet: there is nothing to verify")
+    findings = list(_gaps(job, [record.range for record in records], directory.open_ranges(job)))
+    for finding in findings:
+        on_finding(finding)
+    doubled = sum(finding.what == "doubled" for finding in findings)
+    return replace(
+        total,
+        source=job.source,
+        dest=os.fspath(dest),
+        findings=total.findings + len(findings),
+        doubled=total.doubled + doubled,
+        missing=total.missing + len(findings) - doubled,
+    )
+
+
+def _sum(one: "VerifyReport", other: "VerifyReport") -> "VerifyReport":
+    added = {
+        field.name: getattr(one, field.name) + getattr(other, field.name)
+        for field in fields(one)
+        if field.name not in _OF_THE_JOB
+    }
+    return replace(one, **added, interrupted=one.interrupted or other.interrupted)
+
+
+def _gaps(job: JobRecord, final: list[Range], still_open: list[Range]) -> "list[Finding]":
+    """Bytes of the list that no range has, or that two have."""
+    from fetchmill._destination.verify import Finding
+
+    found = []
+    for number, file in enumerate(job.files):
+        position = file.header
+        ranges = sorted((each for each in [*final, *still_open] if each.file == number), key=lambda each: each.start)
+        for each in [*ranges, Range(file=number, start=file.size, end=file.size)]:
+            if each.start != position:
+                what = "missing" if each.start > position else "doubled"
+                ends = sorted((position, each.start))
+                where = "no range" if what == "missing" else "two ranges"
+                detail = f"bytes {ends[0]:,} to {ends[1]:,} of {file.path} are in {where}"
+                found.append(Finding(what=what, name=each.id, sequence=None, shard=None, objects=0, detail=detail))
+            position = max(position, each.end)
+    return found

@@ -1,0 +1,221 @@
+"""How a shared job is created, and how a process becomes one of its workers."""
+
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from fetchmill._native import hide_secrets, list_files
+from fetchmill._options.get import GetOptions
+from fetchmill._shared.job_directory import JobDirectory
+from fetchmill._shared.local_state import default_folder
+from fetchmill._shared.ranges import BLOCK, ListFile, first_line_end, first_ranges
+from fetchmill._shared.records import JobRecord
+from fetchmill._shared.worker import RangeWorker
+from fetchmill.errors import UsageError
+
+# Seconds until the ranges of a worker without a heartbeat are free.
+LEASE_SECONDS = 10.0
+_LEASE_MIN, _LEASE_MAX = 1.0, 3600.0
+# Fields of requests that say nothing secret; the values of others are never stored.
+_OPEN_FIELDS = ("accept", "accept-language", "user-agent")
+# Options whose values may be secrets, or commands that a folder must not make anybody run: each worker has its own.
+SECRETS = ("auth", "bearer", "bearer_command", "netrc", "proxy")
+# Options that say where a process is and what it shows; they are no part of the job.
+_OF_A_PROCESS = (
+    *("source", "dest", "state", "dashboard", "dashboard_addr", "dashboard_token", "dashboard_host"),
+    *("threads", "concurrency", "concurrency_max", "limit"),
+)
+# Files that workers read themselves: a relative path would be another file elsewhere.
+_PATHS = ("ca_file", "client_cert", "client_key", "cookies", "sse_c_key_file")
+# What holds for one process only, or needs all targets at one place.
+_REFUSED = {
+    "sample": "a sample is drawn from the whole list",
+    "coalesce": "parts of one object may be in different ranges",
+    "transform": "a job directory must not name code that workers run",
+    "retry_failed": "its ranges are final",
+    "max_failed": "it counts one process only",
+    "max_bytes": "it counts one process only",
+    "max_duration": "it ends one process only: use fetchmill stop",
+    "bwlimit": "it limits one process only",
+    "rate_per_host": "it limits one process only",
+    "limit_per_host": "it limits one process only",
+    "dashboard": "it shows one process only: use fetchmill status --watch",
+}
+_STORED_FORMATS = ("parquet", "tar", "warc", "jsonl", "null")
+
+
+def create_or_join(options: GetOptions, lease: float, say: Callable[[str], None]) -> RangeWorker:
+    """A worker of the shared job of a directory, which is created if it is not there.
+
+    Args:
+        options: as for a job on one machine; `dest` is the job directory.
+        lease: seconds after which the ranges of a worker without a heartbeat are free; of a job that is created.
+        say: takes lines for people.
+
+    Raises:
+        UsageError: an option cannot be used for a shared job, or differs from that of the job that is there.
+    """
+    _check(options, lease)
+    directory = JobDirectory(Path(options.dest).absolute())
+    mine = shared_options(options)
+    job = directory.job() if directory.exists() else directory.create(_plan(options, mine, lease))
+    _check_same(job, options, mine)
+    return _worker(directory, job, _own_values(options), options.state, say)
+
+
+def join_job(path: Path, own: Mapping[str, Any], say: Callable[[str], None]) -> RangeWorker:
+    """A worker of the shared job of a directory.
+
+    Args:
+        path: the job directory.
+        own: options of this process: secrets, `state`, `concurrency`, `threads`.
+        say: takes lines for people.
+
+    Raises:
+        UsageError: there is no job, or this process lacks a secret that it needs.
+    """
+    directory = JobDirectory(path.absolute())
+    given = {name: value for name, value in own.items() if value is not None}
+    return _worker(directory, directory.job(), given, given.pop("state", None), say)
+
+
+def _worker(
+    directory: JobDirectory, job: JobRecord, own: Mapping[str, Any], state: object, say: Callable[[str], None]
+) -> RangeWorker:
+    lacking = [name for name in job.secrets if not _is_given(own, name)]
+    if lacking:
+        raise UsageError(
+            f"{directory.path} needs {', '.join(lacking)}, and secrets are never stored in it: give "
+            f"{'it' if len(lacking) == 1 else 'them'} to this worker as well"
+        )
+    headers = {**job.options.get("headers", {}), **own.get("headers", {})}
+    merged = {**job.options, **own, **({"headers": headers} if headers else {})}
+    local = Path(str(state)) if state else default_folder(job.id)
+    return RangeWorker(directory, job, merged, local, say)
+
+
+def _is_given(own: Mapping[str, Any], secret: str) -> bool:
+    kind, _, field = secret.partition(" ")
+    if kind == "header":
+        return field.lower() in (name.lower() for name in own.get("headers", {}))
+    return own.get(kind) not in (None, False)
+
+
+def _check(options: GetOptions, lease: float) -> None:
+    if not _LEASE_MIN <= lease <= _LEASE_MAX:
+        raise UsageError(f"lease must be from {_LEASE_MIN:g} to {_LEASE_MAX:g} seconds, not {lease:g}")
+    if options.source_kind != "list" or options.source == "-":
+        raise UsageError(
+            f"{options.source} cannot be divided: a shared job takes a list in files; make one with fetchmill list"
+        )
+    if str(options.dest).startswith("s3://"):
+        raise UsageError("a shared job needs a folder that all workers share: a bucket cannot be its directory yet")
+    if options.format not in _STORED_FORMATS:
+        raise UsageError("a shared job stores shards: choose format parquet, tar, warc or jsonl")
+    if options.names == "seq":
+        raise UsageError("names seq counts the targets of one process: choose another template for a shared job")
+    if options.engine != "native":
+        raise UsageError(f"engine {options.engine} is for one machine: a shared job has engine native")
+    for option in fields(options):
+        if option.name in _REFUSED and getattr(options, option.name) != option.default:
+            raise UsageError(f"{option.name} is for one machine: {_REFUSED[option.name]}")
+
+
+def shared_options(options: GetOptions) -> dict[str, Any]:
+    """The options that the job directory has: those that differ from their defaults, without secrets."""
+    values: dict[str, Any] = {}
+    for option in fields(options):
+        value = getattr(options, option.name)
+        if option.name in (*_OF_A_PROCESS, *SECRETS) or not option.metadata or value == option.default:
+            continue
+        if option.name in _PATHS:
+            value = str(Path(value).absolute())
+        values[option.name] = value
+    if "headers" in values:
+        kept = {name: value for name, value in values["headers"].items() if name.lower() in _OPEN_FIELDS}
+        values["headers"] = kept
+    return {name: value for name, value in values.items() if value != {}}
+
+
+def _own_values(options: GetOptions) -> dict[str, Any]:
+    """The options of this process alone."""
+    names = (*SECRETS, "threads", "concurrency", "concurrency_max")
+    defaults = {option.name: option.default for option in fields(options)}
+    own = {name: getattr(options, name) for name in names if getattr(options, name) != defaults[name]}
+    return own | ({"headers": dict(options.headers)} if options.headers else {})
+
+
+def _secrets(options: GetOptions) -> tuple[str, ...]:
+    """Names of what each worker must have."""
+    named = [name for name in SECRETS if getattr(options, name) not in (None, False)]
+    return (*named, *(f"header {name}" for name in options.headers or () if name.lower() not in _OPEN_FIELDS))
+
+
+def _plan(options: GetOptions, shared: Mapping[str, Any], lease: float) -> JobRecord:
+    """Divides the list."""
+    found = list_files(options.to_json())
+    list_format = found[0][1] if found else "txt"
+    has_fields = list_format in ("csv", "tsv")
+    files = [_list_file(Path(path).absolute(), has_lines, has_fields, options) for path, _, has_lines in found]
+    return JobRecord(
+        id=secrets.token_hex(8),
+        options=shared,
+        secrets=_secrets(options),
+        source=hide_secrets(str(options.source)),
+        files=tuple(files),
+        list_format=list_format,
+        ranges=tuple(first_ranges(files)),
+        lease=lease,
+    )
+
+
+def _list_file(path: Path, has_lines: bool, has_fields: bool, options: GetOptions) -> ListFile:
+    header = 0
+    with path.open("rb") as file:
+        found = os.fstat(file.fileno())
+        if has_lines and has_fields:
+            has_lines = options.quote == "none" or not _has(file, (options.quote or '"').encode())
+        if has_lines and has_fields:
+            _check_dialect(options)
+            file.seek(0)
+            header = first_line_end(file) if options.csv_header == "yes" else 0
+    return ListFile(path=str(path), size=found.st_size, modified=found.st_mtime_ns, has_lines=has_lines, header=header)
+
+
+def _has(file: BinaryIO, quote: bytes) -> bool:
+    """Whether a quote is anywhere: a line may end inside quotes then, and only a reader of all before it knows."""
+    while block := file.read(BLOCK):
+        if quote in block:
+            return True
+    return False
+
+
+def _check_dialect(options: GetOptions) -> None:
+    """Each range is read alone: what is detected at the start of a list could be detected differently in each."""
+    if options.csv_header == "auto":
+        raise UsageError("csv_header auto looks at the first row only: say yes or no for a shared job")
+    if options.delimiter is None and options.list_format != "tsv" and not str(options.source).endswith(".tsv"):
+        raise UsageError("the delimiter is detected in the first rows only: say which it is for a shared job")
+
+
+def _check_same(job: JobRecord, options: GetOptions, mine: Mapping[str, Any]) -> None:
+    """A process that names options must name those of the job."""
+    theirs = job.options
+    for name in sorted({*theirs, *mine}):
+        if theirs.get(name) != _as_json(mine.get(name)):
+            raise UsageError(
+                f"{name} is {theirs.get(name)!r} in the job of {options.dest}, and {mine.get(name)!r} here; run "
+                f"fetchmill join {options.dest}, or choose another directory"
+            )
+    if job.source != hide_secrets(str(options.source)):
+        raise UsageError(
+            f"{options.dest} has a job for {job.source}, not for {options.source}; choose another directory"
+        )
+
+
+def _as_json(value: object) -> object:
+    """A value as it comes back from JSON."""
+    return list(value) if isinstance(value, (tuple, list)) else value

@@ -1,0 +1,94 @@
+"""Heartbeats: which workers of a shared job live, and how many share its limits.
+
+Each worker writes a file of its own. How old it is, is told by the clock of the file system, so that clocks of machines
+may differ.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from fetchmill._quick_dataclass import dataclass
+from fetchmill._shared.job_directory import JobDirectory
+
+# Heartbeats in the time of a lease.
+BEATS_IN_A_LEASE = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heartbeat:
+    """What a worker said of itself last.
+
+    Args:
+        worker: its name: host, process and a random part.
+        state: `waiting`, `working`, `draining` or `ended`.
+        age: seconds since it said so, by the clock of the file system.
+        sharers: among how many workers it divides the job's rate.
+        ranges: the ids of the ranges that it has.
+        counts: what its attempts counted that are not final yet.
+        objects_per_second: outcomes of its attempts, over their time.
+    """
+
+    worker: str
+    state: str
+    age: float
+    sharers: int
+    ranges: tuple[str, ...]
+    counts: Mapping[str, int]
+    objects_per_second: float
+
+    def lives(self, lease: float) -> bool:
+        """Whether its claims hold."""
+        return self.state != "ended" and self.age <= lease
+
+
+class Heartbeats:
+    """The heartbeats in a job directory.
+
+    Args:
+        directory: the job directory.
+        worker: the name of this process, or of one that only looks.
+    """
+
+    def __init__(self, directory: JobDirectory, worker: str) -> None:
+        self._store = directory.store
+        self._worker = worker
+        self._now = 0.0
+
+    def write(self, values: Mapping[str, Any]) -> None:
+        """Says how this worker is."""
+        self._now = self._store.replace(f"workers/{self._worker}.json", json.dumps(values).encode())
+
+    def read(self) -> list[Heartbeat]:
+        """What each worker said last; of what is damaged nothing."""
+        found = []
+        for name in self._store.names("workers"):
+            content, written_at = self._store.read(f"workers/{name}"), self._store.written_at(f"workers/{name}")
+            if content is not None and written_at is not None:
+                heartbeat = _heartbeat(name.removesuffix(".json"), content, max(self._now - written_at, 0.0))
+                if heartbeat is not None:
+                    found.append(heartbeat)
+        return found
+
+    def look(self) -> list[Heartbeat]:
+        """The same for a process that is no worker: it has no heartbeat, and asks the file system for the time."""
+        name = f"workers/.{self._worker}"
+        self._now = self._store.replace(name, b"")
+        self._store.remove(name)
+        return self.read()
+
+
+def _heartbeat(worker: str, content: bytes, age: float) -> Heartbeat | None:
+    try:
+        values = json.loads(content)
+        return Heartbeat(
+            worker=worker,
+            state=str(values["state"]),
+            age=age,
+            sharers=int(values["sharers"]),
+            ranges=tuple(map(str, values["ranges"])),
+            counts={str(name): int(count) for name, count in values["counts"].items()},
+            objects_per_second=float(values["objects_per_second"]),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None

@@ -1,0 +1,236 @@
+"""A job directory: the files by which workers on any machines agree who fetches what, and what is final.
+
+job.json                      what the job is asked to do
+commits/RANGE.json            the commit record of a range
+claims/RANGE.N                who works at a range; N counts the workers that died at it
+workers/WORKER.json           the heartbeat of a worker
+logs/HOST-PID.log             what a worker wrote
+data/RANGE-ATTEMPT/           the objects of an attempt; those of commit records are the result
+stopped                       there while the job is stopped
+settings.json                 what `fetchmill set` has changed
+finished.json                 the sum of all ledgers, when every range has a commit record
+"""
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from fetchmill._quick_dataclass import dataclass
+from fetchmill._shared.folder_store import FolderStore
+from fetchmill._shared.ranges import Range
+from fetchmill._shared.records import CommitRecord, JobRecord
+from fetchmill.errors import JournalError, SecurityError, UsageError
+
+JOB = "job.json"
+STOPPED = "stopped"
+SETTINGS = "settings.json"
+FINISHED = "finished.json"
+_PROBE = "probe"
+# A range whose workers died so often is set aside: it is what kills them.
+DEATHS_MAX = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """That a worker has a range.
+
+    Args:
+        range: the range.
+        name: the file of the claim.
+    """
+
+    range: Range
+    name: str
+
+
+class JobDirectory:
+    """See the module.
+
+    Args:
+        path: the folder.
+
+    Raises:
+        StorageError: of each method, when the file system fails.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.store = FolderStore(path)
+        self._id: str | None = None
+        # Commit records never change, so each is read once.
+        self._commits: dict[str, CommitRecord] = {}
+
+    def exists(self) -> bool:
+        """Whether there is a job."""
+        return self.store.read(JOB) is not None
+
+    def create(self, job: JobRecord) -> JobRecord:
+        """Creates the job, unless another process was faster; gives the one that is there.
+
+        Raises:
+            UsageError: the folder has something else, or its file system cannot tell who was first.
+        """
+        self._refuse_foreign()
+        self._prove_creation(job.id)
+        self.store.create(JOB, job.to_bytes())
+        return self.job()
+
+    def job(self) -> JobRecord:
+        """The job.
+
+        Raises:
+            UsageError: there is none, or it is of another release.
+            SecurityError: it is of another user.
+            JournalError: it is damaged.
+        """
+        place = self.path / JOB
+        content = self.store.read(JOB)
+        if content is None:
+            raise UsageError(
+                f"{self.path} has no shared job; create one with fetchmill get SOURCE {self.path} --shared"
+            )
+        owner = place.stat().st_uid
+        if owner != os.geteuid():
+            raise SecurityError(
+                f"{place} belongs to user {owner}, and this is user {os.geteuid()}; run all workers as its owner"
+            )
+        job = JobRecord.from_bytes(content, str(place))
+        if self._id not in (None, job.id):
+            raise UsageError(f"{place} is of another job now: it was replaced while this process worked at it")
+        self._id = job.id
+        return job
+
+    def _refuse_foreign(self) -> None:
+        """What is in the folder must be of a job directory."""
+        try:
+            names = set(os.listdir(self.path))  # noqa: PTH208 - names only
+        except FileNotFoundError:
+            return
+        except NotADirectoryError:
+            raise UsageError(f"{self.path} is a file; a shared job needs a folder") from None
+        own = {JOB, STOPPED, SETTINGS, FINISHED, "commits", "claims", "workers", "logs", "data"}
+        foreign = sorted(name for name in names - own if not name.startswith((".job.json.", f".{_PROBE}", _PROBE)))
+        if foreign:
+            raise UsageError(f"{self.path} is not empty ({foreign[0]}); a shared job needs an empty or missing folder")
+
+    def _prove_creation(self, token: str) -> None:
+        """Two creations of one file: the second must fail, or two workers could both believe that they were first."""
+        name = f"{_PROBE}-{token}"
+        try:
+            if not self.store.create(name, b"1") or self.store.create(name, b"2"):
+                raise UsageError(
+                    f"{self.path}: the file system lets two processes create the same file; a shared job needs a local "
+                    "file system, NFS, Lustre or GPFS"
+                )
+        finally:
+            self.store.remove(name)
+
+    # Commit records.
+
+    def commit(self, record: CommitRecord) -> CommitRecord:
+        """Makes a range final, unless it is final already; gives the record that counts.
+
+        Raises:
+            JournalError: the record that is there is damaged.
+        """
+        name = f"commits/{record.range.id}.json"
+        self.store.create(name, record.to_bytes())
+        found = self._read_commit(record.range.id)
+        if found is None:
+            raise JournalError(f"{self.path / name} is gone, though it was just written; restore it from a backup")
+        return found
+
+    def commits(self) -> dict[str, CommitRecord]:
+        """All commit records, by the ids of their ranges."""
+        for name in self.store.names("commits"):
+            range_id = name.removesuffix(".json")
+            if range_id not in self._commits:
+                self._read_commit(range_id)
+        return self._commits
+
+    def _read_commit(self, range_id: str) -> CommitRecord | None:
+        name = f"commits/{range_id}.json"
+        content = self.store.read(name)
+        if content is None:
+            return None
+        record = CommitRecord.from_bytes(content, str(self.path / name))
+        if record.range.id != range_id:
+            raise JournalError(f"{self.path / name} is of another range ({record.range.id}); remove it")
+        if record.job != self._id:
+            raise JournalError(f"{self.path / name} is of another job ({record.job}); remove it")
+        self._commits[range_id] = record
+        return record
+
+    def open_ranges(self, job: JobRecord) -> list[Range]:
+        """The ranges without a commit record."""
+        commits = self.commits()
+        known: Iterable[Range] = [*job.ranges, *(rest for record in commits.values() for rest in record.rest)]
+        return [each for each in known if each.id not in commits]
+
+    # Claims.
+
+    def claims(self) -> dict[str, list[str]]:
+        """The names of the claims on each range, the oldest first."""
+        found: dict[str, list[str]] = {}
+        for name in sorted(self.store.names("claims")):
+            range_id, _, number = name.rpartition(".")
+            if number.isdigit():
+                found.setdefault(range_id, []).append(name)
+        return found
+
+    def claim(self, range: Range, worker: str, number: int) -> Claim | None:
+        """Claims a range for a worker; None if another one was faster."""
+        name = f"claims/{range.id}.{number}"
+        content = json.dumps({"worker": worker}).encode()
+        return Claim(range=range, name=name) if self.store.create(name, content) else None
+
+    def claimant(self, name: str) -> str | None:
+        """The worker that a claim names; None if the claim is gone, or says nothing."""
+        content = self.store.read(f"claims/{name}")
+        try:
+            values = json.loads(content or b"null")
+        except ValueError:
+            return None
+        return values.get("worker") if isinstance(values, dict) else None
+
+    def release(self, claim: Claim) -> None:
+        """Gives a range back, or says that it is final."""
+        self.store.remove(claim.name)
+
+    # The state of the job.
+
+    def is_stopped(self) -> str | None:
+        """How the job is stopped: `drain` or `now`; None if it is not."""
+        content = self.store.read(STOPPED)
+        if content is None:
+            return None
+        return "now" if content.strip() == b"now" else "drain"
+
+    def stop(self, *, now: bool) -> None:
+        """Has all workers end."""
+        self.store.replace(STOPPED, b"now\n" if now else b"drain\n")
+
+    def go_on(self) -> None:
+        """Takes `stop` back."""
+        self.store.remove(STOPPED)
+
+    def rate(self, job: JobRecord) -> float | None:
+        """Requests a second of all workers together: as `set` says, else as the job began."""
+        content = self.store.read(SETTINGS)
+        if content is not None:
+            try:
+                return float(json.loads(content)["rate"])
+            except (ValueError, KeyError, TypeError) as error:
+                raise JournalError(f"{self.path / SETTINGS} is damaged ({error}); remove it") from error
+        rate = job.options.get("rate")
+        return None if rate is None else float(rate)
+
+    def set_rate(self, rate: float) -> None:
+        """Changes it, also while workers run."""
+        self.store.replace(SETTINGS, json.dumps({"rate": rate}).encode())
+
+    def attempts(self) -> Iterator[Path]:
+        """The folders of all attempts."""
+        for name in self.store.names("data"):
+            yield self.path / "data" / name

@@ -1,0 +1,201 @@
+"""What the files of a job directory say: the job, and what made each range final.
+
+The directory may have been written by another release, or by somebody else: what is read is checked.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any, Self
+
+from fetchmill._native import __version__
+from fetchmill._quick_dataclass import dataclass
+from fetchmill._shared.ranges import ListFile, Range
+from fetchmill.errors import JournalError, UsageError
+
+# Of the files in the job directory; it changes when an older release would read them wrongly.
+FORMAT = 1
+# What a ledger counts.
+COUNTS = ("listed", "fetched", "absent", "failed", "skipped", "bytes", "attempts")
+# The same by name: failed targets by kind and by status, skipped ones by reason.
+NAMED_COUNTS = ("failures", "failed_statuses", "skipped_by")
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobRecord:
+    """What a shared job is asked to do; it never changes.
+
+    Args:
+        id: random; names what workers keep on their machines.
+        options: options of `fetchmill.get`, without secrets.
+        secrets: names of options whose values each worker must have itself.
+        source: the list, as the user wrote it.
+        files: the files of the list.
+        list_format: how they are written.
+        ranges: the ranges that the job begins with.
+        lease: seconds after which the claims of a worker that has not written its heartbeat are free.
+    """
+
+    id: str
+    options: Mapping[str, Any]
+    secrets: tuple[str, ...]
+    source: str
+    files: tuple[ListFile, ...]
+    list_format: str
+    ranges: tuple[Range, ...]
+    lease: float
+
+    def to_bytes(self) -> bytes:
+        """The file."""
+        by_file: list[list[list[int]]] = [[] for _ in self.files]
+        for each in self.ranges:
+            by_file[each.file].append([each.start, each.end])
+        files = [
+            {"path": file.path, "size": file.size, "modified": file.modified, "has_lines": file.has_lines}
+            | {"header": file.header, "ranges": ranges}
+            for file, ranges in zip(self.files, by_file, strict=True)
+        ]
+        values = {
+            "format": FORMAT,
+            "release": __version__,
+            "id": self.id,
+            "source": self.source,
+            "options": dict(self.options),
+            "secrets": list(self.secrets),
+            "list_format": self.list_format,
+            "lease": self.lease,
+            "files": files,
+        }
+        return _to_bytes(values)
+
+    @classmethod
+    def from_bytes(cls, content: bytes, path: str) -> Self:
+        """From the file.
+
+        Raises:
+            UsageError: another release has written it.
+            JournalError: it is damaged.
+        """
+        values = _from_bytes(content, path)
+        if values.get("format") != FORMAT or values.get("release") != __version__:
+            raise UsageError(
+                f"{path} is of fetchmill {values.get('release')}, and this is {__version__}: all workers of a job need "
+                "the same release"
+            )
+        try:
+            files = tuple(
+                ListFile(**{name: file[name] for name in ("path", "size", "modified", "has_lines", "header")})
+                for file in values["files"]
+            )
+            ranges = tuple(
+                Range.from_json(ends, number) for number, file in enumerate(values["files"]) for ends in file["ranges"]
+            )
+            names = ("id", "source", "options", "list_format", "lease")
+            own = {name: values[name] for name in names}
+            return cls(**own, secrets=tuple(values["secrets"]), files=files, ranges=ranges)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise JournalError(f"{path} is damaged ({error}); create the job again in another directory") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitRecord:
+    """What makes a range final: a file that the first worker creates, and nobody changes.
+
+    Args:
+        job: the id of the job.
+        range: the part that is final. A worker that stopped early made it shorter than the range that it claimed.
+        rest: the ranges that it left, which are to be done.
+        attempt: which attempt has the data; empty for a range that is set aside.
+        worker: who wrote it.
+        ledger: what the attempt counted: `listed`, `fetched`, `absent`, `failed`, `skipped`, `bytes`, `attempts`.
+        named: failed targets by kind and by status, skipped ones by reason.
+        seconds: how long the attempt took.
+        set_aside: why the range is given up; None for one that was fetched.
+    """
+
+    job: str
+    range: Range
+    rest: tuple[Range, ...] = ()
+    attempt: str
+    worker: str
+    ledger: Mapping[str, int]
+    named: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    seconds: float = 0.0
+    set_aside: str | None = None
+
+    @property
+    def folder(self) -> str | None:
+        """The folder below `data` with its objects; None for a range that is set aside."""
+        return None if self.set_aside else f"{self.range.id}-{self.attempt}"
+
+    def to_bytes(self) -> bytes:
+        """The file."""
+        return _to_bytes(
+            {
+                "job": self.job,
+                "file": self.range.file,
+                "range": [self.range.start, self.range.end],
+                "rest": [[each.start, each.end] for each in self.rest],
+                "attempt": self.attempt,
+                "worker": self.worker,
+                "ledger": dict(self.ledger),
+                "named": {name: dict(counts) for name, counts in self.named.items()},
+                "seconds": round(self.seconds, 3),
+                "set_aside": self.set_aside,
+            }
+        )
+
+    @classmethod
+    def from_bytes(cls, content: bytes, path: str) -> Self:
+        """From the file.
+
+        Raises:
+            JournalError: it is damaged.
+        """
+        values = _from_bytes(content, path)
+        try:
+            file = int(values["file"])
+            ledger = {name: int(values["ledger"][name]) for name in COUNTS}
+            named = {name: dict(values["named"][name]) for name in NAMED_COUNTS}
+            return cls(
+                job=str(values["job"]),
+                range=Range.from_json(values["range"], file),
+                rest=tuple(Range.from_json(ends, file) for ends in values["rest"]),
+                attempt=_attempt_of(values),
+                worker=str(values["worker"]),
+                ledger=ledger,
+                named=named,
+                seconds=float(values["seconds"]),
+                set_aside=values["set_aside"],
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise JournalError(
+                f"{path} is damaged ({error}); remove it, and a worker fetches its range again"
+            ) from error
+
+
+def _attempt_of(values: Mapping[str, Any]) -> str:
+    """The attempt, which is part of a folder's name."""
+    attempt = values["attempt"]
+    if not (isinstance(attempt, str) and (attempt.isalnum() or values["set_aside"])):
+        raise ValueError(f"{attempt!r} is no attempt")
+    return attempt
+
+
+def empty_ledger() -> dict[str, int]:
+    """A ledger without a target."""
+    return dict.fromkeys(COUNTS, 0)
+
+
+def _to_bytes(values: Mapping[str, Any]) -> bytes:
+    return json.dumps(values, separators=(",", ":")).encode() + b"\n"
+
+
+def _from_bytes(content: bytes, path: str) -> dict[str, Any]:
+    try:
+        values = json.loads(content)
+    except ValueError as error:
+        raise JournalError(f"{path} is damaged ({error})") from error
+    if not isinstance(values, dict):
+        raise JournalError(f"{path} is damaged: it is no object of JSON")
+    return values

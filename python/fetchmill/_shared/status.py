@@ -1,0 +1,191 @@
+"""What a shared job has done so far, from its commit records; and what its workers do, from their heartbeats."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, field
+from pathlib import Path
+from typing import Any, Self
+
+from fetchmill._quick_dataclass import dataclass
+from fetchmill._shared.heartbeats import Heartbeat, Heartbeats
+from fetchmill._shared.job_directory import JobDirectory
+from fetchmill._shared.records import COUNTS, NAMED_COUNTS, CommitRecord, empty_ledger
+
+
+@dataclass(frozen=True, kw_only=True)
+class SumOfLedgers:
+    """The ledgers of some commit records, added up.
+
+    Args:
+        ledger: `listed`, `fetched`, `absent`, `failed`, `skipped`, `bytes`, `attempts`.
+        named: failed targets by kind and by status, skipped ones by reason.
+        worker_seconds: time of all attempts.
+        ranges: how many ranges these are.
+        set_aside: the ids of ranges that were given up.
+    """
+
+    ledger: Mapping[str, int]
+    named: Mapping[str, Mapping[str, int]]
+    worker_seconds: float
+    ranges: int
+    set_aside: tuple[str, ...]
+
+    def to_bytes(self) -> bytes:
+        """For a file."""
+        return json.dumps(asdict(self)).encode() + b"\n"
+
+
+def sum_of(records: Iterable[CommitRecord]) -> SumOfLedgers:
+    """Adds ledgers up."""
+    ledger, seconds, ranges, set_aside = empty_ledger(), 0.0, 0, []
+    named: dict[str, dict[str, int]] = {name: {} for name in NAMED_COUNTS}
+    for record in records:
+        ranges += 1
+        seconds += record.seconds
+        for name in COUNTS:
+            ledger[name] += record.ledger[name]
+        for name, counts in named.items():
+            for each, count in record.named.get(name, {}).items():
+                counts[each] = counts.get(each, 0) + count
+        if record.set_aside:
+            set_aside.append(record.range.id)
+    return SumOfLedgers(
+        ledger=ledger, named=named, worker_seconds=seconds, ranges=ranges, set_aside=tuple(sorted(set_aside))
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerStatus:
+    """A worker of a shared job, as its last heartbeat has it.
+
+    Args:
+        name: host, process and a random part.
+        state: `waiting`, `working`, `draining`, `ended`, or `lost`: it has not written its heartbeat for the lease.
+        age: seconds since that heartbeat.
+        ranges: the ids of the ranges that it has, or had.
+        objects_per_second: targets that got an outcome, over the time of its present attempts.
+    """
+
+    name: str
+    state: str
+    age: float
+    ranges: tuple[str, ...]
+    objects_per_second: float
+
+    @classmethod
+    def of(cls, heartbeat: Heartbeat, lease: float) -> Self:
+        """From a heartbeat."""
+        is_lost = heartbeat.state != "ended" and not heartbeat.lives(lease)
+        return cls(
+            name=heartbeat.worker,
+            state="lost" if is_lost else heartbeat.state,
+            age=heartbeat.age,
+            ranges=heartbeat.ranges,
+            objects_per_second=heartbeat.objects_per_second,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedStatus:
+    """How far a shared job is.
+
+    Only `ledger` is final: it has what commit records say. What living workers fetched since is in `in_progress`.
+
+    Args:
+        source: the list.
+        dest: the job directory.
+        format: how objects are stored.
+        ledger: `listed`, `fetched`, `absent`, `failed`, `skipped`, `bytes`, and `attempts`: requests.
+        failures: failed targets by failure kind.
+        failed_statuses: those that failed because of their status, by that.
+        skipped_by: skipped targets by reason.
+        in_progress: what attempts of living workers counted; they may still be thrown away.
+        bytes_of_list: bytes of the list.
+        bytes_done: those of ranges with a commit record.
+        ranges_done: ranges with a commit record.
+        ranges_open: those without one.
+        set_aside: the ids of ranges that were given up, because workers died at them.
+        worker_seconds: time of all attempts that are final.
+        workers: all workers, living ones first.
+        stopped: `drain` or `now` when `fetchmill stop` ended the job; None if it did not.
+    """
+
+    source: str
+    dest: str
+    format: str
+    ledger: Mapping[str, int]
+    failures: Mapping[str, int] = field(default_factory=dict)
+    failed_statuses: Mapping[str, int] = field(default_factory=dict)
+    skipped_by: Mapping[str, int] = field(default_factory=dict)
+    in_progress: Mapping[str, int]
+    bytes_of_list: int
+    bytes_done: int
+    ranges_done: int
+    ranges_open: int
+    set_aside: tuple[str, ...]
+    worker_seconds: float
+    workers: tuple[WorkerStatus, ...]
+    stopped: str | None
+
+    @property
+    def finished(self) -> bool:
+        """Whether every range has a commit record."""
+        return self.ranges_open == 0
+
+    @property
+    def runs(self) -> bool:
+        """Whether a worker lives."""
+        return any(worker.state in ("working", "waiting", "draining") for worker in self.workers)
+
+    @property
+    def has_failures(self) -> bool:
+        """Whether something is not there that was asked for."""
+        return bool(self.ledger["failed"] or self.ledger["absent"] or self.set_aside)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self) | {"finished": self.finished}
+
+
+def shared_status(path: Path) -> SharedStatus:
+    """How far the shared job of a directory is.
+
+    Raises:
+        UsageError: there is none.
+        JournalError: a file of it is damaged.
+        StorageError: the file system failed.
+    """
+    directory = JobDirectory(path)
+    job = directory.job()
+    commits = dict(directory.commits())
+    total = sum_of(commits.values())
+    heartbeats = Heartbeats(directory, "status").look()
+    open_ranges = directory.open_ranges(job)
+    in_progress = empty_ledger()
+    for heartbeat in heartbeats:
+        if heartbeat.lives(job.lease):
+            for name in COUNTS:
+                in_progress[name] += heartbeat.counts.get(name, 0)
+    workers = sorted((WorkerStatus.of(each, job.lease) for each in heartbeats), key=_order)
+    return SharedStatus(
+        source=job.source,
+        dest=str(path),
+        format=str(job.options.get("format", "files")),
+        ledger=total.ledger,
+        failures=total.named["failures"],
+        failed_statuses=total.named["failed_statuses"],
+        skipped_by=total.named["skipped_by"],
+        in_progress=in_progress,
+        bytes_of_list=sum(file.size - file.header for file in job.files),
+        bytes_done=sum(record.range.end - record.range.start for record in commits.values()),
+        ranges_done=total.ranges,
+        ranges_open=len(open_ranges),
+        set_aside=total.set_aside,
+        worker_seconds=total.worker_seconds,
+        workers=tuple(workers),
+        stopped=directory.is_stopped(),
+    )
+
+
+def _order(worker: WorkerStatus) -> tuple[bool, bool, str]:
+    return worker.state == "ended", worker.state == "lost", worker.name

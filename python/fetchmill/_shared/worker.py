@@ -1,0 +1,370 @@
+"""A worker of a shared job: takes ranges from the job directory until every range has a commit record."""
+
+import os
+import random
+import secrets
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from fetchmill._quick_dataclass import dataclass
+from fetchmill._shared.attempt import Attempt
+from fetchmill._shared.heartbeats import BEATS_IN_A_LEASE, Heartbeat, Heartbeats
+from fetchmill._shared.job_directory import DEATHS_MAX, FINISHED, Claim, JobDirectory
+from fetchmill._shared.local_state import make_folder, remove_folder
+from fetchmill._shared.ranges import Range
+from fetchmill._shared.records import CommitRecord, JobRecord, empty_ledger
+from fetchmill._shared.status import sum_of
+from fetchmill.errors import FetchmillError, JournalError, SecurityError, TemporaryError, UsageError
+
+# A range is worked at for so long, and the rest of it is left as new ranges of this length.
+RANGE_SECONDS = 30.0
+# While a worker waits for work, the others end their ranges after this time and leave the rest in smaller pieces.
+SHARE_SECONDS = 3.0
+# How often a worker without work looks for some.
+IDLE_SECONDS = 1.0
+# A worker that was asked to end waits so long for what it has fed. Kubernetes kills after 30 s.
+DRAIN_SECONDS = 20.0
+# Attempts that wait for their last targets while the next range is fetched.
+_FINISHING_MAX = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerEnd:
+    """How a worker ended.
+
+    Args:
+        reason: `finished`: every range has a commit record; `stopped`: by `fetchmill stop`; `asked`: by a signal.
+        ranges: how many ranges this worker made final.
+        counts: what it counted in them.
+    """
+
+    reason: str
+    ranges: int
+    counts: Mapping[str, int]
+
+
+class RangeWorker:
+    """See the module.
+
+    Args:
+        directory: the job directory.
+        job: its job.
+        options: the options of the job, with the secrets of this worker.
+        local: a folder on this machine for journals; it is made, and removed at the end.
+        say: takes lines for people.
+    """
+
+    def __init__(
+        self,
+        directory: JobDirectory,
+        job: JobRecord,
+        options: Mapping[str, Any],
+        local: Path,
+        say: Callable[[str], None],
+    ) -> None:
+        self.name = f"{_host()}-{os.getpid()}-{secrets.token_hex(3)}"
+        self._directory = directory
+        self._job = job
+        self._options = options
+        self._local = local
+        self._say = say
+        self._heartbeats = Heartbeats(directory, self.name)
+        # Guards what the heartbeat's thread and those that finish attempts share with the one that feeds.
+        self._lock = threading.Lock()
+        self._attempts: list[Attempt] = []
+        self._finishing: list[threading.Thread] = []
+        self._ranges = 0
+        self._counts = empty_ledger()
+        self._failure: BaseException | None = None
+        self._rate = directory.rate(job)
+        self._sharers = 1
+        self._may_start = threading.Event()
+        self._has_idle_peers = False
+        self._is_waiting = False
+        self._asked = threading.Event()
+        self._asked_at = 0.0
+        self._stopped: str | None = None
+        self._ended = threading.Event()
+
+    def stop(self) -> None:
+        """Asks for the end: what is fed is fetched and made final, the rest is left."""
+        self._asked_at = self._asked_at or time.monotonic()
+        self._asked.set()
+
+    def abort(self) -> None:
+        """Ends the attempts at once; their ranges are given back."""
+        self.stop()
+        for attempt in self._current():
+            attempt.stop()
+
+    def run(self) -> WorkerEnd:
+        """Works until the job is finished or stopped, or this worker is asked to end.
+
+        Raises:
+            FetchmillError: an attempt failed for a reason that others would meet, too; its range is given back.
+        """
+        self._local = make_folder(self._local, self.name)
+        beating = threading.Thread(target=self._beat, name="fetchmill-heartbeat", daemon=True)
+        self._write_heartbeat()
+        beating.start()
+        try:
+            reason = self._work()
+            self._join_finishing()
+            if self._failure is not None:
+                raise self._failure
+            if reason == "finished":
+                self._conclude()
+            return WorkerEnd(reason=reason, ranges=self._ranges, counts=dict(self._counts))
+        finally:
+            for attempt in self._current():
+                attempt.stop()
+            self._join_finishing()
+            self._ended.set()
+            beating.join(IDLE_SECONDS)
+            with suppress(FetchmillError):
+                self._write_heartbeat()
+            remove_folder(self._local)
+
+    # Taking work.
+
+    def _work(self) -> str:
+        while self._failure is None:
+            if self._asked.is_set():
+                return "asked"
+            if self._stopped is not None:
+                return "stopped"
+            self._reap()
+            open_ranges = self._directory.open_ranges(self._job)
+            if not open_ranges:
+                return "finished"
+            is_ready = self._is_ready()
+            claim = self._take(open_ranges) if is_ready else None
+            self._is_waiting = is_ready and claim is None
+            if claim is None:
+                self._asked.wait(IDLE_SECONDS)
+            else:
+                self._attempt(claim)
+        return "failed"
+
+    def _is_ready(self) -> bool:
+        """Whether a range may be started: the others know of this worker, and few attempts wait for their end."""
+        return self._may_start.wait(0.0) and len(self._finishing) < _FINISHING_MAX
+
+    def _take(self, open_ranges: list[Range]) -> Claim | None:
+        """A range that no living worker has. Which one is random, so that workers seldom meet."""
+        claims = self._directory.claims()
+        living = {each.worker for each in self._heartbeats.read() if each.lives(self._job.lease)}
+        mine = {attempt.claim.range.id for attempt in self._current()}
+        random.shuffle(open_ranges)
+        for each in open_ranges:
+            names = claims.get(each.id, [])
+            if each.id in mine or any(self._directory.claimant(name) in living for name in names):
+                continue
+            if len(names) >= DEATHS_MAX:
+                self._set_aside(each)
+            elif claim := self._directory.claim(each, self.name, len(names) + 1):
+                # It may have become final since the ranges were read.
+                if each.id not in self._directory.commits():
+                    return claim
+                self._directory.release(claim)
+        return None
+
+    def _set_aside(self, range: Range) -> None:
+        why = f"{DEATHS_MAX} workers died while they had it"
+        record = CommitRecord(
+            job=self._job.id,
+            range=range,
+            attempt="",
+            worker=self.name,
+            ledger=empty_ledger(),
+            named=_no_names(),
+            set_aside=why,
+        )
+        if self._directory.commit(record).set_aside:
+            path = self._job.files[range.file].path
+            self._say(f"range {range.id} is set aside: {why}; it is bytes {range.start:,} to {range.end:,} of {path}")
+
+    # Fetching.
+
+    def _attempt(self, claim: Claim) -> None:
+        """Feeds a range; a thread of its own waits for the end of the attempt."""
+        rate = self._rate
+        share = None if rate is None else rate / self._sharers / (len(self._current()) + 1)
+        options = {**self._options, "rate": share}
+        try:
+            attempt = Attempt(self._directory, self._job, self.name, claim, options, self._local)
+        except BaseException:
+            self._directory.release(claim)
+            raise
+        with self._lock:
+            self._attempts.append(attempt)
+        self._set_rates()
+        failure = None
+        try:
+            attempt.feed(self._is_to_end)
+        except BaseException as error:  # noqa: BLE001 - it is raised when the attempt is over
+            failure = error
+            attempt.stop()
+        finishing = threading.Thread(target=self._finish, args=(attempt, failure), name="fetchmill-finish", daemon=True)
+        self._finishing.append(finishing)
+        finishing.start()
+
+    def _is_to_end(self, attempt: Attempt) -> bool:
+        """Whether an attempt is to end before the end of its range."""
+        seconds = time.monotonic() - attempt.started
+        if self._asked.is_set() or self._stopped is not None or self._failure is not None:
+            return True
+        if attempt.has_rate != (self._rate is not None):
+            return True  # the job of an attempt that began without a rate can have none
+        return seconds > (SHARE_SECONDS if self._has_idle_peers else RANGE_SECONDS)
+
+    def _finish(self, attempt: Attempt, failure: BaseException | None) -> None:
+        """Waits for an attempt and makes its range final, or gives the range back."""
+        try:
+            pieces = self._sharers if self._has_idle_peers else 1
+            record = attempt.finish(pieces, SHARE_SECONDS if self._has_idle_peers else RANGE_SECONDS)
+            if failure is None and record is not None and record.attempt == attempt.id:
+                self._count(record)
+        except BaseException as error:  # noqa: BLE001 - it is raised where the worker ends
+            failure = failure or error
+        finally:
+            with self._lock:
+                self._attempts.remove(attempt)
+                self._failure = self._failure or failure
+            try:
+                attempt.discard()
+                self._directory.release(attempt.claim)
+            except FetchmillError as error:
+                self._failure = self._failure or error
+
+    def _count(self, record: CommitRecord) -> None:
+        with self._lock:
+            self._ranges += 1
+            for name, count in record.ledger.items():
+                self._counts[name] += count
+        fetched, listed = record.ledger["fetched"], record.ledger["listed"]
+        self._say(f"range {record.range.id}: {fetched:,} of {listed:,} fetched in {record.seconds:.1f} s")
+
+    def _reap(self) -> None:
+        self._finishing = [thread for thread in self._finishing if thread.is_alive()]
+
+    def _join_finishing(self) -> None:
+        """Waits for all attempts; when this worker was asked to end, not for ever."""
+        while any(thread.is_alive() for thread in self._finishing):
+            for thread in self._finishing:
+                thread.join(0.1)
+            if self._stopped == "now" or self._drained_too_long():
+                for attempt in self._current():
+                    attempt.stop()
+
+    def _drained_too_long(self) -> bool:
+        return self._asked.is_set() and time.monotonic() - self._asked_at > DRAIN_SECONDS
+
+    def _current(self) -> list[Attempt]:
+        with self._lock:
+            return list(self._attempts)
+
+    def _conclude(self) -> None:
+        """Writes the sum of all ledgers, and removes what no commit record names."""
+        commits = self._directory.commits()
+        total = sum_of(commits.values())
+        self._directory.store.create(FINISHED, total.to_bytes())
+        named = {record.folder for record in commits.values()}
+        for folder in self._directory.attempts():
+            if folder.name not in named:
+                shutil.rmtree(folder, ignore_errors=True)
+        for names in self._directory.claims().values():
+            for name in names:
+                self._directory.store.remove(f"claims/{name}")
+
+    # Being seen by the others.
+
+    def _beat(self) -> None:
+        period = self._job.lease / BEATS_IN_A_LEASE
+        last = time.monotonic()
+        while not self._ended.wait(period if self._may_start.is_set() else min(period, IDLE_SECONDS / 2)):
+            try:
+                self._directory.job()
+                self._write_heartbeat()
+                self._look_at_peers()
+                self._stopped = self._directory.is_stopped()
+                self._take_rate(self._directory.rate(self._job))
+                last = time.monotonic()
+            except (UsageError, SecurityError, JournalError) as error:
+                self._failure = self._failure or error
+                self.abort()
+            except FetchmillError as error:
+                # Others may fetch this worker's ranges by then. With a rate it must not fetch beside them.
+                if self._rate is not None and time.monotonic() - last > self._job.lease * 0.7:
+                    self._failure = self._failure or TemporaryError(f"{error}; the rate is shared through that folder")
+                    self.abort()
+
+    def _write_heartbeat(self) -> None:
+        attempts = self._current()
+        counts, rate = empty_ledger(), 0.0
+        for attempt in attempts:
+            for name, count in attempt.counts().items():
+                counts[name] += count
+        if attempts:
+            settled = sum(counts[name] for name in ("fetched", "absent", "failed", "skipped"))
+            rate = settled / max(time.monotonic() - min(each.started for each in attempts), 0.1)
+        self._heartbeats.write(
+            {
+                "state": self._state(),
+                "sharers": self._sharers,
+                "ranges": [attempt.claim.range.id for attempt in attempts],
+                "counts": counts,
+                "objects_per_second": round(rate, 1),
+            }
+        )
+
+    def _state(self) -> str:
+        if self._ended.is_set():
+            return "ended"
+        if self._asked.is_set() or self._stopped is not None:
+            return "draining"
+        return "waiting" if self._is_waiting else "working"
+
+    def _look_at_peers(self) -> None:
+        """Divides the rate by the workers that live. A new one starts when all others have done so."""
+        peers = [each for each in self._heartbeats.read() if each.worker != self.name and each.lives(self._job.lease)]
+        sharers = len(peers) + 1
+        if sharers != self._sharers:
+            self._sharers = sharers
+            self._set_rates()
+            self._write_heartbeat()
+        self._has_idle_peers = any(each.state == "waiting" for each in peers)
+        if self._rate is None or all(each.sharers >= sharers for each in peers if _fetches(each)):
+            self._may_start.set()
+
+    def _take_rate(self, rate: float | None) -> None:
+        if rate != self._rate:
+            self._rate = rate
+            self._set_rates()
+
+    def _set_rates(self) -> None:
+        """The share of this worker, divided by its attempts."""
+        attempts, rate = self._current(), self._rate
+        for attempt in attempts:
+            if rate is not None:
+                attempt.set_rate(rate / self._sharers / len(attempts))
+
+
+def _fetches(heartbeat: Heartbeat) -> bool:
+    return heartbeat.state in ("working", "draining", "waiting")
+
+
+def _host() -> str:
+    """The name of this machine, as part of a file's name."""
+    kept = [letter if letter.isalnum() or letter == "-" else "-" for letter in socket.gethostname()[:40]]
+    return "".join(kept) or "host"
+
+
+def _no_names() -> dict[str, dict[str, int]]:
+    return {"failures": {}, "failed_statuses": {}, "skipped_by": {}}

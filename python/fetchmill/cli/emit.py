@@ -1,0 +1,101 @@
+"""`fetchmill emit`: what a scheduler needs to start workers of a shared job."""
+
+import json
+import re
+import shlex
+import sys
+
+import click
+
+from fetchmill.cli.parameter_types import COUNT
+from fetchmill.cli.streams import write_line
+
+_EPILOG = """\b
+Examples:
+  fetchmill emit slurm /lustre/run --workers 50 | sbatch
+  fetchmill emit kubernetes /data/run --workers 50 --image IMAGE --claim data | kubectl apply -f -
+  fetchmill emit aws-batch /efs/run --workers 50 --queue QUEUE --definition NAME > job.json
+  aws batch submit-job --cli-input-json file://job.json"""
+# Kubernetes kills after this; a worker that was asked to end needs at most 25 s.
+_GRACE_SECONDS = 30
+
+
+@click.command("emit", epilog=_EPILOG, short_help="Write what a scheduler needs to start workers.")
+@click.argument("scheduler", type=click.Choice(["slurm", "kubernetes", "aws-batch"]))
+@click.argument("job", metavar="JOB", type=click.Path())
+@click.option("--workers", type=COUNT, required=True, help="How many processes work at once.")
+@click.option("--image", help="Image with fetchmill, for kubernetes.")
+@click.option("--claim", help="Persistent volume claim that holds JOB, for kubernetes.")
+@click.option("--queue", help="Job queue, for aws-batch.")
+@click.option("--definition", help="Job definition, for aws-batch: an image with fetchmill, and JOB mounted.")
+def command(scheduler: str, job: str, workers: int, **settings: str | None) -> int:
+    """Write what SCHEDULER needs to start workers of the shared job in the directory JOB. Nothing is started.
+
+    The workers run `fetchmill join JOB`, so create the job first, with `fetchmill get LIST JOB --shared`.
+    """
+    for name in _NEEDED[scheduler]:
+        if not settings[name]:
+            raise click.UsageError(f"{scheduler} needs --{name}")
+    if scheduler == "slurm":
+        text = _slurm(job, workers)
+    elif scheduler == "kubernetes":
+        text = json.dumps(_kubernetes(job, workers, settings), indent=2)
+    else:
+        text = json.dumps(_aws_batch(job, workers, settings), indent=2)
+    write_line(sys.stdout, text)
+    return 0
+
+
+_NEEDED = {"slurm": (), "kubernetes": ("image", "claim"), "aws-batch": ("queue", "definition")}
+
+
+def _name(job: str) -> str:
+    """A name that schedulers take: lower-case letters, digits, hyphens."""
+    kept = re.sub(r"[^a-z0-9]+", "-", job.rstrip("/").rpartition("/")[2].lower()).strip("-")
+    return f"fetchmill-{kept or 'job'}"[:60].rstrip("-")
+
+
+def _slurm(job: str, workers: int) -> str:
+    lines = [
+        "#!/bin/bash",
+        f"#SBATCH --job-name={_name(job)}",
+        f"#SBATCH --array=1-{workers}",
+        "#SBATCH --cpus-per-task=2",
+        "# Workers end within 25 s of SIGTERM; others do what they leave.",
+        "#SBATCH --signal=B:TERM@60",
+        f"exec fetchmill join {shlex.quote(job)}",
+    ]
+    return "\n".join(lines)
+
+
+def _kubernetes(job: str, workers: int, settings: dict[str, str | None]) -> dict[str, object]:
+    """A job without a number of completions: when one worker has ended well, no other is started."""
+    container = {
+        "name": "worker",
+        "image": settings["image"],
+        "command": ["fetchmill", "join", job],
+        "volumeMounts": [{"name": "job", "mountPath": job.rstrip("/").rpartition("/")[0] or "/"}],
+    }
+    pod = {
+        "restartPolicy": "OnFailure",
+        "terminationGracePeriodSeconds": _GRACE_SECONDS,
+        "containers": [container],
+        "volumes": [{"name": "job", "persistentVolumeClaim": {"claimName": settings["claim"]}}],
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": _name(job)},
+        "spec": {"parallelism": workers, "template": {"spec": pod}},
+    }
+
+
+def _aws_batch(job: str, workers: int, settings: dict[str, str | None]) -> dict[str, object]:
+    return {
+        "jobName": _name(job),
+        "jobQueue": settings["queue"],
+        "jobDefinition": settings["definition"],
+        "arrayProperties": {"size": workers},
+        "containerOverrides": {"command": ["fetchmill", "join", job]},
+        "retryStrategy": {"attempts": 3},
+    }

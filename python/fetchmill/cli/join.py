@@ -1,0 +1,55 @@
+"""`fetchmill join`: works at a shared job that another process has created."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fetchmill.cli.options import TableCommand
+from fetchmill.cli.shared_jobs import given, own_options, run_worker
+
+_HELP = """Work at the shared job of the directory JOB until it is finished or stopped.
+
+`fetchmill get LIST JOB --shared` creates the job. Any number of processes, on any machines that share the folder, may
+join it and leave it at any time. Each one takes ranges of the list that no other has. SIGTERM makes final what is
+fetched, within 20 s, and gives the rest back.
+
+Options of the job come from JOB. Secrets are never stored there: give them to each worker.
+
+\b
+Examples:
+  fetchmill join /nfs/run
+  for h in a b c; do ssh $h fetchmill join /nfs/run & done
+  FETCHMILL_BEARER=$TOKEN fetchmill join /nfs/run
+"""
+_EPILOG = """\b
+Exit codes: 0 the job is finished or was stopped, also when objects failed; 130 and 143 after
+SIGINT and SIGTERM; the others are errors (fetchmill --help).
+"""
+
+
+def _run(job: str, as_json: bool, quiet: bool, **own: Any) -> int:  # noqa: ANN401
+    from fetchmill._shared.creation import join_job
+
+    return run_worker(
+        Path(job),
+        lambda say: join_job(Path(job), given(own), say),
+        as_json=as_json,
+        quiet=quiet,
+        tells_failures=False,
+    )
+
+
+command = TableCommand(
+    "join",
+    callback=_run,
+    help=_HELP,
+    epilog=_EPILOG,
+    short_help="Work at a shared job.",
+    params=[
+        click.Argument(["job"], metavar="JOB", type=click.Path()),
+        *own_options(),
+        click.Option(["--json", "as_json"], is_flag=True, help="Write the end as JSON to standard output."),
+        click.Option(["--quiet"], is_flag=True, help="Show nothing but errors."),
+    ],
+)

@@ -1,0 +1,159 @@
+"""What the commands of shared jobs have in common: a worker that is shown, and the end of a job as lines."""
+
+import os
+import socket
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fetchmill._options.get import GetOptions
+from fetchmill._options.units import format_bytes, format_count, format_seconds
+from fetchmill.cli.options import gathered, options_of
+from fetchmill.cli.streams import escape, say, write_event
+from fetchmill.cli.watch import Signals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fetchmill._shared.status import SharedStatus
+    from fetchmill._shared.worker import RangeWorker
+
+FINISHED_WITH_FAILURES = 3
+# Options that a process has for itself.
+OWN = ("headers", "auth", "bearer", "bearer_command", "netrc", "proxy", "state", "concurrency", "threads")
+
+
+def run_worker(
+    job: Path,
+    make: "Callable[[Callable[[str], None]], RangeWorker]",
+    *,
+    as_json: bool,
+    quiet: bool,
+    tells_failures: bool,
+) -> int:
+    """Works at a shared job; gives the exit code.
+
+    Args:
+        job: the job directory.
+        make: makes the worker, of what takes its lines.
+        as_json: whether the end is an event in JSON.
+        quiet: whether nothing is shown.
+        tells_failures: whether the exit code says that objects failed. That of a worker does not: a scheduler would
+            start it again.
+    """
+    from fetchmill._shared.status import shared_status
+
+    signals = Signals()
+    log = _Log(job, quiet=quiet or as_json)
+    worker = make(log.say)
+    log.say(f"worker {worker.name} works at {job}")
+    signals.attach(worker)
+    end = worker.run()
+    status = shared_status(job.absolute())
+    counts = f"{format_count(end.counts['fetched'])} fetched in {_ranges(end.ranges)}"
+    log.say(f"worker {worker.name} ends ({_REASONS[end.reason]}): {counts}")
+    for line in status_lines(status):
+        log.say(line)
+    if as_json:
+        write_event("shared", status.to_dict())
+    if end.reason == "asked":
+        return signals.exit_code or 0
+    return FINISHED_WITH_FAILURES if tells_failures and status.finished and status.has_failures else 0
+
+
+_REASONS = {"finished": "the job is finished", "stopped": "the job was stopped", "asked": "a signal"}
+
+
+class _Log:
+    """Lines to standard error and to a file of this process in the job directory."""
+
+    def __init__(self, job: Path, *, quiet: bool) -> None:
+        self._place = job / "logs" / f"{socket.gethostname()[:40].replace('/', '-')}-{os.getpid()}.log"
+        self._quiet = quiet
+
+    def say(self, line: str) -> None:
+        """Shows a line. A log that cannot be written stops no worker."""
+        if not self._quiet:
+            say(line)
+        with suppress(OSError):
+            if self._place.parent.parent.is_dir():
+                self._place.parent.mkdir(exist_ok=True)
+                with self._place.open("a") as file:
+                    file.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {line}\n")
+
+
+def status_lines(status: "SharedStatus") -> list[str]:
+    """A shared job as a small table."""
+    share = status.bytes_done / status.bytes_of_list if status.bytes_of_list else 1.0
+    rows = [
+        ("source", escape(status.source)),
+        ("destination", f"{escape(status.dest)} (shared job, {status.format})"),
+        ("job", _condition(status)),
+        ("ranges", f"{format_count(status.ranges_done)} final, {format_count(status.ranges_open)} open"),
+        ("list", f"{share:.0%} of {format_bytes(status.bytes_of_list)} is final"),
+        *((name, format_count(status.ledger[name])) for name in ("listed", "fetched", "absent", "failed", "skipped")),
+        ("bytes", format_bytes(status.ledger["bytes"])),
+        ("requests", format_count(status.ledger["attempts"])),
+        ("worker time", format_seconds(status.worker_seconds)),
+    ]
+    if not status.finished and status.in_progress["listed"]:
+        done = sum(status.in_progress[name] for name in ("fetched", "absent", "failed", "skipped"))
+        rows.append(("in progress", f"{format_count(done)} targets have an outcome and are not final yet"))
+    for label, counts in (
+        ("failures", status.failures),
+        ("statuses", status.failed_statuses),
+        ("skips", status.skipped_by),
+    ):
+        if counts:
+            rows.append((label, ", ".join(f"{name}: {format_count(count)}" for name, count in counts.items())))
+    if status.set_aside:
+        rows.append(("set aside", f"{', '.join(status.set_aside)}: workers died while they had these ranges"))
+    rows += [("worker", _worker_line(worker)) for worker in status.workers if worker.state != "ended"]
+    return [f"{name:<12} {value}" for name, value in rows]
+
+
+def _worker_line(worker: Any) -> str:  # noqa: ANN401 - a WorkerStatus
+    rate = f", {format_count(round(worker.objects_per_second))} objects/s" if worker.state == "working" else ""
+    has = f", {_ranges(len(worker.ranges))}" if worker.ranges else ""
+    return f"{escape(worker.name)}: {worker.state}{rate}{has}, last heartbeat {format_seconds(worker.age)} ago"
+
+
+def _condition(status: "SharedStatus") -> str:
+    if status.finished:
+        return "finished"
+    living = sum(worker.state in ("working", "waiting", "draining") for worker in status.workers)
+    if status.stopped:
+        return f"stopped; fetchmill resume {escape(status.dest)} goes on"
+    if living:
+        return f"running with {living} worker{'s' if living > 1 else ''}"
+    return f"no worker runs; fetchmill join {escape(status.dest)} goes on"
+
+
+def _ranges(count: int) -> str:
+    return f"{count:,} range{'' if count == 1 else 's'}"
+
+
+def given(own: dict[str, Any]) -> dict[str, Any]:
+    """The options that differ from their defaults."""
+    defaults = {name: field.default for name, field in GetOptions.__dataclass_fields__.items()}
+    return {name: value for name, value in gathered(own).items() if value != defaults[name]}
+
+
+def own_options() -> list[click.Parameter]:
+    """The options that a process has for itself."""
+    options = [option for option in options_of(GetOptions) if option.name in OWN]
+    for option in options:
+        if isinstance(option, click.Option) and option.name in _HELP:
+            option.help = _HELP[option.name]
+    return options
+
+
+# Help that differs from that of `get`.
+_HELP = {
+    "state": "Folder on this machine for journals; one in the folder for temporary files if not given.",
+    "concurrency": "Requests in flight of this worker at most; `auto`, if not given, finds out how many are useful.",
+    "threads": "Threads that fetch; one for each processor if not given.",
+}

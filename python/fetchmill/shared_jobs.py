@@ -1,0 +1,173 @@
+"""Shared jobs: any number of processes, on any machines that share a folder, fetch one list together.
+
+    fetchmill.shared_jobs.get("urls.txt", "/nfs/run", format="parquet")  # on each machine; the first creates the job
+    fetchmill.shared_jobs.status("/nfs/run").ledger["fetched"]
+    for name, body in fetchmill.open("/nfs/run").items(): ...
+
+docs/guide/shared-jobs.md says which file systems will do and what happens when a worker dies.
+"""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+from fetchmill._options.get import GetOptions
+from fetchmill._shared.creation import LEASE_SECONDS, create_or_join, join_job
+from fetchmill._shared.job_directory import JobDirectory
+from fetchmill._shared.status import SharedStatus, WorkerStatus
+from fetchmill._shared.status import shared_status as _status
+from fetchmill._shared.worker import RangeWorker
+from fetchmill.errors import UsageError
+
+__all__ = ["SharedStatus", "WorkerStatus", "get", "join", "resume", "set_rate", "status", "stop"]
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fetchmill._options.keywords import GetKeywords
+
+
+def get(
+    source: str | os.PathLike[str],
+    dest: str | os.PathLike[str],
+    *,
+    lease: float = LEASE_SECONDS,
+    **options: Unpack["GetKeywords"],
+) -> SharedStatus:
+    """Fetches a list together with other processes, on any machines that share a folder.
+
+    Creates the job directory or joins the job that is there, and works until every range has a commit record or
+    somebody stops the job. Any number of processes may call this or `join` with the same directory, at any time.
+    On KeyboardInterrupt what is fed is fetched and made final, 20 s at most; the rest of the range is given back.
+
+    Args:
+        source: a list of URLs in a file, a folder or a glob, at the same path on every machine.
+        dest: the job directory: a missing or empty folder, or that of the same job.
+        lease: seconds after which the ranges of a worker that writes no heartbeat are free for others. More is better
+            where a file system shows changes late.
+        **options: the fields of `GetOptions`, without those that hold for one process only.
+
+    Returns:
+        How far the whole job is.
+
+    Raises:
+        UsageError: an option cannot be used for a shared job, or differs from that of the job that is there.
+        SecurityError: the job directory belongs to another user.
+        FetchmillError: whatever ends a job on one machine; the range is given back.
+    """
+    return _run(create_or_join(GetOptions(source=source, dest=dest, **options), lease, _silent), Path(dest))
+
+
+def join(
+    job: str | os.PathLike[str],
+    *,
+    headers: "Mapping[str, str] | None" = None,
+    auth: str | tuple[str, str] | None = None,
+    bearer: str | None = None,
+    bearer_command: str | None = None,
+    proxy: str | None = None,
+    state: str | os.PathLike[str] | None = None,
+    concurrency: "int | str | None" = None,
+) -> SharedStatus:
+    """Works at a shared job that another process has created.
+
+    Args:
+        job: the job directory.
+        headers: header fields whose values the job directory does not have, because they may be secret.
+        auth: user and password, if the job was created with some.
+        bearer: a token, if the job was created with one.
+        bearer_command: the command that prints one.
+        proxy: the proxy of this process.
+        state: a folder on this machine for journals; one in the folder for temporary files if not given.
+        concurrency: requests in flight of this process at most.
+
+    Returns:
+        How far the whole job is.
+
+    Raises:
+        UsageError: there is no job, or a secret that it needs is missing.
+        SecurityError: the job directory belongs to another user.
+        FetchmillError: whatever ends a job on one machine; the range is given back.
+    """
+    own = {
+        "headers": headers,
+        "auth": auth,
+        "bearer": bearer,
+        "bearer_command": bearer_command,
+        "proxy": proxy,
+        "state": state,
+        "concurrency": concurrency,
+    }
+    return _run(join_job(Path(job), own, _silent), Path(job))
+
+
+def stop(job: str | os.PathLike[str], *, now: bool = False) -> None:
+    """Stops a shared job: each worker fetches what it has fed, makes that final and ends.
+
+    Args:
+        job: the job directory.
+        now: whether workers end at once, and give back the ranges that they have.
+
+    Raises:
+        UsageError: there is no job.
+    """
+    directory = JobDirectory(Path(job).absolute())
+    directory.job()
+    directory.stop(now=now)
+
+
+def resume(job: str | os.PathLike[str]) -> None:
+    """Takes `stop` back. Workers that join go on with the job.
+
+    Args:
+        job: the job directory.
+
+    Raises:
+        UsageError: there is no job.
+    """
+    directory = JobDirectory(Path(job).absolute())
+    directory.job()
+    directory.go_on()
+
+
+def set_rate(job: str | os.PathLike[str], rate: float) -> None:
+    """Changes how many requests a second all workers of a shared job make together, also while they run.
+
+    Args:
+        job: the job directory.
+        rate: requests a second; a number above 0.
+
+    Raises:
+        UsageError: there is no job, or the rate is not above 0.
+    """
+    if not 0 < rate < float("inf"):
+        raise UsageError(f"rate must be a number above 0, not {rate}")
+    directory = JobDirectory(Path(job).absolute())
+    directory.job()
+    directory.set_rate(rate)
+
+
+def status(job: str | os.PathLike[str]) -> SharedStatus:
+    """How far a shared job is, and what its workers do.
+
+    Args:
+        job: the job directory.
+
+    Returns:
+        The sum of what is final, and the last heartbeat of each worker.
+
+    Raises:
+        UsageError: there is no job.
+        JournalError: a file of the job directory is damaged.
+        StorageError: the file system failed.
+    """
+    return _status(Path(job).absolute())
+
+
+def _run(worker: RangeWorker, path: Path) -> SharedStatus:
+    worker.run()
+    return _status(path.absolute())
+
+
+def _silent(_line: str) -> None:
+    pass

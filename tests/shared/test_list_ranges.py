@@ -1,0 +1,49 @@
+"""Ranges of a list: together they are the list, and each begins where a line begins."""
+
+import io
+import itertools
+import random
+from pathlib import Path
+
+import pytest
+
+from fetchmill._shared.ranges import ListFile, Range, divide, first_ranges
+from fetchmill.errors import UsageError
+
+
+def test_ranges_are_whole_lines_and_all_of_them() -> None:
+    """Lists of lines of any length, divided by any size."""
+    for seed in range(200):
+        rng = random.Random(seed)
+        lines = [b"x" * rng.choice((0, 1, 5, rng.randrange(200))) for _ in range(rng.randrange(1, 60))]
+        content = b"\n".join(lines) + rng.choice((b"", b"\n"))
+        start = content.find(b"\n") + 1 if rng.random() < 0.3 else 0
+        whole = Range(file=0, start=start, end=len(content))
+        if start >= len(content):
+            continue
+        ranges = list(divide(io.BytesIO(content), whole, rng.randrange(1, 300)))
+
+        assert ranges[0].start == start, seed
+        assert ranges[-1].end == len(content), seed
+        for before, after in itertools.pairwise(ranges):
+            assert before.end == after.start, seed
+            assert content[after.start - 1 : after.start] == b"\n", seed
+
+
+def test_files_without_lines_are_one_range_and_empty_ones_none(tmp_path: Path) -> None:
+    """A compressed file cannot be divided."""
+    files = []
+    for name, content, has_lines in [("a", b"x" * 5_000_000, False), ("b", b"", True), ("c", b"", False)]:
+        path = tmp_path / name
+        path.write_bytes(content)
+        found = path.stat()
+        files.append(ListFile(path=str(path), size=found.st_size, modified=found.st_mtime_ns, has_lines=has_lines))
+
+    assert list(first_ranges(files)) == [Range(file=0, start=0, end=5_000_000)]
+
+
+def test_a_line_without_end_is_refused() -> None:
+    """It would be cut in the middle."""
+    content = io.BytesIO(b"x" * (17 << 20))
+    with pytest.raises(UsageError, match="more than 16 MiB"):
+        list(divide(content, Range(file=0, start=0, end=17 << 20), 1000))

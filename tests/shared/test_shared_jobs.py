@@ -1,0 +1,310 @@
+"""Shared jobs: several processes fetch one list into one job directory; some die, some are stopped, some come late."""
+
+import gzip
+import json
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+import pytest
+
+import fetchmill
+import fetchmill.shared_jobs
+from conftest import Ended
+from fetchmill.testing import Server, synthetic_body
+
+Run = Callable[..., Ended]
+Start = Callable[..., "subprocess.Popen[str]"]
+
+# A lease that is over soon, so that ranges of killed workers are free soon.
+OPTIONS = ("--shared", "--allow-private", "--lease", "1s", "--format")
+
+
+def write_list(path: Path, server: Server, count: int) -> list[str]:
+    """A list of synthetic objects."""
+    urls = [f"{server.url}/get/file-{number:012}" for number in range(count)]
+    path.write_text("".join(f"{url}\n" for url in urls))
+    return urls
+
+
+def wait_for(what: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
+    """Until something holds, while a process runs."""
+    deadline = time.monotonic() + 60
+    while not what() and process.poll() is None:
+        assert time.monotonic() < deadline, "it did not come"
+        time.sleep(0.02)
+
+
+def has_fetched(job: Path, count: int) -> bool:
+    """Whether attempts that are not final have so many objects."""
+    return (job / "job.json").exists() and fetchmill.shared_jobs.status(job).in_progress["fetched"] > count
+
+
+def final_rows(job: Path) -> Counter[str]:
+    """How often each name is in the shards that commit records name, read without fetchmill; bodies are compared."""
+    found: Counter[str] = Counter()
+    for path in (job / "commits").iterdir():
+        record = json.loads(path.read_text())
+        folder = f"{record['file']:05}-{record['range'][0]:014}-{record['attempt']}"
+        for shard in (job / "data" / folder).glob("*.parquet"):
+            table = pyarrow.parquet.read_table(shard, columns=["name", "body"])
+            for name, body in zip(table["name"].to_pylist(), table["body"].to_pylist(), strict=True):
+                assert body == synthetic_body(name.rpartition("/")[2], 100), name
+                found[name] += 1
+    return found
+
+
+def test_workers_die_drain_and_come_late(server: Callable[..., Server], run: Run, start: Start, tmp_path: Path) -> None:
+    """Of three workers one is killed and one is asked to end; another one finishes. Each object is there once."""
+    with_delay = server(synthetic=24_000, delay=(0.01, 0.02))
+    urls = write_list(tmp_path / "urls.txt", with_delay, 24_000)
+    job = tmp_path / "job"
+    command = ("get", "urls.txt", "job", *OPTIONS, "parquet", "-j", "32")
+    workers = [start(*command) for _ in range(3)]
+    wait_for(lambda: has_fetched(job, 500), workers[0])
+    workers[0].kill()
+    workers[1].send_signal(signal.SIGTERM)
+    assert workers[1].wait(60) == 128 + signal.SIGTERM
+    workers[2].kill()
+
+    ended = run("join", "job")
+
+    assert ended.code == 0, ended.err
+    assert final_rows(job) == Counter(urls)
+    status = fetchmill.shared_jobs.status(job)
+    assert status.finished
+    assert status.ledger["listed"] == status.ledger["fetched"] == len(urls)
+    assert status.bytes_done == status.bytes_of_list
+    # What no commit record names is gone, and a plain glob is exact.
+    assert len(list((job / "data").iterdir())) == status.ranges_done
+    assert run("verify", "job").code == 0
+    assert sorted(run("ls", "job").out.split()) == urls
+    assert run("cat", "job", urls[7]).out == synthetic_body("file-000000000007", 100).decode()
+    assert len(fetchmill.open(job)) == pyarrow.table(fetchmill.open(job)).num_rows == len(urls)
+
+
+def test_a_stopped_job_goes_on(server: Callable[..., Server], run: Run, start: Start, tmp_path: Path) -> None:
+    """`stop` ends the workers with 0, and `resume` goes on."""
+    with_delay = server(synthetic=12_000, delay=(0.02, 0.02))
+    urls = write_list(tmp_path / "urls.txt", with_delay, 12_000)
+    job = tmp_path / "job"
+    worker = start("get", "urls.txt", "job", *OPTIONS, "parquet", "-j", "32")
+    wait_for(lambda: has_fetched(job, 100), worker)
+
+    assert run("stop", "job").code == 0
+    assert worker.wait(60) == 0
+    stopped = run("status", "job")
+    assert "stopped; fetchmill resume" in stopped.out
+    assert not fetchmill.shared_jobs.status(job).finished
+    # A worker that joins a stopped job has nothing to do.
+    assert run("join", "job").code == 0
+    assert not fetchmill.shared_jobs.status(job).finished
+
+    assert run("resume", "job").code == 0
+    assert final_rows(job) == Counter(urls)
+
+
+def test_two_starters_make_one_job(server: Callable[..., Server], run: Run, start: Start, tmp_path: Path) -> None:
+    """Processes that start at once create one job; one with other options is refused by name."""
+    urls = write_list(tmp_path / "urls.txt", server(synthetic=2_000), 2_000)
+    workers = [start("get", "urls.txt", "job", *OPTIONS, "parquet") for _ in range(4)]
+
+    assert [worker.wait(60) for worker in workers] == [0] * 4
+    assert final_rows(tmp_path / "job") == Counter(urls)
+    other = run("get", "urls.txt", "job", *OPTIONS, "jsonl")
+    assert (other.code, "format is 'parquet' in the job of job, and 'jsonl' here" in other.err) == (2, True)
+
+
+def test_failures_are_data_and_a_worker_succeeds(server: Callable[..., Server], run: Run, tmp_path: Path) -> None:
+    """A worker exits with 0 when objects failed, since a scheduler would start it again; `resume` says 3."""
+    url = server(synthetic=10).url
+    (tmp_path / "urls.txt").write_text(f"{url}/get/file-000000000001\n{url}/get/nothing\nno url\n")
+
+    worker = run("get", "urls.txt", "job", *OPTIONS, "parquet")
+
+    assert worker.code == 0, worker.err
+    assert run("resume", "job").code == 3
+    failures = run("status", "job", "--failures").out.splitlines()
+    assert sorted(line.split("\t")[1] for line in failures) == ["absent", "failed"]
+    assert "url: 1" in run("status", "job").out
+
+
+def test_a_range_that_kills_workers_is_set_aside(server: Callable[..., Server], run: Run, tmp_path: Path) -> None:
+    """Three claims of workers that are dead: the range is given up and named, and the job ends."""
+    write_list(tmp_path / "urls.txt", server(synthetic=10), 10)
+    assert run("get", "urls.txt", "job", *OPTIONS, "parquet", "--rate", "1000").code == 0
+    job = tmp_path / "job"
+    (commit,) = (job / "commits").iterdir()
+    range_id = commit.stem
+    commit.unlink()
+    (job / "finished.json").unlink()
+    for number in (1, 2, 3):
+        (job / "claims" / f"{range_id}.{number}").write_text('{"worker": "dead-1-aaaaaa"}')
+
+    assert run("join", "job").code == 0
+    assert "set aside" in run("status", "job").out
+    assert fetchmill.shared_jobs.status(job).set_aside == (range_id,)
+    assert run("resume", "job").code == 3
+
+
+def test_secrets_are_never_in_the_job_directory(server: Callable[..., Server], run: Run, tmp_path: Path) -> None:
+    """Each worker has its own; one that lacks them is refused and says which."""
+    served = server(synthetic=10)
+    write_list(tmp_path / "urls.txt", served, 10)
+    secret = ("--bearer", "s3cret-token", "--header", "X-Key: s3cret-key", "--header", "User-Agent: me")
+    ended = run("get", "urls.txt", "job", *OPTIONS, "parquet", *secret, "--credentials-for", served.url)
+    assert ended.code == 0, ended.err
+
+    for path in (tmp_path / "job").rglob("*"):
+        assert path.is_dir() or b"s3cret" not in path.read_bytes(), path
+    assert json.loads((tmp_path / "job" / "job.json").read_text())["options"]["headers"] == {"User-Agent": "me"}
+    without = run("join", "job")
+    assert (without.code, "needs bearer, header X-Key" in without.err) == (2, True)
+    assert run("join", "job", *secret[:4]).code == 0
+
+
+@pytest.mark.parametrize(
+    ("damage", "code", "message"),
+    [
+        (lambda job: (job / "job.json").write_text("[]"), 10, "damaged"),
+        (lambda job: edit(job / "job.json", release="0.0.1"), 2, "the same release"),
+        (lambda job: edit(next((job / "commits").iterdir()), attempt="../../x"), 10, "damaged"),
+        (lambda job: edit(next((job / "commits").iterdir()), job="another"), 10, "of another job"),
+        (lambda job: edit(next((job / "commits").iterdir()), range=[5, 1]), 10, "damaged"),
+    ],
+    ids=["job", "release", "attempt", "other-job", "range"],
+)
+def test_files_of_a_job_directory_are_checked(
+    damage: Callable[[Path], object],
+    code: int,
+    message: str,
+    server: Callable[..., Server],
+    run: Run,
+    tmp_path: Path,
+) -> None:
+    """What is damaged, of another release or leads elsewhere is refused in a line."""
+    write_list(tmp_path / "urls.txt", server(synthetic=10), 10)
+    assert run("get", "urls.txt", "job", *OPTIONS, "parquet").code == 0
+
+    damage(tmp_path / "job")
+
+    for command in ("join", "status", "ls", "verify"):
+        ended = run(command, "job")
+        assert (ended.code, message in ended.err) == (code, True), (command, ended.err)
+        assert ended.err.count("fetchmill: error: ") == 1
+
+
+def edit(path: Path, **values: Any) -> None:  # noqa: ANN401 - what JSON has
+    """Changes values of a file in JSON."""
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def test_a_list_that_changes_is_refused(server: Callable[..., Server], run: Run, tmp_path: Path) -> None:
+    """Ranges are bytes of the list: after a change they would be other targets."""
+    write_list(tmp_path / "urls.txt", server(synthetic=10), 10)
+    assert run("get", "urls.txt", "job", *OPTIONS, "parquet").code == 0
+    next((tmp_path / "job" / "commits").iterdir()).unlink()
+    with (tmp_path / "urls.txt").open("a") as file:
+        file.write("http://127.0.0.1:9/more\n")
+
+    ended = run("join", "job")
+
+    assert (ended.code, "has changed since the job was created" in ended.err) == (2, True)
+    assert not list((tmp_path / "job" / "claims").iterdir())
+
+
+REFUSED = [
+    ("http://127.0.0.1:9/", (), "cannot be divided"),
+    ("-", (), "cannot be divided"),
+    ("urls.txt", ("--format", "files"), "stores shards"),
+    ("urls.txt", ("--engine", "threads"), "engine native"),
+    ("urls.txt", ("--sample", "3"), "sample is for one machine"),
+    ("urls.txt", ("--max-failed", "3"), "max_failed is for one machine"),
+    ("urls.txt", ("--bwlimit", "1MB"), "bwlimit is for one machine"),
+    ("urls.txt", ("--names", "seq"), "names seq counts"),
+    ("urls.csv", ("--column", "url"), "csv_header auto"),
+    ("nothing.txt", (), "cannot open the list"),
+]
+
+
+@pytest.mark.parametrize(("source", "options", "message"), REFUSED)
+def test_refused_by_name(source: str, options: tuple[str, ...], message: str, run: Run, tmp_path: Path) -> None:
+    """What cannot be shared is refused before anything is written."""
+    (tmp_path / "urls.txt").write_text("http://127.0.0.1:9/\n")
+    (tmp_path / "urls.csv").write_text("url,n\nhttp://127.0.0.1:9/,1\n")
+
+    ended = run("get", source, "job", "--shared", "--format", "parquet", *options)
+
+    assert (ended.code, message in ended.err) == (2, True), ended.err
+    assert not (tmp_path / "job").exists()
+
+
+def test_a_folder_with_something_else_is_refused(run: Run, tmp_path: Path) -> None:
+    """A job directory is empty, missing or a job's."""
+    (tmp_path / "urls.txt").write_text("http://127.0.0.1:9/\n")
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / "thesis.tex").touch()
+
+    ended = run("get", "urls.txt", "job", "--shared", "--format", "parquet")
+
+    assert (ended.code, "is not empty (thesis.tex)" in ended.err) == (2, True)
+    assert run("join", "job").code == 2
+
+
+def test_a_rate_holds_for_all_workers(server: Callable[..., Server], run: Run, start: Start, tmp_path: Path) -> None:
+    """Three workers together make no more requests than the rate permits, and `set` changes it."""
+    served = server(synthetic=4_000)
+    urls = write_list(tmp_path / "urls.txt", served, 4_000)
+    command = ("get", "urls.txt", "job", *OPTIONS, "parquet", "--rate", "200")
+    workers = [start(*command) for _ in range(3)]
+    wait_for(lambda: served.stats()["get"] > 50, workers[0])
+    before, count = time.monotonic(), served.stats()["get"]
+    time.sleep(2)
+    # After a quiet time each worker may make a tenth of a second's requests at once.
+    assert served.stats()["get"] - count <= 200 * (time.monotonic() - before) * 1.05 + 3 * 20
+
+    assert run("set", "job", "--rate", "100000").code == 0
+    assert [worker.wait(60) for worker in workers] == [0] * 3
+    assert final_rows(tmp_path / "job") == Counter(urls)
+
+
+def test_what_schedulers_are_given(run: Run) -> None:
+    """Each of them starts workers that join."""
+    slurm = run("emit", "slurm", "/lustre/a run", "--workers", "50")
+    kubernetes = run("emit", "kubernetes", "/data/Run_1", "--workers", "8", "--image", "fetchmill:1", "--claim", "data")
+    batch = run("emit", "aws-batch", "/efs/run", "--workers", "9", "--queue", "q", "--definition", "d")
+
+    assert "#SBATCH --array=1-50" in slurm.out
+    assert "exec fetchmill join '/lustre/a run'" in slurm.out
+    spec = json.loads(kubernetes.out)
+    assert (spec["metadata"]["name"], spec["spec"]["parallelism"]) == ("fetchmill-run-1", 8)
+    assert spec["spec"]["template"]["spec"]["containers"][0]["command"] == ["fetchmill", "join", "/data/Run_1"]
+    assert json.loads(batch.out)["arrayProperties"] == {"size": 9}
+    assert "needs --image" in run("emit", "kubernetes", "/data/run", "--workers", "8").err
+
+
+@pytest.mark.parametrize("format", ["tar", "warc", "jsonl"])
+@pytest.mark.sampled(1)
+def test_lists_of_other_forms(format: str, server: Callable[..., Server], run: Run, tmp_path: Path) -> None:
+    """A folder of JSON lines and compressed ones; the result is that of a job on one machine."""
+    url = server(synthetic=100).url
+    lists = tmp_path / "lists"
+    lists.mkdir()
+    rows = [f'{{"url": "{url}/get/file-{number:012}", "n": {number}}}\n' for number in range(60)]
+    (lists / "a.jsonl").write_text("".join([*rows[:20], '["no object"]\n', *rows[20:30]]))
+    (lists / "b.jsonl.gz").write_bytes(gzip.compress("".join(rows[30:]).encode()))
+
+    shared = run("get", "lists", "job", *OPTIONS, format)
+    single = run("get", "lists", "out", "--allow-private", "--format", format)
+
+    assert (shared.code, single.code) == (0, 3), shared.err
+    found = [sorted(fetchmill.open(tmp_path / name).items()) for name in ("job", "out")]
+    assert found[0] == found[1]
+    assert len(found[0]) == len(rows)
+    kinds = [[each.kind for each in fetchmill.failures(tmp_path / name)] for name in ("job", "out")]
+    assert kinds == [["url"], ["url"]]
