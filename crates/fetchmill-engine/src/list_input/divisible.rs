@@ -28,11 +28,7 @@ pub struct ListFile {
 ///
 /// # Errors
 /// One of them cannot be opened, is a pipe, or has another format than the rest.
-pub fn list_files(
-    path: &Path,
-    format: Option<ListFormat>,
-    options: &ListOptions,
-) -> Result<Vec<ListFile>> {
+pub fn list_files(path: &Path, format: Option<ListFormat>, options: &ListOptions) -> Result<Vec<ListFile>> {
     let found = PartFiles::find(path, format, options)?;
     let paths = found.map_or_else(|| vec![path.to_owned()], PartFiles::into_paths);
     let has_fields = options.delimiter.is_some() || options.quote.is_some();

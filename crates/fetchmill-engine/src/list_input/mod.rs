@@ -10,13 +10,13 @@ mod part_files;
 use std::path::{Path, PathBuf};
 
 use crate::request::source_options::SourceOptions;
+pub use divisible::{ListFile, list_files};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::extra_columns::ColumnType;
 use fetchmill_model::source::list::{
     Items, ListFormat, ListOptions, ListParts as _, ListReader, ListSample, ListSource, ListStep,
 };
 use fetchmill_store::journal::Journal;
-pub use divisible::{ListFile, list_files};
 use part_files::PartFiles;
 use xxhash_rust::xxh3::xxh3_64;
 
