@@ -49,6 +49,10 @@ class Job:
     def stop(self) -> None:
         """Asks for the end: no new request, those in flight drained (3 s at most), a checkpoint. Returns at once."""
 
+    def allow_rows(self, rows: int) -> None:
+        """Lets the job read so many rows of its Parquet list in all; a page may go beyond. Without this it reads all."""
+    def end_list(self) -> None:
+        """Ends the list with what was read of it: the job is finished when that is settled."""
     def set_rate(self, per_second: float) -> None:
         """From now on at most so many requests a second. A job that began without a rate keeps none.
 
@@ -197,14 +201,15 @@ class ListTargets:
             ListingError: the list cannot be read.
         """
 
-def list_files(options: str) -> list[tuple[str, str, bool]]:
+def list_files(options: str) -> list[tuple[str, str, bool, int | None]]:
     """The files of a list, sorted by name: one file, those of a folder, or those that a glob matches.
 
     Args:
         options: as for `Job`.
 
     Returns:
-        For each file its path, the name of its format, and whether a part of it, from one line to another, is a list.
+        For each file its path, the name of its format, whether a part of it, from one line to another, is a list, and how
+        many rows it has if it is Parquet.
 
     Raises:
         UsageError: a file cannot be opened, or is a pipe; or their formats differ.

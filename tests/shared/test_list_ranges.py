@@ -10,6 +10,8 @@ import pytest
 from fetchmill._shared.ranges import ListFile, Range, divide, first_ranges
 from fetchmill.errors import UsageError
 
+LINES = ListFile(path="", size=0, modified=0, has_lines=True)
+
 
 def test_ranges_are_whole_lines_and_all_of_them() -> None:
     """Lists of lines of any length, divided by any size."""
@@ -21,7 +23,7 @@ def test_ranges_are_whole_lines_and_all_of_them() -> None:
         whole = Range(file=0, start=start, end=len(content))
         if start >= len(content):
             continue
-        ranges = list(divide(io.BytesIO(content), whole, rng.randrange(1, 300)))
+        ranges = list(divide(io.BytesIO(content), LINES, whole, rng.randrange(1, 300)))
 
         assert ranges[0].start == start, seed
         assert ranges[-1].end == len(content), seed
@@ -46,4 +48,13 @@ def test_a_line_without_end_is_refused() -> None:
     """It would be cut in the middle."""
     content = io.BytesIO(b"x" * (17 << 20))
     with pytest.raises(UsageError, match="more than 16 MiB"):
-        list(divide(content, Range(file=0, start=0, end=17 << 20), 1000))
+        list(divide(content, LINES, Range(file=0, start=0, end=17 << 20), 1000))
+
+
+def test_rows_of_parquet_are_divided_by_number() -> None:
+    """No file is needed for it."""
+    rows = ListFile(path="", size=100, modified=0, has_lines=False, rows=10)
+    ranges = list(divide(io.BytesIO(), rows, Range(file=3, start=2, end=10), 3))
+
+    assert [(each.start, each.end) for each in ranges] == [(2, 5), (5, 8), (8, 10)]
+    assert sum(rows.share(each) for each in [Range(file=3, start=0, end=2), *ranges]) == 100

@@ -17,19 +17,13 @@ import fetchmill
 import fetchmill.shared_jobs
 from conftest import Ended
 from fetchmill.testing import Server, synthetic_body
+from shared_jobs import final_rows, write_list
 
 Run = Callable[..., Ended]
 Start = Callable[..., "subprocess.Popen[str]"]
 
 # A lease that is over soon, so that ranges of killed workers are free soon.
 OPTIONS = ("--shared", "--allow-private", "--lease", "1s", "--format")
-
-
-def write_list(path: Path, server: Server, count: int) -> list[str]:
-    """A list of synthetic objects."""
-    urls = [f"{server.url}/get/file-{number:012}" for number in range(count)]
-    path.write_text("".join(f"{url}\n" for url in urls))
-    return urls
 
 
 def wait_for(what: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
@@ -43,20 +37,6 @@ def wait_for(what: Callable[[], bool], process: "subprocess.Popen[str]") -> None
 def has_fetched(job: Path, count: int) -> bool:
     """Whether attempts that are not final have so many objects."""
     return (job / "job.json").exists() and fetchmill.shared_jobs.status(job).in_progress["fetched"] > count
-
-
-def final_rows(job: Path) -> Counter[str]:
-    """How often each name is in the shards that commit records name, read without fetchmill; bodies are compared."""
-    found: Counter[str] = Counter()
-    for path in (job / "commits").iterdir():
-        record = json.loads(path.read_text())
-        folder = f"{record['file']:05}-{record['range'][0]:014}-{record['attempt']}"
-        for shard in (job / "data" / folder).glob("*.parquet"):
-            table = pyarrow.parquet.read_table(shard, columns=["name", "body"])
-            for name, body in zip(table["name"].to_pylist(), table["body"].to_pylist(), strict=True):
-                assert body == synthetic_body(name.rpartition("/")[2], 100), name
-                found[name] += 1
-    return found
 
 
 def test_workers_die_drain_and_come_late(server: Callable[..., Server], run: Run, start: Start, tmp_path: Path) -> None:
@@ -308,3 +288,25 @@ def test_lists_of_other_forms(format: str, server: Callable[..., Server], run: R
     assert len(found[0]) == len(rows)
     kinds = [[each.kind for each in fetchmill.failures(tmp_path / name)] for name in ("job", "out")]
     assert kinds == [["url"], ["url"]]
+
+
+def test_a_parquet_list_is_divided_by_rows(
+    server: Callable[..., Server], start: Start, run: Run, tmp_path: Path
+) -> None:
+    """Also inside its row groups, and a range of it can end early."""
+    served = server(synthetic=12_000, delay=(0.02, 0.02))
+    urls = [f"{served.url}/get/file-{number:012}" for number in range(12_000)]
+    pyarrow.parquet.write_table(pyarrow.table({"n": range(12_000), "url": urls}), tmp_path / "urls.parquet")
+    job = tmp_path / "job"
+    options = ("--column", "url", "--keep-columns", "n", "-j", "32")
+    worker = start("get", "urls.parquet", "job", *OPTIONS, "parquet", *options)
+    wait_for(lambda: has_fetched(job, 100), worker)
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(60) == 128 + signal.SIGTERM
+    status = fetchmill.shared_jobs.status(job)
+    assert (status.ranges_done, status.finished) == (1, False)
+
+    assert run("join", "job").code == 0
+    assert final_rows(job) == Counter(urls)
+    assert {each.columns["n"] for each in fetchmill.open(job).records()} == set(range(12_000))
+    assert run("verify", "job").code == 0

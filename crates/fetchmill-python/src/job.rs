@@ -80,6 +80,16 @@ impl Job {
         Ok(())
     }
 
+    /// Lets the job read so many rows of its Parquet list in all; a page may go beyond. Without this it reads all.
+    fn allow_rows(&self, rows: u64) {
+        self.running.allow_rows(rows);
+    }
+
+    /// Ends the list with what was read of it: the job is finished when that is settled.
+    fn end_list(&self) {
+        self.running.end_list();
+    }
+
     /// Ends the job without a checkpoint, as if the process had been killed.
     fn abort(&self) {
         self.running.abort();
@@ -185,6 +195,8 @@ pub(crate) fn snapshot_dict<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResu
     dict.set_item("listing_done", snapshot.is_listing_done)?;
     dict.set_item("total", snapshot.total)?;
     dict.set_item("list_share", snapshot.list_share)?;
+    dict.set_item("list_read", snapshot.list_read)?;
+    dict.set_item("is_list_cut", snapshot.is_list_cut)?;
     dict.set_item("pages", snapshot.pages)?;
     dict.set_item("phase", snapshot.phase)?;
     dict.set_item("seconds", snapshot.elapsed.as_secs_f64())?;

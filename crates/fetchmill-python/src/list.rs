@@ -95,8 +95,8 @@ impl OpenList {
     }
 }
 
-/// A path, the name of its format, and whether the file can be divided at the ends of its lines.
-type FileTuple = (PathBuf, &'static str, bool);
+/// A path, the name of its format, whether the file can be divided at the ends of its lines, and its rows if it is Parquet.
+type FileTuple = (PathBuf, &'static str, bool, Option<u64>);
 
 /// The files of a list, sorted by name: one file, those of a folder, or those that a glob matches.
 ///
@@ -104,7 +104,8 @@ type FileTuple = (PathBuf, &'static str, bool);
 ///     options: as for `Job`.
 ///
 /// Returns:
-///     For each file its path, the name of its format, and whether a part of it, from one line to another, is a list.
+///     For each file its path, the name of its format, whether a part of it, from one line to another, is a list, and how
+///     many rows it has if it is Parquet.
 ///
 /// Raises:
 ///     UsageError: a file cannot be opened, or is a pipe; or their formats differ.
@@ -116,5 +117,5 @@ pub(crate) fn list_files(py: Python<'_>, options: &str) -> PyResult<Vec<FileTupl
     };
     let find = || fetchmill_engine::list_files(path, request.list_format, &request.list);
     let files = py.detach(find).map_err(|error| errors::of(&error))?;
-    Ok(files.into_iter().map(|file| (file.path, file.format.name(), file.has_lines)).collect())
+    Ok(files.into_iter().map(|file| (file.path, file.format.name(), file.has_lines, file.rows)).collect())
 }

@@ -79,12 +79,13 @@ def _gaps(job: JobRecord, final: list[Range], still_open: list[Range]) -> "list[
     for number, file in enumerate(job.files):
         position = file.header
         ranges = sorted((each for each in [*final, *still_open] if each.file == number), key=lambda each: each.start)
-        for each in [*ranges, Range(file=number, start=file.size, end=file.size)]:
+        for each in [*ranges, Range(file=number, start=file.end, end=file.end)]:
             if each.start != position:
                 what = "missing" if each.start > position else "doubled"
                 ends = sorted((position, each.start))
                 where = "no range" if what == "missing" else "two ranges"
-                detail = f"bytes {ends[0]:,} to {ends[1]:,} of {file.path} are in {where}"
+                unit = "bytes" if file.rows is None else "rows"
+                detail = f"{unit} {ends[0]:,} to {ends[1]:,} of {file.path} are in {where}"
                 found.append(Finding(what=what, name=each.id, sequence=None, shard=None, objects=0, detail=detail))
             position = max(position, each.end)
     return found

@@ -159,7 +159,9 @@ def _plan(options: GetOptions, shared: Mapping[str, Any], lease: float) -> JobRe
     found = list_files(options.to_json())
     list_format = found[0][1] if found else "txt"
     has_fields = list_format in ("csv", "tsv")
-    files = [_list_file(Path(path).absolute(), has_lines, has_fields, options) for path, _, has_lines in found]
+    files = [
+        _list_file(Path(path).absolute(), has_lines, has_fields, rows, options) for path, _, has_lines, rows in found
+    ]
     return JobRecord(
         id=secrets.token_hex(8),
         options=shared,
@@ -172,7 +174,7 @@ def _plan(options: GetOptions, shared: Mapping[str, Any], lease: float) -> JobRe
     )
 
 
-def _list_file(path: Path, has_lines: bool, has_fields: bool, options: GetOptions) -> ListFile:
+def _list_file(path: Path, has_lines: bool, has_fields: bool, rows: int | None, options: GetOptions) -> ListFile:
     header = 0
     with path.open("rb") as file:
         found = os.fstat(file.fileno())
@@ -182,7 +184,9 @@ def _list_file(path: Path, has_lines: bool, has_fields: bool, options: GetOption
             _check_dialect(options)
             file.seek(0)
             header = first_line_end(file) if options.csv_header == "yes" else 0
-    return ListFile(path=str(path), size=found.st_size, modified=found.st_mtime_ns, has_lines=has_lines, header=header)
+    return ListFile(
+        path=str(path), size=found.st_size, modified=found.st_mtime_ns, has_lines=has_lines, header=header, rows=rows
+    )
 
 
 def _has(file: BinaryIO, quote: bytes) -> bool:

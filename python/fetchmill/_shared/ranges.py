@@ -1,7 +1,7 @@
 """Ranges of a list: the unit in which workers take work and make it final.
 
-A range is a part of one file of the list, in bytes, from the start of a line to the start of another. The plan names
-the first ranges. A worker that stops early makes the part before it final and names ranges for the rest.
+A range is a part of one file of the list: bytes, from the start of a line to the start of another, or rows of Parquet.
+The plan names the first ranges. A worker that stops early makes the part before it final and names ranges for the rest.
 """
 
 import os
@@ -20,6 +20,9 @@ LINE_MAX = 1 << 24
 _FIRST_RANGES = 16
 _RANGE_MIN = 1 << 20
 _RANGE_MAX = 32 << 20
+# The same of rows of Parquet.
+_ROWS_MIN = 20_000
+_ROWS_MAX = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +35,7 @@ class ListFile:
         modified: when it was written last, in nanoseconds since 1970.
         has_lines: whether it can be divided at line ends. Compressed files and Parquet are one range each.
         header: bytes of its first line, which every range of a CSV file with names of columns begins with.
+        rows: how many rows it has, if it is Parquet: its ranges are rows, those of other files bytes.
     """
 
     path: str
@@ -39,6 +43,18 @@ class ListFile:
     modified: int
     has_lines: bool
     header: int = 0
+    rows: int | None = None
+
+    @property
+    def end(self) -> int:
+        """Where its last range ends."""
+        return self.size if self.rows is None else self.rows
+
+    def share(self, range: "Range") -> int:
+        """How many bytes of the list a range stands for."""
+        if self.rows is None:
+            return range.end - range.start
+        return self.size * range.end // self.rows - self.size * range.start // self.rows
 
     def open(self) -> BinaryIO:
         """The file.
@@ -75,12 +91,12 @@ class ListFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Range:
-    """Bytes `start` to `end` of a file of the list.
+    """A part of a file of the list: bytes `start` to `end`, or rows of Parquet.
 
     Args:
         file: the file's number, from 0.
-        start: its first byte, the start of a line.
-        end: the byte after its last one.
+        start: its first byte, the start of a line; or its first row, from 0.
+        end: the byte or row after its last one.
     """
 
     file: int
@@ -123,24 +139,33 @@ def _whole_line(length: int) -> int:
 def first_ranges(files: list[ListFile]) -> Iterator[Range]:
     """The ranges that a job begins with, in the order of the list."""
     for number, file in enumerate(files):
-        if not file.has_lines:
-            if file.size:
-                yield Range(file=number, start=0, end=file.size)
+        whole = Range(file=number, start=file.header, end=file.end)
+        if whole.start >= whole.end:
             continue
-        wanted = min(max(file.size // _FIRST_RANGES, _RANGE_MIN), _RANGE_MAX)
+        least, most = (_RANGE_MIN, _RANGE_MAX) if file.rows is None else (_ROWS_MIN, _ROWS_MAX)
         with file.open() as opened:
-            whole = Range(file=number, start=file.header, end=file.size)
-            yield from divide(opened, whole, wanted)
+            yield from divide(opened, file, whole, min(max(file.end // _FIRST_RANGES, least), most))
 
 
-def divide(file: BinaryIO, whole: Range, size: int) -> Iterator[Range]:
-    """A range as ranges of about so many bytes, each of whole lines."""
+def divide(opened: BinaryIO, file: ListFile, whole: Range, size: int) -> Iterator[Range]:
+    """A range as ranges of about this size, each of whole lines. One that cannot be divided stays as it is.
+
+    Args:
+        opened: the file.
+        file: what is known of it.
+        whole: the range.
+        size: bytes, or rows of Parquet.
+
+    Raises:
+        UsageError: a line is too long.
+    """
     start, wanted = whole.start, whole.start + size
-    while wanted < whole.end:
-        file.seek(wanted - 1)
-        _whole_line(len(file.readline(LINE_MAX)))
-        boundary = min(file.tell(), whole.end)
-        yield Range(file=whole.file, start=start, end=boundary)
-        start, wanted = boundary, boundary + size
+    while wanted < whole.end and (file.has_lines or file.rows is not None):
+        if file.rows is None:
+            opened.seek(wanted - 1)
+            _whole_line(len(opened.readline(LINE_MAX)))
+            wanted = min(opened.tell(), whole.end)
+        yield Range(file=whole.file, start=start, end=wanted)
+        start, wanted = wanted, wanted + size
     if start < whole.end:
         yield Range(file=whole.file, start=start, end=whole.end)

@@ -52,7 +52,7 @@ class JobRecord:
             by_file[each.file].append([each.start, each.end])
         files = [
             {"path": file.path, "size": file.size, "modified": file.modified, "has_lines": file.has_lines}
-            | {"header": file.header, "ranges": ranges}
+            | {"header": file.header, "rows": file.rows, "ranges": ranges}
             for file, ranges in zip(self.files, by_file, strict=True)
         ]
         values = {
@@ -84,7 +84,7 @@ class JobRecord:
             )
         try:
             files = tuple(
-                ListFile(**{name: file[name] for name in ("path", "size", "modified", "has_lines", "header")})
+                ListFile(**{name: file[name] for name in ("path", "size", "modified", "has_lines", "header", "rows")})
                 for file in values["files"]
             )
             ranges = tuple(

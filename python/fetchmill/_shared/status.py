@@ -177,7 +177,7 @@ def shared_status(path: Path) -> SharedStatus:
         skipped_by=total.named["skipped_by"],
         in_progress=in_progress,
         bytes_of_list=sum(file.size - file.header for file in job.files),
-        bytes_done=sum(record.range.end - record.range.start for record in commits.values()),
+        bytes_done=sum(job.files[record.range.file].share(record.range) for record in commits.values()),
         ranges_done=total.ranges,
         ranges_open=len(open_ranges),
         set_aside=total.set_aside,

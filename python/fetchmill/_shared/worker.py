@@ -187,8 +187,10 @@ class RangeWorker:
             set_aside=why,
         )
         if self._directory.commit(record).set_aside:
-            path = self._job.files[range.file].path
-            self._say(f"range {range.id} is set aside: {why}; it is bytes {range.start:,} to {range.end:,} of {path}")
+            file = self._job.files[range.file]
+            unit = "bytes" if file.rows is None else "rows"
+            where = f"{unit} {range.start:,} to {range.end:,} of {file.path}"
+            self._say(f"range {range.id} is set aside: {why}; it is {where}")
 
     # Fetching.
 
@@ -227,10 +229,13 @@ class RangeWorker:
     def _finish(self, attempt: Attempt, failure: BaseException | None) -> None:
         """Waits for an attempt and makes its range final, or gives the range back."""
         try:
-            pieces = self._sharers if self._has_idle_peers else 1
-            record = attempt.finish(pieces, SHARE_SECONDS if self._has_idle_peers else RANGE_SECONDS)
-            if failure is None and record is not None and record.attempt == attempt.id:
-                self._count(record)
+            if failure is not None:
+                attempt.abandon()
+            else:
+                pieces = self._sharers if self._has_idle_peers else 1
+                record = attempt.finish(pieces, SHARE_SECONDS if self._has_idle_peers else RANGE_SECONDS)
+                if record is not None and record.attempt == attempt.id:
+                    self._count(record)
         except BaseException as error:  # noqa: BLE001 - it is raised where the worker ends
             failure = failure or error
         finally:

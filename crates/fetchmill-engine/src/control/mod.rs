@@ -8,6 +8,7 @@ mod coalescing;
 pub(super) mod counters;
 pub(super) mod health_check_link;
 pub(super) mod journal_link;
+pub(super) mod list_gate;
 mod pipeline;
 mod refusals;
 pub(super) mod robots_board;
@@ -30,6 +31,7 @@ use self::coalescing::Coalescing;
 use self::counters::{Counters, Sum};
 use self::health_check_link::{HealthCheckLink, OriginQuestion};
 use self::journal_link::{JournalLink, JournalRequest};
+use self::list_gate::ListGate;
 use self::pipeline::Pipeline;
 use self::refusals::{AccessRefusals, Refusal};
 use self::robots_board::RobotsBoard;
@@ -93,6 +95,8 @@ pub(super) struct Control {
     pub(super) told_total: AtomicU64,
     /// Part of the list that was read, of [`LIST_SHARE_UNIT`]; 0 = not known.
     list_share: AtomicU64,
+    /// How much of a list may be read.
+    pub(super) list_gate: ListGate,
     finds_concurrency: bool,
     /// Set once: before there are workers, or when it shows where a list leads.
     courtesy: OnceLock<Option<Courtesy>>,
@@ -155,6 +159,8 @@ impl Control {
             listed_pages: AtomicU64::new(0),
             told_total: AtomicU64::new(0),
             list_share: AtomicU64::new(0),
+            // A range of a Parquet list is given row by row.
+            list_gate: ListGate::new(request.list.rows.is_some()),
             finds_concurrency: job.concurrency_bounds(workers).is_some(),
             courtesy: OnceLock::new(),
             heeds_list: request.workers != Workers::Native,

@@ -225,6 +225,8 @@ impl Export {
             is_listing_done: true,
             total: None,
             list_share: None,
+            list_read: 0,
+            is_list_cut: false,
             pages: 0,
             kinds,
             phase: match (self.running.has_ended(), shared.stop()) {

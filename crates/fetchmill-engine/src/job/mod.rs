@@ -71,6 +71,10 @@ pub struct Snapshot {
     pub total: Option<u64>,
     /// Part of the list that was read so far; `None` = not known, or no list.
     pub list_share: Option<f64>,
+    /// Rows of a list that were read in this run, for Parquet; else bytes, decompressed.
+    pub list_read: u64,
+    /// Whether the listing ended before its list, since it was asked to.
+    pub is_list_cut: bool,
     /// Pages of the listing in this run.
     pub pages: u64,
     /// Failed targets by kind.
@@ -156,6 +160,16 @@ impl Job {
         }
     }
 
+    /// Lets the job read so many rows of its Parquet list in all; a page may go beyond. Without this it reads all.
+    pub fn allow_rows(&self, rows: u64) {
+        self.shared.control.list_gate.allow(rows);
+    }
+
+    /// Ends the list with what was read of it: the job is finished when that is settled.
+    pub fn end_list(&self) {
+        self.shared.control.list_gate.end();
+    }
+
     /// Ends without making anything durable; the same job can be resumed.
     pub fn abort(&self) {
         self.shared.control.stop.ask(Stop::Abort);
@@ -222,6 +236,8 @@ impl Job {
             is_listing_done,
             total: Some(control.told_total.load(Ordering::Relaxed)).filter(|total| *total > 0),
             list_share: control.list_share(),
+            list_read: control.list_gate.read(),
+            is_list_cut: control.list_gate.is_cut(),
             pages: control.listed_pages.load(Ordering::Relaxed),
             kinds: sum.kinds,
             phase: match (self.running.has_ended(), control.stop.get(), is_listing_done) {

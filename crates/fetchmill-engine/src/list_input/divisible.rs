@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::source::list::{ListFormat, ListOptions, compression_of, format_of};
+use fetchmill_model::source::list::{ListFormat, ListOptions, compression_of, format_of, parquet_rows};
 
 use super::files;
 use super::part_files::PartFiles;
@@ -22,6 +22,8 @@ pub struct ListFile {
     pub format: ListFormat,
     /// Whether a part of it, from one line to another, is a list.
     pub has_lines: bool,
+    /// Rows of a Parquet file.
+    pub rows: Option<u64>,
 }
 
 /// The files of the list at a path: one file, those of a folder, or those that a glob matches, sorted by name.
@@ -54,7 +56,11 @@ fn describe(path: PathBuf, format: Option<ListFormat>, unnamed: ListFormat) -> R
         ListFormat::Jsonl => !begins_an_array(&head),
         ListFormat::Text | ListFormat::Csv | ListFormat::Tsv => true,
     };
-    Ok(ListFile { path, format, has_lines })
+    let rows = match format {
+        ListFormat::Parquet if !is_compressed => Some(parquet_rows(&path.display().to_string(), file)?),
+        _ => None,
+    };
+    Ok(ListFile { path, format, has_lines, rows })
 }
 
 fn read_head(file: &File) -> std::io::Result<Vec<u8>> {
@@ -82,13 +88,12 @@ mod tests {
             ("c.json", b" \n[1, 2]", ListFormat::Jsonl, false),
             ("d.txt", b"\x1f\x8b\x08", ListFormat::Text, false),
             ("e.csv.gz", b"", ListFormat::Csv, false),
-            ("f.parquet", b"PAR1", ListFormat::Parquet, false),
         ] {
             let path = folder.join(name);
             std::fs::write(&path, content).unwrap();
             let found = list_files(&path, None, &ListOptions::default()).unwrap();
 
-            assert_eq!(found, [ListFile { path, format, has_lines }], "{name}");
+            assert_eq!(found, [ListFile { path, format, has_lines, rows: None }], "{name}");
         }
         assert!(list_files(Path::new("/dev/null"), None, &ListOptions::default()).is_err());
         std::fs::remove_dir_all(&folder).unwrap();

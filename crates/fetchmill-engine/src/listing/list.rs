@@ -1,12 +1,20 @@
 //! A list of URLs: read ahead of the fetching, as far as there is room.
 
+use std::thread;
+use std::time::Duration;
+
 use super::hand_over::hand_over;
 use crate::control::Control;
 use crate::control::journal_link::ListingRequest;
+use crate::control::list_gate::ListTurn;
 use crate::control::stop::Stop;
 use crate::list_input::OpenedList;
 use fetchmill_model::error::Result;
+use fetchmill_model::source::PageCursor;
 use fetchmill_model::source::list::ListStep;
+
+/// A listing that may not read on looks so often whether it may.
+const GATE_PATIENCE: Duration = Duration::from_millis(5);
 
 /// Reads to the end of the list, or until the job is to end.
 pub(super) fn read(control: &Control, mut list: OpenedList) -> Result<()> {
@@ -14,8 +22,19 @@ pub(super) fn read(control: &Control, mut list: OpenedList) -> Result<()> {
         return Ok(());
     }
     while control.wait_for_room() {
+        match control.list_gate.turn() {
+            ListTurn::Read => {}
+            ListTurn::Wait => {
+                thread::sleep(GATE_PATIENCE);
+                continue;
+            }
+            ListTurn::End => break,
+        }
         match list.next_page()? {
             ListStep::Page(page) => {
+                if let PageCursor::List { position, .. } = &page.cursor {
+                    control.list_gate.note_read(position.offset);
+                }
                 control.note_origins(page.names.iter());
                 control.note_list_share(list.share_read());
                 hand_over(control, *page);

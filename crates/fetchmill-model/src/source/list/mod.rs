@@ -51,6 +51,7 @@ pub use format::{Compression, ListFormat, format_of};
 pub use inventory::{DataFile, DataFiles, Inventory};
 pub use items::{ITEMS_READ_MAX, ItemBatch, Items};
 pub use name_template::NameTemplate;
+pub use parquet::parquet_rows;
 pub use parts::ListParts;
 pub use reader::ListReader;
 pub use records::ListRecords;
@@ -140,6 +141,10 @@ options! {
         sample: Option<u64> = None, Bounds::at_least(1.0, "");
         /// Whether what is no URL is a target all the same, as it stands: a function of the program makes something of it.
         any_text: bool = false;
+        /// The first row of a Parquet list that is a target, from 0: a range of a shared job.
+        first_row: u64 = 0;
+        /// How many rows are targets; none: all that follow.
+        rows: Option<u64> = None;
     } and {
         /// What targets are asked with.
         request: RequestOptions,

@@ -52,13 +52,27 @@ pub(super) struct ParquetRecords {
     /// The names of all columns, with their types.
     names: Vec<String>,
     row: u64,
-    /// Rows of the file.
+    /// Rows that are read.
     rows: u64,
+    /// Rows of the first row group that come before those, and are still to be passed over.
+    skip: u64,
     digest: Xxh3Default,
 }
 
+/// How many rows a Parquet file has, from its footer.
+pub fn parquet_rows<F: ChunkReader + 'static>(label: &str, file: F) -> Result<u64> {
+    let metadata = guarded(label, || ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()))?;
+    Ok(u64::try_from(metadata.metadata().file_metadata().num_rows()).unwrap_or(0))
+}
+
 impl ParquetRecords {
-    pub(super) fn open<F: ChunkReader + 'static>(label: &str, file: F, plan: &ColumnPlan) -> Result<Self> {
+    /// Opens a file, of which so many rows from the first one on are read.
+    pub(super) fn open<F: ChunkReader + 'static>(
+        label: &str,
+        file: F,
+        plan: &ColumnPlan,
+        (first, count): (u64, Option<u64>),
+    ) -> Result<Self> {
         let metadata = guarded(label, || {
             let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
             let found = ArrowReaderMetadata::load(&file, options.clone())?;
@@ -83,11 +97,15 @@ impl ParquetRecords {
         let place_of = |column: usize| projected.partition_point(|other| *other < column);
         let places = columns.iter().map(|column| column.map(place_of)).collect();
         let mask = ProjectionMask::roots(metadata.parquet_schema(), projected);
-        let all_rows = metadata.metadata().file_metadata().num_rows();
+        let all_rows = u64::try_from(metadata.metadata().file_metadata().num_rows()).unwrap_or(0);
+        let count = count.unwrap_or(u64::MAX).min(all_rows.saturating_sub(first));
+        let (groups, skip) = groups_of(metadata.metadata(), first, count);
         let rows = batch_rows(metadata.metadata(), &mask);
         let (file, memory) = guarded(label, || BoundedPages::new(file, metadata.metadata(), &mask, rows))?;
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata);
-        let reader = guarded(label, || builder.with_projection(mask).with_batch_size(rows).build())?;
+        let reader = guarded(label, || {
+            builder.with_projection(mask).with_batch_size(rows).with_row_groups(groups).build()
+        })?;
         Ok(ParquetRecords {
             label: label.to_owned(),
             reader,
@@ -98,7 +116,8 @@ impl ParquetRecords {
             types,
             names,
             row: 0,
-            rows: u64::try_from(all_rows).unwrap_or(0),
+            rows: count,
+            skip,
             digest: Xxh3Default::new(),
         })
     }
@@ -114,8 +133,9 @@ impl ParquetRecords {
                 None => error,
             })?;
             let Some(batch) = batch else { return Ok(false) };
+            self.next = batch.num_rows().min(usize::try_from(self.skip).unwrap_or(usize::MAX));
+            self.skip -= self.next as u64;
             self.batch = Some(batch);
-            self.next = 0;
         }
         Ok(true)
     }
@@ -140,7 +160,7 @@ impl Records for ParquetRecords {
 
     fn next(&mut self, values: &mut RecordValues) -> Result<RecordStep> {
         values.clear(self.places.len());
-        if !self.fill()? {
+        if self.row >= self.rows || !self.fill()? {
             return Ok(RecordStep::End);
         }
         if let Some(batch) = &self.batch {
@@ -192,6 +212,22 @@ impl Records for ParquetRecords {
     fn unit(&self) -> &'static str {
         "rows"
     }
+}
+
+/// The row groups that have some rows from the first one on, and how many rows of them come before it.
+fn groups_of(metadata: &ParquetMetaData, first: u64, count: u64) -> (Vec<usize>, u64) {
+    let (mut groups, mut skip, mut start) = (Vec::new(), 0, 0_u64);
+    for (number, group) in metadata.row_groups().iter().enumerate() {
+        let end = start.saturating_add(u64::try_from(group.num_rows()).unwrap_or(0));
+        if end > first && start < first.saturating_add(count) {
+            if groups.is_empty() {
+                skip = first.saturating_sub(start);
+            }
+            groups.push(number);
+        }
+        start = end;
+    }
+    (groups, skip)
 }
 
 /// The library panics on some damage; nothing is used after a panic but what is dropped.

@@ -52,7 +52,7 @@ impl TableReader {
 
     /// A Parquet file.
     pub fn of_parquet<F: ChunkReader + 'static>(label: &str, file: F, columns: &[&str]) -> Result<Self> {
-        let records = Box::new(ParquetRecords::open(label, file, &plan(columns)?)?);
+        let records = Box::new(ParquetRecords::open(label, file, &plan(columns)?, (0, None))?);
         Ok(TableReader { records, values: RecordValues::default() })
     }
 

@@ -305,6 +305,29 @@ fn parquet_columns_are_read_as_text() {
 }
 
 #[test]
+fn a_range_of_parquet_is_those_rows() {
+    let list = parquet(2500);
+    let all = entries(PARQUET, &list, &options());
+    for (first, rows) in
+        [(0, 2500), (0, 1), (999, 2), (1000, 1000), (1700, 700), (2499, 9), (2500, 1), (0, 0)]
+    {
+        let range = ListOptions { first_row: first, rows: Some(rows), ..options() };
+        let end = (first + rows).min(2500) as usize;
+        // What a row without a URL is called depends on its number.
+        let urls = |entries: &[String]| entries.iter().filter(|entry| entry.starts_with("http")).count();
+        let read = entries(PARQUET, &list, &range);
+
+        assert_eq!(read.len(), end - first as usize, "{first} {rows}");
+        assert_eq!(urls(&read), urls(&all[first as usize..end]), "{first} {rows}");
+        assert_eq!(
+            read.last().filter(|last| last.starts_with("http")),
+            all[first as usize..end].last(),
+            "{first}"
+        );
+    }
+}
+
+#[test]
 fn damaged_parquet_is_no_list() {
     let list = parquet(200);
 

@@ -107,7 +107,7 @@ impl<D: DataFiles> InventoryRecords<D> {
                     Lines::new(label, DecodedInput::new(Box::new(file), format_of(label).1), ListFormat::Csv);
                 Box::new(Csv::new(lines, Dialect::OURS, &plan, Some(false))?)
             }
-            DataFormat::Parquet => Box::new(ParquetRecords::open(label, file, &plan)?),
+            DataFormat::Parquet => Box::new(ParquetRecords::open(label, file, &plan, (0, None))?),
             DataFormat::Orc => return Err(Error::Internal("data files are ORC".to_owned())),
         })
     }

@@ -1,0 +1,215 @@
+"""How the list of an attempt is fed to its job: little by little, so that it can end early.
+
+To stop early a worker feeds no more: the job fetches what it was given and is finished, and what it was not given is
+the rest. Lines go through a pipe, rows of Parquet through a gate of the job.
+"""
+
+import fcntl
+import os
+import select
+import struct
+import termios
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, BinaryIO, Protocol
+
+from fetchmill._native import Job
+from fetchmill._shared.ranges import BLOCK, LINE_MAX, ListFile, Range
+from fetchmill.errors import UsageError
+
+# Targets that are fed ahead of those with an outcome: as many as come in this time, twice what may be in flight, and at
+# least so many. What is ahead must be fetched before a range can end early.
+_AHEAD_SECONDS = 1.5
+_AHEAD_MIN = 200
+# Bytes that are fed at once: what is used in this time, at least so many.
+_BLOCK_SECONDS = 1.0
+_BLOCK_MIN = 8 << 10
+_PIPE_BYTES = 1 << 20
+_STEP_SECONDS = 0.01
+# Lines that were not listed after this time are no targets.
+_LISTED_SECONDS = 0.1
+# How often the job is looked at while its pipe is full.
+_LOOK_SECONDS = 0.2
+# More blanks than a JSON array may have before it: a line that begins with `[` is no array of the whole list.
+_NO_ARRAY = b"\n" * 4097
+
+
+class Feed(Protocol):
+    """How a range comes to a job."""
+
+    # What the job reads.
+    source: str
+    # Options of the core that are no options of `get`.
+    options: Mapping[str, int]
+
+    def feed(self, job: Job, is_to_end: Callable[[], bool]) -> None:
+        """Feeds the range, until its end or until the caller says so.
+
+        Raises:
+            UsageError: the list has changed.
+            OSError: it cannot be read.
+        """
+
+    def position(self, job: Job) -> int:
+        """Where the fed part ends, when the job has ended."""
+
+    def close(self) -> None:
+        """Lets go of descriptors."""
+
+
+def make_feed(file: ListFile, range: Range, list_format: str) -> Feed:
+    """The feed of a range."""
+    return PipeFeed(file, range, list_format) if file.rows is None else RowFeed(file, range)
+
+
+class _Ahead:
+    """How far the feed of a job may be ahead of its outcomes."""
+
+    def __init__(self) -> None:
+        self.started = time.monotonic()
+
+    def seconds(self) -> float:
+        """How long the feed runs, not 0."""
+        return max(time.monotonic() - self.started, 0.1)
+
+    def room(self, snapshot: Mapping[str, Any]) -> int:
+        """Targets that may be listed now, besides those that are; not above 0: none."""
+        settled = sum(snapshot[name] for name in ("fetched", "absent", "failed", "skipped"))
+        most = max(_AHEAD_MIN, 2 * snapshot["concurrency"], int(settled / self.seconds() * _AHEAD_SECONDS))
+        return int(most - (snapshot["listed"] - settled))
+
+
+class PipeFeed:
+    """Bytes of a file, through a pipe."""
+
+    def __init__(self, file: ListFile, range: Range, list_format: str) -> None:
+        self._file, self._range, self._list_format = file, range, list_format
+        self._input, self._output = os.pipe()
+        with suppress(OSError):  # the kernel's default serves as well
+            fcntl.fcntl(self._output, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        os.set_blocking(self._output, False)
+        self.source = f"/dev/fd/{self._input}"
+        self.options: Mapping[str, int] = {}
+        self._position = range.start
+        self._ahead = _Ahead()
+        self._listed = -1
+        self._fed_at = 0.0
+
+    def feed(self, job: Job, is_to_end: Callable[[], bool]) -> None:
+        """See `Feed`."""
+        self._ahead = _Ahead()
+        try:
+            with self._file.open() as opened:
+                if not self._file.has_lines:
+                    self._feed_file(job, opened)
+                elif self._write(job, _NO_ARRAY if self._list_format == "jsonl" else opened.read(self._file.header)):
+                    self._feed_lines(job, opened, is_to_end)
+                self._file.check(opened)
+        finally:
+            os.close(self._output)
+            self._output = -1
+
+    def position(self, job: Job) -> int:
+        """See `Feed`."""
+        del job
+        return self._position
+
+    def close(self) -> None:
+        """See `Feed`."""
+        for descriptor in (self._input, self._output):
+            if descriptor >= 0:
+                with suppress(OSError):
+                    os.close(descriptor)
+        self._input = self._output = -1
+
+    def _feed_lines(self, job: Job, file: BinaryIO, is_to_end: Callable[[], bool]) -> None:
+        end, rest = self._range.end, b""
+        file.seek(self._position)
+        while self._position < end and self._wait_for_room(job, is_to_end):
+            block = rest + file.read(min(self._block_bytes(), end - self._position - len(rest)))
+            is_last = self._position + len(block) >= end
+            count = len(block) if is_last else block.rfind(b"\n") + 1
+            if not count and len(block) >= LINE_MAX:
+                raise UsageError(f"{self._file.path} has a line of more than {LINE_MAX >> 20} MiB: no URL is so long")
+            if count and not self._write(job, block[:count]):
+                return
+            self._fed_at = time.monotonic()
+            self._position += count
+            rest = block[count:]
+
+    def _feed_file(self, job: Job, file: BinaryIO) -> None:
+        """A file that cannot be divided: all of it, as fast as the job takes it."""
+        while (block := file.read(BLOCK)) and self._write(job, block):
+            pass
+        self._position = self._range.end
+
+    def _block_bytes(self) -> int:
+        pace = (self._position - self._range.start) / self._ahead.seconds()
+        return min(max(int(pace * _BLOCK_SECONDS), _BLOCK_MIN), BLOCK)
+
+    def _wait_for_room(self, job: Job, is_to_end: Callable[[], bool]) -> bool:
+        """Waits until few enough targets have no outcome; whether to go on."""
+        while not is_to_end():
+            if self._has_room(job):
+                return True
+            if job.wait(_STEP_SECONDS):
+                return False
+        return False
+
+    def _has_room(self, job: Job) -> bool:
+        snapshot = job.snapshot()
+        # What was fed last is listed a moment later. Lines that are no targets never are.
+        is_listed = snapshot["listed"] > self._listed or time.monotonic() - self._fed_at > _LISTED_SECONDS
+        if not is_listed or self._ahead.room(snapshot) <= 0 or self._unread_bytes():
+            return False
+        self._listed = snapshot["listed"]
+        return True
+
+    def _unread_bytes(self) -> int:
+        """Bytes in the pipe."""
+        (count,) = struct.unpack("i", fcntl.ioctl(self._input, termios.FIONREAD, bytes(4)))
+        return int(count)
+
+    def _write(self, job: Job, content: bytes) -> bool:
+        """Writes into the pipe; false if the job has ended."""
+        view = memoryview(content)
+        while view:
+            try:
+                view = view[os.write(self._output, view) :]
+            except BlockingIOError:
+                select.select((), (self._output,), (), _LOOK_SECONDS)
+                if job.wait(0.0):
+                    return False
+        return True
+
+
+class RowFeed:
+    """Rows of a Parquet file, which the job reads itself: so many at a time."""
+
+    def __init__(self, file: ListFile, range: Range) -> None:
+        self._file, self._range = file, range
+        self.source = file.path
+        self.options: Mapping[str, int] = {"first_row": range.start, "rows": range.end - range.start}
+
+    def feed(self, job: Job, is_to_end: Callable[[], bool]) -> None:
+        """See `Feed`."""
+        ahead = _Ahead()
+        with self._file.open() as opened:
+            while not job.wait(_STEP_SECONDS):
+                snapshot = job.snapshot()
+                job.allow_rows(snapshot["list_read"] + max(ahead.room(snapshot), 0))
+                if snapshot["listing_done"]:
+                    break
+                if is_to_end():
+                    job.end_list()
+                    break
+            self._file.check(opened)
+
+    def position(self, job: Job) -> int:
+        """See `Feed`."""
+        snapshot = job.snapshot()
+        return self._range.start + int(snapshot["list_read"]) if snapshot["is_list_cut"] else self._range.end
+
+    def close(self) -> None:
+        """See `Feed`."""
