@@ -49,7 +49,7 @@ def test_faults_lose_and_double_nothing(
     workers = [start(*command) for _ in range(rng.randint(1, 3))]
     for _ in range(rng.randint(2, 6)):
         time.sleep(rng.uniform(0.1, 0.8))
-        hurt(rng.choice(FAULTS), rng, workers, lambda: start(*command), lambda *words: run(*words))
+        hurt(rng.choice(FAULTS), rng, workers, lambda: start(*command), run)
     for worker in workers:
         worker.send_signal(signal.SIGCONT)
 
