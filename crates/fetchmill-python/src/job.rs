@@ -80,7 +80,7 @@ impl Job {
         Ok(())
     }
 
-    /// Lets the job read so many rows of its Parquet list in all; a page may go beyond. Without this it reads all.
+    /// Lets the job read so many rows of a range of a Parquet list in all; a page may go beyond.
     fn allow_rows(&self, rows: u64) {
         self.running.allow_rows(rows);
     }

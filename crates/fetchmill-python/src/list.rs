@@ -95,7 +95,7 @@ impl OpenList {
     }
 }
 
-/// A path, the name of its format, whether the file can be divided at the ends of its lines, and its rows if it is Parquet.
+/// A path, the name of its format, whether the file can be divided at line ends, and its rows if it is Parquet.
 type FileTuple = (PathBuf, &'static str, bool, Option<u64>);
 
 /// The files of a list, sorted by name: one file, those of a folder, or those that a glob matches.
@@ -104,8 +104,8 @@ type FileTuple = (PathBuf, &'static str, bool, Option<u64>);
 ///     options: as for `Job`.
 ///
 /// Returns:
-///     For each file its path, the name of its format, whether a part of it, from one line to another, is a list, and how
-///     many rows it has if it is Parquet.
+///     For each file its path, the name of its format, whether it can be divided at the ends of its lines, and how many
+///     rows it has if it is Parquet.
 ///
 /// Raises:
 ///     UsageError: a file cannot be opened, or is a pipe; or their formats differ.

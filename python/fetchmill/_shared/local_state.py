@@ -9,6 +9,9 @@ from pathlib import Path
 
 from fetchmill.errors import SecurityError, StorageError
 
+# A parent that was removed is made again, so often.
+_TRIES = 100
+
 
 def default_folder(job: str) -> Path:
     """Where the journals of a job are on this machine, if the user names no folder.
@@ -41,15 +44,36 @@ def make_folder(parent: Path, worker: str) -> Path:
         StorageError: the folder cannot be made.
     """
     try:
-        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for entry in parent.iterdir():
+        _make_parent(parent)
+        for entry in _entries(parent):
             host, _, process = entry.name.rpartition("-")[0].rpartition("-")
             if host == worker.rpartition("-")[0].rpartition("-")[0] and process.isdigit() and not _lives(int(process)):
                 shutil.rmtree(entry, ignore_errors=True)
-        folder = parent / worker
-        folder.mkdir(mode=0o700)
+        return _make_below(parent, worker)
     except OSError as error:
         raise StorageError(f"cannot make a folder in {parent}: {error.strerror}") from error
+
+
+def _entries(parent: Path) -> list[Path]:
+    """What is in a folder that another worker may remove."""
+    with suppress(FileNotFoundError):
+        return list(parent.iterdir())
+    return []
+
+
+def _make_parent(parent: Path) -> None:
+    parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def _make_below(parent: Path, name: str) -> Path:
+    """Makes a folder; the last worker that ends removes the parent, perhaps just now."""
+    folder = parent / name
+    for _ in range(_TRIES):
+        with suppress(FileNotFoundError):
+            folder.mkdir(mode=0o700)
+            return folder
+        _make_parent(parent)
+    folder.mkdir(mode=0o700)
     return folder
 
 

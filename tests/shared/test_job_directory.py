@@ -1,0 +1,103 @@
+"""A job directory: what is created first stays, whoever comes later."""
+
+import multiprocessing
+from pathlib import Path
+
+from fetchmill._shared.folder_store import FolderStore
+from fetchmill._shared.job_directory import JobDirectory
+from fetchmill._shared.local_state import make_folder, remove_folder
+from fetchmill._shared.ranges import ListFile, Range
+from fetchmill._shared.records import CommitRecord, JobRecord, empty_ledger
+
+NO_NAMES: dict[str, dict[str, int]] = {"failures": {}, "failed_statuses": {}, "skipped_by": {}}
+
+
+def record(attempt: str) -> CommitRecord:
+    """A commit record of the only range."""
+    return CommitRecord(
+        job="j",
+        range=Range(file=0, start=0, end=9),
+        attempt=attempt,
+        worker=f"w{attempt}",
+        ledger=empty_ledger(),
+        named=NO_NAMES,
+    )
+
+
+def job_directory(path: Path) -> JobDirectory:
+    """One with a job of one range."""
+    directory = JobDirectory(path)
+    directory.create(
+        JobRecord(
+            id="j",
+            options={},
+            secrets=(),
+            source="list",
+            files=(ListFile(path="list", size=9, modified=0, has_lines=True),),
+            list_format="txt",
+            ranges=(Range(file=0, start=0, end=9),),
+            lease=1.0,
+        )
+    )
+    return directory
+
+
+def test_the_first_commit_record_stays(tmp_path: Path) -> None:
+    """A later attempt is told which one has won, also when it asks twice."""
+    directory = job_directory(tmp_path)
+
+    assert directory.commit(record("a")).attempt == "a"
+    assert directory.commit(record("b")).attempt == "a"
+    assert JobDirectory(tmp_path).job().id == "j"
+    other = JobDirectory(tmp_path)
+    other.job()
+    assert [each.attempt for each in other.commits().values()] == ["a"]
+    assert other.open_ranges(other.job()) == []
+
+
+def test_one_of_many_creates_a_file(tmp_path: Path) -> None:
+    """Processes at once: each file has the content of the one that made it."""
+    with multiprocessing.get_context("fork").Pool(4) as pool:
+        made = pool.starmap(create_all, [(tmp_path, number) for number in range(4)])
+
+    for file in range(50):
+        (winner,) = [number for number, names in enumerate(made) if file in names]
+        assert (tmp_path / f"{file}").read_bytes() == b"%d" % winner
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+def create_all(folder: Path, number: int) -> list[int]:
+    """Tries to create all files; gives those that it made."""
+    store = FolderStore(folder)
+    return [file for file in range(50) if store.create(f"{file}", b"%d" % number)]
+
+
+def test_a_claim_is_one_workers(tmp_path: Path) -> None:
+    """A released one is free, one of a dead worker counts."""
+    directory = job_directory(tmp_path)
+    whole = Range(file=0, start=0, end=9)
+
+    claim = directory.claim(whole, "w1", 1)
+    assert claim is not None
+    assert directory.claim(whole, "w2", 1) is None
+    assert directory.claimant(f"{whole.id}.1") == "w1"
+    assert directory.claim(whole, "w2", 2) is not None
+    assert directory.claims() == {whole.id: [f"{whole.id}.1", f"{whole.id}.2"]}
+    directory.release(claim)
+    assert directory.claims() == {whole.id: [f"{whole.id}.2"]}
+
+
+def test_workers_come_while_the_last_one_goes(tmp_path: Path) -> None:
+    """The folder of their journals is removed with the last of them, and made again by the next."""
+    with multiprocessing.get_context("fork").Pool(4) as pool:
+        assert pool.starmap(come_and_go, [(tmp_path / "job", number) for number in range(4)]) == [True] * 4
+
+
+def come_and_go(parent: Path, number: int) -> bool:
+    """Makes a folder and removes it, many times."""
+    for turn in range(200):
+        folder = make_folder(parent, f"host-{number}-{turn}")
+        if not folder.is_dir():
+            return False
+        remove_folder(folder)
+    return True
