@@ -206,6 +206,7 @@ impl FailureKind {
             Kind::RangeUnsatisfied => "the object has no such bytes",
             Kind::BadRange => "the reply is another part than the one that was asked for",
             Kind::BadEncoding => "the body does not have the encoding that was asked for",
+            Kind::UnexpectedType => "the body has another type than --accept",
             Kind::Redirect => "the redirect is not followed, see --redirects",
             Kind::RedirectLimit => "too many redirects, see --redirects",
             Kind::RedirectLoop => "the redirect leads to where the target was before",

@@ -12,6 +12,7 @@
 //! - [`recent_hosts`], [`host_robots`]: what is known of hosts; what a host's robots.txt says of a target
 
 pub mod answer_pattern;
+pub mod body_type;
 pub mod byte_range;
 pub mod certainty;
 pub mod content_encoding;

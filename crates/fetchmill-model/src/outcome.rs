@@ -149,6 +149,8 @@ failure_kinds! {
     BadRange = "bad-range", Final;
     /// What a body is encoded with was not asked for, or the body is not what its encoding says.
     BadEncoding = "bad-encoding", Final;
+    /// By its first bytes the body has none of the types of `--accept`.
+    UnexpectedType = "unexpected-type", Final;
     /// A 3xx that is not followed.
     Redirect = "redirect", Final;
     /// More redirects one after the other than `--redirects` allows.

@@ -402,6 +402,14 @@ class OfBodies(TypedDict, total=False):
     """Compare objects with the checksums that their store gives, MD5 of ETags too."""
 
 
+class OfTypes(TypedDict, total=False):
+    """What everything has that fetches bodies: which types they may have."""
+
+    accept: Sequence[str] | None
+    """Type that bodies may have by their first bytes, such as image/* or application/pdf; others are failed
+    (unexpected-type); may be repeated."""
+
+
 class OfKeys(TypedDict, total=False):
     """What `get` and `list` have: which objects of a bucket are meant."""
 
@@ -478,6 +486,7 @@ class GetKeywords(
     OfOrigins,
     OfTokens,
     OfBodies,
+    OfTypes,
     OfRuns,
     OfBandwidth,
     OfCommits,
@@ -508,6 +517,7 @@ class PlanKeywords(
     OfOrigins,
     OfTokens,
     OfBodies,
+    OfTypes,
     OfRuns,
     OfBandwidth,
     OfCommits,
@@ -526,6 +536,7 @@ class CheckKeywords(
     OfFilters,
     OfRobots,
     OfOptOuts,
+    OfTypes,
     Checking,
     OfFetching,
     OfHosts,
@@ -576,6 +587,7 @@ class SyncKeywords(
     OfOrigins,
     OfTokens,
     OfBodies,
+    OfTypes,
     OfBandwidth,
     OfCommits,
     OfKeys,
@@ -584,5 +596,5 @@ class SyncKeywords(
     """The keyword arguments of `fetchmill.sync` that are options: those of SyncOptions."""
 
 
-class StreamKeywords(OfFetching, OfTrying, OfOrigins, OfBodies, OfEncodings, OfRequests, total=False):
+class StreamKeywords(OfFetching, OfTrying, OfOrigins, OfBodies, OfTypes, OfEncodings, OfRequests, total=False):
     """The keyword arguments that are options, of streams and of Client: those of StreamOptions."""

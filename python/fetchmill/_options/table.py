@@ -638,6 +638,16 @@ _OF_BODIES = {
     ),
 }
 
+_OF_TYPES = {
+    "accept": Option(
+        "patterns",
+        Sequence[str] | None,
+        None,
+        "Type that bodies may have by their first bytes, such as image/* or application/pdf; others are failed "
+        "(unexpected-type); may be repeated.",
+    ),
+}
+
 _OF_KEYS = {
     "size_from": Option("size", int | None, None, "Take only objects of so many bytes or more.", heading="S3"),
     "size_to": Option("size", int | None, None, "Take only objects of fewer bytes.", heading="S3"),
@@ -742,6 +752,7 @@ GET: Final[Mapping[str, Option]] = {
     **_OF_ORIGINS,
     **_OF_TOKENS,
     **_OF_BODIES,
+    **_OF_TYPES,
     **_OF_RUNS,
     **_OF_BANDWIDTH,
     **_OF_COMMITS,
@@ -769,6 +780,7 @@ PLAN: Final[Mapping[str, Option]] = {
     **_OF_ORIGINS,
     **_OF_TOKENS,
     **_OF_BODIES,
+    **_OF_TYPES,
     **_OF_RUNS,
     **_OF_BANDWIDTH,
     **_OF_COMMITS,
@@ -784,6 +796,7 @@ CHECK: Final[Mapping[str, Option]] = {
     **_OF_FILTERS,
     **_OF_ROBOTS,
     **_OF_OPT_OUTS,
+    **_OF_TYPES,
     **_CHECKING,
     **_OF_FETCHING,
     **_OF_HOSTS,
@@ -865,6 +878,7 @@ SYNC: Final[Mapping[str, Option]] = {
     **_OF_ORIGINS,
     **_OF_TOKENS,
     **_OF_BODIES,
+    **_OF_TYPES,
     **_OF_BANDWIDTH,
     **_OF_COMMITS,
     **_OF_KEYS,
@@ -908,6 +922,7 @@ STREAM: Final[Mapping[str, Option]] = {
     **_OF_TRYING,
     **_OF_ORIGINS,
     **_OF_BODIES,
+    **_OF_TYPES,
     **_OF_ENCODINGS,
     **_OF_REQUESTS,
     "concurrency": Option(
@@ -930,6 +945,13 @@ STREAM: Final[Mapping[str, Option]] = {
         None,
         "Requests in flight that concurrency auto goes up to; if not given 64 for a public address, 256 for "
         "AWS's S3, else 16384.",
+    ),
+    "accept": Option(
+        "patterns",
+        Sequence[str] | None,
+        None,
+        "Types that bodies may have by their first bytes, such as `image/*` or `application/pdf`; others are "
+        "failed (`unexpected-type`).",
     ),
     "compressed": Option("flag", bool, False, "Ask for replies in gzip, br or zstd, and decode them."),
     "headers": Option(

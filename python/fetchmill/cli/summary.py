@@ -14,6 +14,7 @@ _REMEDIES: dict[str, tuple[str, str]] = {
     "private-address": (_OF_PRIVATE, "--allow-private"),
     "body-too-large": ("above --max-size", "--max-size BYTES"),
     "unverified-length": ("nothing tells where their bodies end", "--allow-eof-bodies"),
+    "unexpected-type": ("the bodies have other types than --accept", "--accept TYPE"),
     "redirect": ("redirects are not followed", "--redirects N"),
     "redirect-limit": ("more redirects than --redirects", "--redirects N"),
     "url": ("these lines give no URL; mend them, and take another destination", ""),

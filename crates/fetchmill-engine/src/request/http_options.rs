@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::cookies::read_cookies;
 use crate::access::s3::{Access, S3Settings, SignedOrigins};
+use fetchmill_model::body_type::AcceptedTypes;
 use fetchmill_model::cookies::CookieFile;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
@@ -62,6 +63,8 @@ options! {
         timeout: Option<Duration> = None, Bounds::above_0("seconds");
         /// Bytes of a body.
         max_size: u64 = limits::BODY_BYTES_MAX, Bounds::at_least(1.0, "bytes");
+        /// Types that the body of an object may have; none: any.
+        accept: AcceptedTypes = AcceptedTypes::default();
         /// Bodies without a length are taken as they come.
         allow_eof_bodies: bool = false;
         /// Encoded replies are asked for, and decoded.

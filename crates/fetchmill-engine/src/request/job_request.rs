@@ -253,6 +253,7 @@ impl JobRequest {
             // A sync would take it for one that has not changed.
             skips_archived: !is_check && self.pass.is_none(),
             retried: self.http.retry_status,
+            accepted: self.http.accept,
             ..Rules::default()
         }
     }

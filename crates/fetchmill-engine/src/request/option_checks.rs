@@ -53,6 +53,7 @@ impl JobRequest {
         self.check_workers()?;
         self.check_compressed()?;
         self.check_opt_out()?;
+        self.check_accept()?;
         self.check_robots()?;
         self.check_requests()?;
         self.check_pipeline()?;
@@ -188,6 +189,21 @@ impl JobRequest {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// Refuses `--accept` where the start of an object is not seen.
+    fn check_accept(&self) -> Result<()> {
+        if self.http.accept.is_all() {
+            return Ok(());
+        }
+        let refuse = |problem: &str| Err(Error::Usage(format!("--accept {problem}")));
+        if self.lists_only() {
+            return refuse("is for objects that are fetched: a list requests none, and items are JSON");
+        }
+        if self.list.request.has_range() {
+            return refuse("does not go with --offset-column: a part of an object does not show its start");
+        }
+        Ok(())
     }
 
     /// Refuses `--opt-out` where replies are not read by it.

@@ -22,6 +22,9 @@ pub const TRAILER_BYTES_MAX: usize = 8 * 1024;
 pub const CHUNK_EXTENSION_BYTES_MAX: usize = 4 * 1024;
 /// A body, unless `--max-size` says otherwise.
 pub const BODY_BYTES_MAX: u64 = 64 * MIB as u64;
+/// Bytes at the start of a body that show its type with `--accept`: a page may have comments before its first element. Memory for
+/// each connection.
+pub const BODY_START_BYTES: usize = 4096;
 /// A body above this goes to a staging file.
 pub const BODY_MEMORY_BYTES_MAX: usize = MIB;
 /// A WARC record up to this is packed with a code that is always the same, which makes it 3 to 5 % larger than one of

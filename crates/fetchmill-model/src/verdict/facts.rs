@@ -2,6 +2,7 @@
 
 use super::part::ExpectedPart;
 use super::retried_statuses::RetriedStatuses;
+use crate::body_type::AcceptedTypes;
 use crate::error::Error;
 use crate::outcome::{FailureKind, Outcome};
 use crate::source_metadata::ListedKey;
@@ -34,6 +35,8 @@ pub struct Rules {
     pub skips_archived: bool,
     /// Statuses that are retried as 503 is.
     pub retried: RetriedStatuses,
+    /// Types that the body of an object may have.
+    pub accepted: AcceptedTypes,
 }
 
 impl Default for Rules {
@@ -50,6 +53,7 @@ impl Default for Rules {
             has_second_look: false,
             skips_archived: false,
             retried: RetriedStatuses::default(),
+            accepted: AcceptedTypes::default(),
         }
     }
 }

@@ -63,11 +63,15 @@ impl Dispatcher {
         };
         let verdict = state.after_reply(&facts, &self.rules.rules, now);
         target.state = state;
-        let is_damaged = matches!(verdict, Verdict::Store) && self.is_damaged(&target, body, fields);
-        let verdict = if is_damaged {
-            target.state.after_failure(FailureKind::Checksum, &self.rules.rules, now)
-        } else {
-            verdict
+        let problem = match verdict {
+            Verdict::Store => self.body_problem(&target, body, fields),
+            _ => None,
+        };
+        let verdict = match problem {
+            Some((kind, detail)) => {
+                target.state.after_failure(kind, &self.rules.rules, now).with_detail(detail.map(Into::into))
+            }
+            None => verdict,
         };
         if matches!(verdict, Verdict::Store) {
             self.fetched(&target, status, body, fields)?;
@@ -99,6 +103,20 @@ impl Dispatcher {
             ..StatusFacts::default()
         };
         verdict.with_detail(Some(status_detail(&facts).into()))
+    }
+
+    /// Why a body that has come is not stored, also for people.
+    fn body_problem(
+        &self,
+        target: &CurrentTarget,
+        body: &[u8],
+        fields: AnswerFields<'_>,
+    ) -> Option<(FailureKind, Option<String>)> {
+        if self.is_damaged(target, body, fields) {
+            return Some((FailureKind::Checksum, None));
+        }
+        let refusal = self.rules.rules.accepted.refusal(body)?;
+        Some((FailureKind::UnexpectedType, Some(refusal)))
     }
 
     /// Whether an object of a store is not what the store says of its bytes.

@@ -31,6 +31,7 @@ impl FetchThread {
             allow_eof_bodies: self.options.http.allow_eof_bodies,
             gives_every_reply: true,
             retried: self.options.http.retry_status,
+            accepted: self.options.http.accept,
             // It gives others what they ask for, and this one when its turn comes.
             is_patient: self.throttling.is_throttled(&request.at.url, self.clock.get()),
             ..Rules::default()
@@ -95,6 +96,9 @@ impl FetchThread {
         if let Err(failure) = self.decode(incoming, head) {
             return self.failed(request, failure);
         }
+        if let Some(refusal) = self.refused_type(request, incoming, head.status) {
+            return self.failed(request, Failure::new(FailureKind::UnexpectedType, refusal));
+        }
         self.give(request, incoming, head.status);
         AttemptEnd::Over
     }
@@ -106,6 +110,12 @@ impl FetchThread {
         } else {
             Ok(())
         }
+    }
+
+    /// What came and what was wanted, if the body of a success has another type.
+    fn refused_type(&self, request: &TaskRequest, incoming: &ReplyBuffer, status: u16) -> Option<String> {
+        let is_object = (200..300).contains(&status) && request.method() != "HEAD";
+        if is_object { self.options.http.accept.refusal(&incoming.body) } else { None }
     }
 
     /// Whether the body is not what the store has said of it.

@@ -11,6 +11,7 @@ use crate::control::body_memory::BodyMemory;
 use crate::control::body_meter::BodyMeter;
 use crate::control::clock::unix_micros;
 use crate::fetch::target::{CurrentTarget, ObservedReply};
+use fetchmill_model::body_type::{AcceptedTypes, BodyStart};
 use fetchmill_model::byte_range::ByteRange;
 use fetchmill_model::content_encoding::{
     ContentEncoding, DecodeError, NamedEncoding, is_identity, not_asked_for,
@@ -87,6 +88,8 @@ pub(super) struct BodyReceiver {
     expected_hash: Option<ExpectedHash>,
     /// With `--opt-out`.
     opt_out: Option<OptOutReader>,
+    /// With `--accept`.
+    type_start: Option<BodyStart>,
 }
 
 /// Whether what comes is decoded.
@@ -121,7 +124,8 @@ enum ExpectedBody {
 }
 
 impl BodyReceiver {
-    /// In a check a body is read to `enough` bytes. With `opts_out` it is searched for a reservation.
+    /// In a check a body is read to `enough` bytes. With `opts_out` it is searched for a reservation, and with `shows_type` its
+    /// start is kept.
     pub(super) fn new(
         properties: Properties,
         budget: Arc<BodyMemory>,
@@ -129,6 +133,7 @@ impl BodyReceiver {
         stage: Option<Arc<Stage>>,
         enough: Option<u64>,
         opts_out: bool,
+        shows_type: bool,
     ) -> Self {
         BodyReceiver {
             properties,
@@ -157,12 +162,21 @@ impl BodyReceiver {
             received: 0,
             expected_hash: None,
             opt_out: opts_out.then(OptOutReader::default),
+            type_start: shows_type.then(BodyStart::default),
         }
     }
 
     /// Returns the field or the `meta` of a complete reply that reserves its content; `None` without `--opt-out`.
     pub(super) fn opt_out(&mut self) -> Option<String> {
         self.opt_out.as_mut()?.evidence()
+    }
+
+    /// Checks the type of a complete body.
+    pub(super) fn check_type(&self, accepted: &AcceptedTypes) -> Completion {
+        match self.type_start.as_ref().and_then(|start| start.refusal(accepted)) {
+            Some(refusal) => Err((FailureKind::UnexpectedType, Some(refusal.into()))),
+            None => Ok(()),
+        }
     }
 
     /// Another body comes, for this target. What is left of the last one is forgotten.
@@ -175,9 +189,7 @@ impl BodyReceiver {
         (self.is_conditional, self.decoding) = (false, Decoding::Off);
         self.expected_hash = None;
         self.start.clear();
-        if let Some(opt_out) = &mut self.opt_out {
-            opt_out.start();
-        }
+        self.forget_evidence();
         if let Some(seen) = &mut self.seen {
             seen.clear();
         }
@@ -312,11 +324,29 @@ impl BodyReceiver {
         if let Some(hash) = &mut self.hash {
             hash.update(piece);
         }
+        self.note_evidence(piece);
+        self.keep(piece);
+        !self.has_failed()
+    }
+
+    /// What a body shows of itself is that of the next one from now on.
+    fn forget_evidence(&mut self) {
+        if let Some(opt_out) = &mut self.opt_out {
+            opt_out.start();
+        }
+        if let Some(start) = &mut self.type_start {
+            start.clear();
+        }
+    }
+
+    /// Takes a piece of the body as it is stored, for what the body shows of itself.
+    fn note_evidence(&mut self, piece: &[u8]) {
         if let Some(opt_out) = &mut self.opt_out {
             opt_out.piece(piece);
         }
-        self.keep(piece);
-        !self.has_failed()
+        if let Some(start) = &mut self.type_start {
+            start.piece(piece);
+        }
     }
 
     fn release(&mut self) {
@@ -545,9 +575,7 @@ impl ResumableBody for BodyReceiver {
         self.forget();
         self.hash = self.expected_hash.as_ref().map(BodyChecksum::of_hash);
         self.start.clear();
-        if let Some(opt_out) = &mut self.opt_out {
-            opt_out.start();
-        }
+        self.forget_evidence();
     }
 
     fn has_failed(&self) -> bool {
@@ -606,9 +634,7 @@ impl BodySink for BodyReceiver {
             if let Some(hash) = &mut self.hash {
                 hash.update(bytes);
             }
-            if let Some(opt_out) = &mut self.opt_out {
-                opt_out.piece(bytes);
-            }
+            self.note_evidence(bytes);
         }
         if self.is_caught {
             let room = ERROR_BYTES_MAX - self.start.len();

@@ -29,6 +29,7 @@ impl Worker {
             self.setup.stage.clone(),
             self.setup.enough,
             self.setup.opts_out,
+            !self.setup.rules.accepted.is_all(),
         ));
         while !self.supply.is_done() {
             if !self.take(batch.first()) {

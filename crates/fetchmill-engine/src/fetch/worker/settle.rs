@@ -125,7 +125,10 @@ impl Worker {
             body.discard();
             return AttemptEnd::Over;
         }
-        let completed = completed.map(|()| body.inner.opt_out());
+        let completed = completed.and_then(|()| match body.inner.opt_out() {
+            None => body.inner.check_type(&rules.accepted).map(|()| None),
+            evidence => Ok(evidence),
+        });
         match completed {
             Ok(Some(evidence)) => {
                 body.discard();
