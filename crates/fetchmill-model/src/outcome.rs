@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::file_name::FileName;
+use crate::same_bodies::SameBodies;
 use crate::skips::{SkipReason, Skips};
 
 /// The order in which targets became durable in the journal; names a target inside one job only.
@@ -457,6 +458,9 @@ pub struct Receipt {
     pub removed: Vec<ShardNumber>,
     /// What `files` writes down of its objects, when it grew.
     pub manifest: Option<ShardEnd>,
+    /// What has come since the last receipt, before any transform; not for the journal.
+    #[serde(default)]
+    pub same_bodies: SameBodies,
 }
 
 #[cfg(test)]

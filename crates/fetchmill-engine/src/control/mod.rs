@@ -56,6 +56,7 @@ use fetchmill_model::planner::origin::{Millis, Observations};
 use fetchmill_model::planner::pace::Pace;
 use fetchmill_model::planner::probing::{HealthCheck, HealthStatus};
 use fetchmill_model::planner::{NextWork, Planner, PlannerOptions, WorkerReport};
+use fetchmill_model::same_bodies::SameBodies;
 use fetchmill_model::sync::lock;
 use fetchmill_model::verdict::RetriedStatuses;
 
@@ -109,6 +110,8 @@ pub(super) struct Control {
     pub(super) pipeline: Pipeline,
     pub(super) coalescing: Coalescing,
     notices: Mutex<Vec<String>>,
+    /// The body that most objects are; a receipt adds to it.
+    same_bodies: Mutex<SameBodies>,
     /// Hosts whose certificates are not to be trusted, as far as a user was told of them.
     distrusted: Mutex<BTreeSet<String>>,
 }
@@ -171,6 +174,7 @@ impl Control {
             pipeline: Pipeline::new(request.pipeline),
             coalescing: Coalescing::new(request.coalesce),
             notices: Mutex::default(),
+            same_bodies: Mutex::default(),
             distrusted: Mutex::default(),
         })
     }
@@ -324,12 +328,18 @@ impl Control {
         }
     }
 
+    /// Adds the bodies of a window.
+    pub(super) fn note_same_bodies(&self, bodies: &SameBodies) {
+        lock(&self.same_bodies).add(bodies);
+    }
+
     /// All of these.
     pub(super) fn take_notices(&self) -> Vec<String> {
         let mut notices = std::mem::take(&mut *lock(&self.notices));
         notices.extend(self.stray.notice());
         notices.extend(self.pipeline.notice());
         notices.extend(self.coalescing.notice());
+        notices.extend(lock(&self.same_bodies).notice());
         notices.extend(self.concurrency_notice());
         notices
     }

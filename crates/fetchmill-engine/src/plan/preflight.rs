@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::job_plan::JobPlan;
 use crate::request::source_options::{Listing, SourceOptions};
+use fetchmill_model::count_text::with_commas;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::{Outcome, Tally};
 use fetchmill_model::planner::preflight::{Room, Shortage, SizeSample, Work, find_lack};
@@ -224,19 +225,6 @@ fn advice(is_packed: bool, is_begun: bool, dest: &Path) -> String {
             "make room and run the same command again to resume, or go on with --no-preflight".to_owned()
         }
     }
-}
-
-/// `1,234,567`.
-fn with_commas(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() * 4 / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// `980 B`, `1.5 MiB`: as Python's `format_bytes`.

@@ -42,6 +42,8 @@ pub(super) struct SinkWriter {
     has_rows: bool,
     /// Whether rows are kept, in the failures shard.
     keeps_rows: bool,
+    /// Whether bodies are compared with each other: they are replies.
+    compares_bodies: bool,
     commit_window: Duration,
     /// Only to wait for a block or the end of a window.
     runtime: Runtime,
@@ -99,6 +101,7 @@ pub(super) fn open(
         ),
         has_rows: request.rows.is_some(),
         keeps_rows: request.rows.as_ref().is_some_and(|rows| !rows.is_given),
+        compares_bodies: request.rows.is_none() && !request.stores_items(),
         commit_window: request.commit_window,
         runtime: waiting_runtime()?,
         blocks: to_write,
@@ -140,6 +143,9 @@ impl SinkWriter {
             transform.start()?;
         }
         while let Some(mut block) = self.next_block(&mut window)? {
+            if self.compares_bodies {
+                self.gathered.compare_bodies(&block);
+            }
             self.transform_and_take(&block, &mut window)?;
             if self.body_memory.release(block.memory()) {
                 self.control.plan.wake(self.worker as usize).notify_one();

@@ -115,6 +115,7 @@ impl Recorder<'_> {
         match request {
             CommitRequest::Receipt(receipt) => {
                 self.recovery.place.must_be_in_place()?;
+                self.control.note_same_bodies(&receipt.same_bodies);
                 self.journal.settle(&receipt)
             }
             CommitRequest::Begin(targets) => self.journal.begin_requests(&targets).map(|()| None),

@@ -3,9 +3,10 @@
 use fetchmill_model::outcome::{
     FailureKind, KindCounts, Outcome, Receipt, Runs, ShardEnd, StatusCounts, Tally,
 };
+use fetchmill_model::same_bodies::SameBodies;
 use fetchmill_model::skips::Skips;
 use fetchmill_model::target::Sequence;
-use fetchmill_store::sink::CheckpointResult;
+use fetchmill_store::sink::{Block, BlockBody, CheckpointResult};
 
 /// Outcomes of a window that no sink has stored: those that are not fetched, and all of a check; at most as many as a
 /// window has.
@@ -16,6 +17,8 @@ pub(crate) struct WindowOutcomes {
     kinds: KindCounts,
     statuses: StatusCounts,
     skips: Skips,
+    /// Of the objects that have come, before a transform.
+    same_bodies: SameBodies,
 }
 
 impl WindowOutcomes {
@@ -39,6 +42,14 @@ impl WindowOutcomes {
     /// Adds one that failed without a reply.
     pub(crate) fn add_failed(&mut self, sequence: Sequence, kind: FailureKind) {
         self.add(sequence, Outcome::Failed(kind), 0, None);
+    }
+
+    /// Compares the objects of a block with those that came before.
+    pub(crate) fn compare_bodies(&mut self, block: &Block) {
+        for (_, entry) in block.fetched(0) {
+            let is_inside = matches!(entry.body, BlockBody::Inside(_));
+            self.same_bodies.note(is_inside.then(|| block.body(entry)));
+        }
     }
 
     /// Adds one of a check, with the bytes of its body.
@@ -81,6 +92,7 @@ impl WindowOutcomes {
             sealed: durable.sealed,
             removed: durable.removed,
             manifest: durable.manifest,
+            same_bodies: std::mem::take(&mut self.same_bodies),
         })
     }
 }

@@ -25,6 +25,12 @@ pub const BODY_BYTES_MAX: u64 = 64 * MIB as u64;
 /// Bytes at the start of a body that show its type with `--accept`: a page may have comments before its first element. Memory for
 /// each connection.
 pub const BODY_START_BYTES: usize = 4096;
+/// Bodies that are counted to find the one that most objects of a run are, by each writer and by the job: 32 bytes each.
+pub const SAME_BODIES_KEPT: usize = 8;
+/// Objects of a run before most of them are called the same.
+pub const SAME_BODIES_TOLD_MIN: u64 = 100;
+/// Bytes of a body that is compared with others: login and error pages are smaller. A writer hashes one of this size in 4 us.
+pub const SAME_BODY_BYTES_MAX: usize = 64 * 1024;
 /// A body above this goes to a staging file.
 pub const BODY_MEMORY_BYTES_MAX: usize = MIB;
 /// A WARC record up to this is packed with a code that is always the same, which makes it 3 to 5 % larger than one of

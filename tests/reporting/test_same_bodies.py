@@ -1,0 +1,66 @@
+"""A job says when most of its objects are the same bytes: a login or an error page, probably."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import fetchmill
+from conftest import Ended
+from raw_server import Behaviour, RawServer, in_turn, mirror, reply
+
+Run = Callable[..., Ended]
+Raw = Callable[..., RawServer]
+
+PAGE = b"<!DOCTYPE html>" + b"x" * 5105
+NOTICE = "120 of 140 objects fetched in this run are the same 5,120 bytes; "
+
+
+def site(same: int, other: int, page: bytes = PAGE) -> dict[str, Behaviour]:
+    """A mirror of which so many objects are one page."""
+    names = [f"{number:04}" for number in range(same + other)]
+    bodies = {name: reply(page if index < same else name.encode()) for index, name in enumerate(names)}
+    return mirror(names, bodies)
+
+
+@pytest.mark.parametrize(
+    ("format", "engine"), [("files", "native"), ("parquet", "native"), ("jsonl", "threads"), ("tar", "processes")]
+)
+def test_most_objects_that_are_the_same_are_noticed(run: Run, raw: Raw, dest: Path, format: str, engine: str) -> None:
+    """In the summary, with numbers and a remedy."""
+    server = raw(site(120, 20))
+    ended = run("get", server.url, dest, "--format", format, "--engine", engine)
+
+    assert ended.code == 0, ended.err
+    assert NOTICE in ended.err
+    assert "--accept" in ended.err
+
+
+def test_what_is_not_most_of_many_is_not_noticed(raw: Raw, tmp_path: Path) -> None:
+    """Half of the objects, or all of a few."""
+    for number, (same, other) in enumerate([(99, 0), (70, 70), (0, 140)]):
+        server = raw(site(same, other))
+        report = fetchmill.get(server.url, tmp_path / str(number))
+        assert [line for line in report.notices if "the same" in line] == []
+
+
+def test_a_later_run_counts_its_own_objects(raw: Raw, dest: Path) -> None:
+    """What an earlier run has fetched says nothing of this one."""
+    names = [f"{number:04}" for number in range(240)]
+    late = {name: in_turn(reply(status="400 x"), reply(name.encode())) for name in names[120:]}
+    server = raw(mirror(names, {name: reply(PAGE) for name in names[:120]} | late))
+
+    first = fetchmill.get(server.url, dest, attempts=1)
+    assert [line.split(";")[0] for line in first.notices if "the same" in line] == [
+        "120 of 120 objects fetched in this run are the same 5,120 bytes"
+    ]
+    second = fetchmill.get(server.url, dest, retry_failed=True)
+    assert (second.fetched, [line for line in second.notices if "the same" in line]) == (240, [])
+
+
+def test_empty_objects_are_noticed_and_syncs_tell(run: Run, raw: Raw, dest: Path) -> None:
+    """A pass of a sync fetches as any job does."""
+    ended = run("sync", raw(site(120, 20, b"")).url, dest)
+    assert ended.code == 0, ended.err
+    assert re.search(r"120 of 140 objects fetched in this run are empty; ", ended.err)
