@@ -50,7 +50,7 @@ class Job:
         """Asks for the end: no new request, those in flight drained (3 s at most), a checkpoint. Returns at once."""
 
     def allow_rows(self, rows: int) -> None:
-        """Lets the job read so many rows of its Parquet list in all; a page may go beyond. Without this it reads all."""
+        """Lets the job read so many rows of a range of a Parquet list in all; a page may go beyond."""
     def end_list(self) -> None:
         """Ends the list with what was read of it: the job is finished when that is settled."""
     def set_rate(self, per_second: float) -> None:
@@ -208,8 +208,8 @@ def list_files(options: str) -> list[tuple[str, str, bool, int | None]]:
         options: as for `Job`.
 
     Returns:
-        For each file its path, the name of its format, whether a part of it, from one line to another, is a list, and how
-        many rows it has if it is Parquet.
+        For each file its path, the name of its format, whether it can be divided at the ends of its lines, and how many
+        rows it has if it is Parquet.
 
     Raises:
         UsageError: a file cannot be opened, or is a pipe; or their formats differ.
