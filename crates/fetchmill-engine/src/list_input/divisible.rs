@@ -57,7 +57,7 @@ fn describe(path: PathBuf, format: Option<ListFormat>, unnamed: ListFormat) -> R
         ListFormat::Text | ListFormat::Csv | ListFormat::Tsv => true,
     };
     let rows = match format {
-        ListFormat::Parquet if !is_compressed => Some(parquet_rows(&path.display().to_string(), file)?),
+        ListFormat::Parquet if !is_compressed => Some(parquet_rows(&path.display().to_string(), &file)?),
         _ => None,
     };
     Ok(ListFile { path, format, has_lines, rows })

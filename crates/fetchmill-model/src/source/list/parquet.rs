@@ -60,8 +60,8 @@ pub(super) struct ParquetRecords {
 }
 
 /// How many rows a Parquet file has, from its footer.
-pub fn parquet_rows<F: ChunkReader + 'static>(label: &str, file: F) -> Result<u64> {
-    let metadata = guarded(label, || ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()))?;
+pub fn parquet_rows<F: ChunkReader + 'static>(label: &str, file: &F) -> Result<u64> {
+    let metadata = guarded(label, || ArrowReaderMetadata::load(file, ArrowReaderOptions::new()))?;
     Ok(u64::try_from(metadata.metadata().file_metadata().num_rows()).unwrap_or(0))
 }
 
