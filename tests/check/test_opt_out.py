@@ -1,6 +1,7 @@
 """`--opt-out`: objects whose reply reserves them are skipped, with the evidence."""
 
 import json
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,6 +26,14 @@ RESERVED = {
     ),
     "/meta-tdm": (reply(b"<meta name=tdm-reservation content=1>", HTML), '<meta name="tdm-reservation" content="1">'),
     "/leads": (reply(b"", "Location: /field", status="302 Found"), "X-Robots-Tag: noai, noimageai"),
+}
+# The most frequent first, as the summary has them.
+RULES = {
+    "X-Robots-Tag noai": 2,
+    "TDM-Reservation": 1,
+    "X-Robots-Tag noindex": 1,
+    "meta noindex": 1,
+    "meta tdm-reservation": 1,
 }
 FREE = {
     "/plain": reply(b"plain"),
@@ -55,8 +64,9 @@ def test_reserved_objects_are_skipped_with_evidence(run: Run, urls: Path, dest: 
     words = ("--format", "jsonl", "--all-rows") if command == "get" else ()
     ended = run(command, urls, result, "--allow-private", "--opt-out", *words)
     assert ended.code in (0, 3), ended.err
-    summary = "skipped: opted-out 6; list them" if command == "get" else "opted out: 6; the column detail"
-    assert summary in ended.out + ended.err
+    said = ended.out + ended.err
+    assert f"opted out: 6: {', '.join(f'{rule} {count}' for rule, count in RULES.items())}\n" in said
+    assert "robots.txt" not in said
     files = result.glob("*.jsonl") if command == "get" else [result]
     rows = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     details = {f"/{address_of(row).rsplit('/', 1)[-1]}": row.get("detail") for row in rows}
@@ -69,9 +79,20 @@ def test_opt_out_is_counted_listed_and_kept_by_the_job(run: Run, urls: Path, des
     """The summary, Python and the next run agree."""
     report = fetchmill.get(urls, dest, format="null", allow_private=True, opt_out=True)
     assert dict(report.skipped_by) == {"opted-out": len(RESERVED)}
-    assert (report.fetched, report.absent) == (3, 1)
+    assert (report.fetched, report.absent, dict(report.opted_out_by)) == (3, 1, RULES)
+    assert (dict(report.forbidding_hosts), report.forbidding_host_count) == ({}, 0)
     (found,) = fetchmill.skipped(dest)
     assert (found.reason, found.count, len(found.names)) == ("opted-out", len(RESERVED), len(RESERVED))
+    assert dict(found.rules) == dict(fetchmill.status(dest).opted_out_by) == RULES
+    listed = run("status", dest, "--skipped").out
+    assert "opted-out by rule\t2\tX-Robots-Tag noai\n" in listed
+    with sqlite3.connect(dest / ".fetchmill" / "job.sqlite") as journal:
+        # As a release has left it that did not count by rule.
+        journal.executescript("DROP TABLE opted_out; DROP TABLE opted_out_hosts")
+    journal.close()
+    assert dict(fetchmill.status(dest).opted_out_by) == {}
+    resumed = run("get", urls, dest, "--format", "null", "--allow-private", "--opt-out")
+    assert "opted out: 6: without a known rule 6\n" in resumed.out + resumed.err
     again = run("get", urls, dest, "--format", "null", "--allow-private")
     assert again.code == 2
     assert "opt-out" in again.err

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -51,6 +52,10 @@ def test_200_hosts_give_the_verdicts_of_the_golden_table(
     found = {row.get("url") or row["name"]: verdict(row) for row in rows}
     assert found == hosts.expected
     assert set(hosts.asked.values()) == {1}
+    forbidden = Counter(
+        url[: url.index("/", 7)] for url, why in hosts.expected.items() if (why or "").startswith("robots.txt:")
+    )
+    assert f"robots.txt: {forbidden.total()} of {len(forbidden)} hosts: " in ended.out + ended.err
     for url, why in hosts.expected.items():
         name, path = url.removeprefix("http://").split("/", 1)
         if why is not None and why.startswith("robots.txt:"):
@@ -73,6 +78,7 @@ def test_a_list_of_one_host_is_counted_listed_and_kept_by_the_job(
     server, urls = forbidding
     report = fetchmill.get(urls, dest, format="null", allow_private=True, robots=True)
     assert (dict(report.skipped_by), report.fetched) == ({"opted-out": 1}, 3)
+    assert (dict(report.opted_out_by), dict(report.forbidding_hosts)) == ({"robots.txt": 1}, {server.url: 1})
     again = run("get", urls, dest, "--format", "null", "--allow-private")
     assert again.code == 2
     assert "robots" in again.err
@@ -80,13 +86,16 @@ def test_a_list_of_one_host_is_counted_listed_and_kept_by_the_job(
 
 
 def test_a_resumed_run_asks_once_more(run: Run, start: Start, raw: Raw, tmp_path: Path) -> None:
-    """What a host has said is not in the journal: a run that is killed is followed by one that asks again."""
-    server = raw({"/robots.txt": FORBIDS, "/a": reply(b"a"), "/b": lambda exchange: exchange.stall()})
+    """Rules are not in the journal: a run after a kill asks again. Counts are, and have each target once."""
+    reserved = reply(b"o", "X-Robots-Tag: noai")
+    server = raw({"/robots.txt": FORBIDS, "/o": reserved, "/b": lambda exchange: exchange.stall()})
+    down = raw({"/robots.txt": reply(b"", status="500 Internal Server Error")})
     urls, dest = tmp_path / "urls.txt", tmp_path / "out"
-    urls.write_text(f"{server.url}/a\n{server.url}/b\n")
-    command = ("get", urls, dest, *OBEYS[:2], "--format", "jsonl")
+    forbidden = [f"{server.url}/a{number}" for number in range(3)] + [f"{down.url}/a"]
+    urls.write_text("".join(f"{url}\n" for url in (*forbidden, f"{server.url}/o", f"{server.url}/b")))
+    command = ("get", urls, dest, *OBEYS, "--format", "jsonl")
     killed = start(*command)
-    while not server.count("/b"):
+    while not (server.count("/b") and skipped_so_far(dest) == 5):
         time.sleep(0.01)
     killed.kill()
     killed.communicate()
@@ -94,7 +103,22 @@ def test_a_resumed_run_asks_once_more(run: Run, start: Start, raw: Raw, tmp_path
 
     ended = run(*command)
 
-    assert (ended.code, server.count("/robots.txt"), server.count("/a")) == (0, 2, 0), ended.err
+    assert (ended.code, server.count("/robots.txt"), server.count("/a0")) == (0, 2, 0), ended.err
+    said = ended.out + ended.err
+    assert "opted out: 5: robots.txt 3, X-Robots-Tag noai 1, robots.txt error 1\n" in said
+    assert f"robots.txt: 4 of 2 hosts: {server.url} 3, {down.url} 1\n" in said
+    listed = run("status", dest, "--skipped", "--json").out.splitlines()
+    assert {"reason": "opted-out", "count": 3, "host": server.url} in map(json.loads, listed)
+    (found,) = fetchmill.skipped(dest)
+    assert list(found.hosts.items()) == [(server.url, 3), (down.url, 1)]
+
+
+def skipped_so_far(dest: Path) -> int:
+    """Skipped targets that a running job has committed."""
+    try:
+        return fetchmill.status(dest).skipped
+    except fetchmill.UsageError:
+        return 0
 
 
 def test_workers_share_what_a_host_has_said(run: Run, raw: Raw, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 use crate::failure_detail::status_text;
 use crate::limits::OPT_OUT_EVIDENCE_BYTES_MAX;
+use crate::opt_out::OptOut;
+use crate::opt_out_rule::OptOutRule;
 use crate::outcome::FailureKind;
 use crate::source::percent;
 use crate::source::robots::{PRODUCT_TOKEN, Robots};
@@ -25,8 +27,8 @@ pub enum HostRobots {
 pub enum RobotsVerdict {
     /// It may be asked for.
     Allowed,
-    /// It may not; this is the evidence.
-    OptedOut(String),
+    /// It may not.
+    OptedOut(OptOut),
     /// It is not asked for, since the rules are not known; this is why.
     Failed(FailureKind, String),
 }
@@ -49,11 +51,16 @@ impl HostRobots {
             HostRobots::Rules(robots) => {
                 let decoded = percent::decode(path.as_bytes());
                 match robots.forbidding(decoded.as_deref().unwrap_or(path.as_bytes())) {
-                    Some(rule) => RobotsVerdict::OptedOut(format!("robots.txt: Disallow: {}", cut(&rule))),
+                    Some(rule) => {
+                        let evidence = format!("robots.txt: Disallow: {}", cut(&rule));
+                        RobotsVerdict::OptedOut(OptOut { rule: OptOutRule::Robots, evidence })
+                    }
                     None => RobotsVerdict::Allowed,
                 }
             }
-            HostRobots::Forbidden(why) => RobotsVerdict::OptedOut(why.clone()),
+            HostRobots::Forbidden(why) => {
+                RobotsVerdict::OptedOut(OptOut { rule: OptOutRule::RobotsError, evidence: why.clone() })
+            }
             HostRobots::Unknown(kind, why) => RobotsVerdict::Failed(*kind, why.clone()),
         }
     }
@@ -89,7 +96,9 @@ mod tests {
         }
         for status in [500, 503, 999] {
             let verdict = HostRobots::of_reply(status, forbids).verdict("/free");
-            let RobotsVerdict::OptedOut(why) = verdict else { panic!("{status}: {verdict:?}") };
+            let RobotsVerdict::OptedOut(OptOut { evidence: why, .. }) = verdict else {
+                panic!("{status}: {verdict:?}")
+            };
             assert!(why.starts_with("robots.txt: ") && why.contains(&status.to_string()), "{why}");
         }
         let unknown = HostRobots::Unknown(FailureKind::HeadTimeout, "why".into());
@@ -103,7 +112,8 @@ mod tests {
         for (path, rule) in
             [("/pxq", "/p*q$"), ("/caf%c3%a9/x", "/caf\u{e9}"), ("/a?s=1", "/*?s="), ("/%70q", "/p*q$")]
         {
-            let expected = RobotsVerdict::OptedOut(format!("robots.txt: Disallow: {rule}"));
+            let evidence = format!("robots.txt: Disallow: {rule}");
+            let expected = RobotsVerdict::OptedOut(OptOut { rule: OptOutRule::Robots, evidence });
             assert_eq!(host.verdict(path), expected, "{path}");
         }
         assert_eq!(host.verdict("/100%"), RobotsVerdict::Allowed);
@@ -112,7 +122,9 @@ mod tests {
         let host = HostRobots::of_reply(200, long.as_bytes());
         assert!(host.bytes() > 60_000);
         let path = format!("/{}%07", "x".repeat(60_000));
-        let RobotsVerdict::OptedOut(why) = host.verdict(&path) else { panic!("it is forbidden") };
+        let RobotsVerdict::OptedOut(OptOut { evidence: why, .. }) = host.verdict(&path) else {
+            panic!("it is forbidden")
+        };
         assert!(why.len() < 2 * OPT_OUT_EVIDENCE_BYTES_MAX, "{}", why.len());
     }
 }

@@ -34,6 +34,7 @@ pub mod limits;
 pub mod name;
 pub mod object;
 pub mod opt_out;
+pub mod opt_out_rule;
 pub mod options;
 pub mod origin;
 pub mod outcome;

@@ -6,19 +6,35 @@
 use html5gum::{DefaultEmitter, Token, Tokenizer};
 
 use crate::limits::{OPT_OUT_EVIDENCE_BYTES_MAX, OPT_OUT_HTML_BYTES_MAX};
+use crate::opt_out_rule::OptOutRule;
 use crate::source::robots::PRODUCT_TOKEN;
 use crate::verdict::fields_in;
 
-/// Directives that reserve an object; `none` is `noindex` and `nofollow`.
-const RESERVING: [&[u8]; 5] = [b"noai", b"noimageai", b"noindex", b"noimageindex", b"none"];
+/// Directives that reserve an object, with the rules of the field and of the `meta`; `none` is `noindex` and `nofollow`.
+const RESERVING: [(&[u8], OptOutRule, OptOutRule); 5] = [
+    (b"noai", OptOutRule::FieldNoAi, OptOutRule::MetaNoAi),
+    (b"noimageai", OptOutRule::FieldNoImageAi, OptOutRule::MetaNoImageAi),
+    (b"noindex", OptOutRule::FieldNoIndex, OptOutRule::MetaNoIndex),
+    (b"noimageindex", OptOutRule::FieldNoImageIndex, OptOutRule::MetaNoImageIndex),
+    (b"none", OptOutRule::FieldNone, OptOutRule::MetaNone),
+];
 /// A directive whose value follows a colon, as the name of a program does.
 const DATED: &[u8] = b"unavailable_after";
 const TDM: &str = "tdm-reservation";
 
+/// What reserves an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OptOut {
+    /// The rule.
+    pub rule: OptOutRule,
+    /// The field, the `meta` or the line of a robots.txt, for people.
+    pub evidence: String,
+}
+
 /// Reads a reply for a reservation. Memory: [`OPT_OUT_HTML_BYTES_MAX`] for each body on its way.
 #[derive(Debug, Default)]
 pub struct OptOutReader {
-    evidence: Option<String>,
+    found: Option<OptOut>,
     is_html: bool,
     html: Vec<u8>,
 }
@@ -26,7 +42,7 @@ pub struct OptOutReader {
 impl OptOutReader {
     /// Another reply comes.
     pub fn start(&mut self) {
-        self.evidence = None;
+        self.found = None;
         self.is_html = false;
         self.html = Vec::new();
     }
@@ -34,23 +50,23 @@ impl OptOutReader {
     /// Reads a head. The head of an object's rest adds to that of its start.
     pub fn head(&mut self, head: &[u8]) {
         self.is_html |= fields_in(head, b"content-type:").any(is_html);
-        if self.evidence.is_none() {
-            self.evidence = reserving_field(head);
+        if self.found.is_none() {
+            self.found = reserving_field(head);
         }
     }
 
     /// Takes a piece of the body, decoded.
     pub fn piece(&mut self, bytes: &[u8]) {
-        if self.is_html && self.evidence.is_none() {
+        if self.is_html && self.found.is_none() {
             let room = OPT_OUT_HTML_BYTES_MAX - self.html.len();
             self.html.extend_from_slice(&bytes[..bytes.len().min(room)]);
         }
     }
 
     /// Returns the field or the `meta` that reserves the object, if there is one, when the body is complete.
-    pub fn evidence(&mut self) -> Option<String> {
+    pub fn found(&mut self) -> Option<OptOut> {
         let html = std::mem::take(&mut self.html);
-        self.evidence.take().or_else(|| reserving_meta(&html))
+        self.found.take().or_else(|| reserving_meta(&html))
     }
 }
 
@@ -61,40 +77,46 @@ fn is_html(content_type: &[u8]) -> bool {
         .any(|html| media_type.eq_ignore_ascii_case(html))
 }
 
-fn reserving_field(head: &[u8]) -> Option<String> {
-    let robots = fields_in(head, b"x-robots-tag:")
-        .find(|value| robots_tag_reserves(value))
-        .map(|value| format!("X-Robots-Tag: {}", shown(value)));
+fn reserving_field(head: &[u8]) -> Option<OptOut> {
+    let robots = fields_in(head, b"x-robots-tag:").find_map(|value| {
+        let rule = rule_of_robots_tag(value)?;
+        Some(OptOut { rule, evidence: format!("X-Robots-Tag: {}", shown(value)) })
+    });
     robots.or_else(|| {
         let mut reservations = fields_in(head, b"tdm-reservation:");
-        reservations.any(|value| value == b"1").then(|| "TDM-Reservation: 1".to_owned())
+        let evidence = || "TDM-Reservation: 1".to_owned();
+        reservations
+            .any(|value| value == b"1")
+            .then(|| OptOut { rule: OptOutRule::FieldTdm, evidence: evidence() })
     })
 }
 
-/// Whether a value of `X-Robots-Tag` is for this program and reserves the object. `name: directive, directive` is for one
-/// program.
-fn robots_tag_reserves(value: &[u8]) -> bool {
+/// The first directive of a value of `X-Robots-Tag` that is for this program and reserves the object. `name: directive,
+/// directive` is for one program.
+fn rule_of_robots_tag(value: &[u8]) -> Option<OptOutRule> {
     let mut is_for_us = true;
-    value.split(|byte| *byte == b',').any(|directive| {
+    value.split(|byte| *byte == b',').find_map(|directive| {
         let mut directive = directive.trim_ascii();
         if let Some(colon) = memchr::memchr(b':', directive) {
             let name = directive[..colon].trim_ascii();
             if name.eq_ignore_ascii_case(DATED) {
-                return false;
+                return None;
             }
             is_for_us = name == b"*" || name.eq_ignore_ascii_case(PRODUCT_TOKEN.as_bytes());
             directive = directive[colon + 1..].trim_ascii();
         }
-        is_for_us && is_reserving(directive)
+        is_for_us.then(|| rules_of(directive)).flatten().map(|(of_field, _)| of_field)
     })
 }
 
-fn is_reserving(directive: &[u8]) -> bool {
-    RESERVING.iter().any(|reserving| directive.eq_ignore_ascii_case(reserving))
+/// The rules of a directive that reserves an object: as a field, and as a `meta`.
+fn rules_of(directive: &[u8]) -> Option<(OptOutRule, OptOutRule)> {
+    let known = RESERVING.iter().find(|(name, ..)| directive.eq_ignore_ascii_case(name));
+    known.map(|(_, of_field, of_meta)| (*of_field, *of_meta))
 }
 
 /// The first `meta` of an HTML page that reserves it, in the bytes that are read.
-fn reserving_meta(html: &[u8]) -> Option<String> {
+fn reserving_meta(html: &[u8]) -> Option<OptOut> {
     if html.is_empty() {
         return None;
     }
@@ -110,12 +132,14 @@ fn reserving_meta(html: &[u8]) -> Option<String> {
         let (name, content) = (value_of(b"name")?, value_of(b"content")?);
         let is_robots =
             name.eq_ignore_ascii_case(b"robots") || name.eq_ignore_ascii_case(PRODUCT_TOKEN.as_bytes());
-        let reserves = if is_robots {
-            content.split(|byte| *byte == b',').any(|directive| is_reserving(directive.trim_ascii()))
+        let rule = if is_robots {
+            let mut directives = content.split(|byte| *byte == b',');
+            directives.find_map(|directive| rules_of(directive.trim_ascii())).map(|(_, of_meta)| of_meta)
         } else {
-            name.eq_ignore_ascii_case(TDM.as_bytes()) && content == b"1"
+            (name.eq_ignore_ascii_case(TDM.as_bytes()) && content == b"1").then_some(OptOutRule::MetaTdm)
         };
-        reserves.then(|| format!("<meta name=\"{}\" content=\"{}\">", shown(name), shown(content)))
+        let evidence = || format!("<meta name=\"{}\" content=\"{}\">", shown(name), shown(content));
+        rule.map(|rule| OptOut { rule, evidence: evidence() })
     })
 }
 
@@ -136,7 +160,22 @@ mod tests {
         let mut reader = OptOutReader::default();
         reader.head(format!("HTTP/1.1 200 OK\r\n{head}\r\n").as_bytes());
         body.chunks(7).for_each(|piece| reader.piece(piece));
-        reader.evidence()
+        reader.found().map(|found| found.evidence)
+    }
+
+    #[test]
+    fn the_first_directive_is_the_rule() {
+        let rule = |head: &str, body: &[u8]| {
+            let mut reader = OptOutReader::default();
+            reader.head(format!("HTTP/1.1 200 OK\r\n{head}\r\n").as_bytes());
+            reader.piece(body);
+            reader.found().map(|found| found.rule)
+        };
+        assert_eq!(rule("X-Robots-Tag: nofollow, NOINDEX, noai\r\n", b""), Some(OptOutRule::FieldNoIndex));
+        assert_eq!(rule("TDM-Reservation: 1\r\n", b""), Some(OptOutRule::FieldTdm));
+        let html = "Content-Type: text/html\r\n";
+        assert_eq!(rule(html, b"<meta name=robots content=none>"), Some(OptOutRule::MetaNone));
+        assert_eq!(rule(html, b"<meta name=tdm-reservation content=1>"), Some(OptOutRule::MetaTdm));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{SKIPPED_NAME_BYTES_MAX, SKIPPED_NAMES_PAGE};
+use crate::opt_out_rule::{OptOutCounts, OptOutRule};
 
 /// Why a target is left out: by its listing, or after its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -23,8 +24,8 @@ pub enum SkipReason {
     Unchanged,
     /// A transform has dropped its reply.
     Dropped,
-    /// Its reply reserves it from machine learning or from indexing (`--opt-out`).
-    OptedOut,
+    /// Its reply reserves it from machine learning or from indexing (`--opt-out`), or its host's robots.txt does (`--robots`).
+    OptedOut(OptOutRule),
     /// Its store has it in an archive, and must restore it before it can be read.
     Archived,
     /// Its line repeats an earlier one of its list.
@@ -32,7 +33,10 @@ pub enum SkipReason {
 }
 
 impl SkipReason {
-    /// All of them.
+    /// The name of [`SkipReason::OptedOut`], whatever the rule.
+    pub const OPTED_OUT: &str = "opted-out";
+
+    /// All of them in the order of [`SkipReason::index`]; of those with a rule, one.
     pub const ALL: [SkipReason; 11] = [
         SkipReason::Filter,
         SkipReason::OtherOrigin,
@@ -42,7 +46,7 @@ impl SkipReason {
         SkipReason::NoObject,
         SkipReason::Unchanged,
         SkipReason::Dropped,
-        SkipReason::OptedOut,
+        SkipReason::OptedOut(OptOutRule::Robots),
         SkipReason::Archived,
         SkipReason::Duplicate,
     ];
@@ -51,7 +55,7 @@ impl SkipReason {
     pub fn is_of_reply(self) -> bool {
         matches!(
             self,
-            SkipReason::Unchanged | SkipReason::Dropped | SkipReason::OptedOut | SkipReason::Archived
+            SkipReason::Unchanged | SkipReason::Dropped | SkipReason::OptedOut(_) | SkipReason::Archived
         )
     }
 
@@ -66,9 +70,25 @@ impl SkipReason {
             SkipReason::NoObject => "no-object",
             SkipReason::Unchanged => "unchanged",
             SkipReason::Dropped => "dropped",
-            SkipReason::OptedOut => "opted-out",
+            SkipReason::OptedOut(_) => Self::OPTED_OUT,
             SkipReason::Archived => "archived",
             SkipReason::Duplicate => "duplicate",
+        }
+    }
+
+    fn index(self) -> usize {
+        match self {
+            SkipReason::Filter => 0,
+            SkipReason::OtherOrigin => 1,
+            SkipReason::OtherPath => 2,
+            SkipReason::Robots => 3,
+            SkipReason::FolderMarker => 4,
+            SkipReason::NoObject => 5,
+            SkipReason::Unchanged => 6,
+            SkipReason::Dropped => 7,
+            SkipReason::OptedOut(_) => 8,
+            SkipReason::Archived => 9,
+            SkipReason::Duplicate => 10,
         }
     }
 }
@@ -81,21 +101,36 @@ pub struct Skips(Option<Box<CountedSkips>>);
 struct CountedSkips {
     counts: [u64; SkipReason::ALL.len()],
     names: Vec<(SkipReason, Vec<u8>)>,
+    opt_outs: OptOutCounts,
 }
 
 impl Skips {
     /// Counts one. Of the first ones the names are kept, cut where they are long.
     pub fn add(&mut self, reason: SkipReason, name: &[u8]) {
         self.add_unnamed(reason);
-        let CountedSkips { counts, names } = &mut **self.0.get_or_insert_default();
-        if counts[reason as usize] <= SKIPPED_NAMES_PAGE {
+        let CountedSkips { counts, names, .. } = &mut **self.0.get_or_insert_default();
+        if counts[reason.index()] <= SKIPPED_NAMES_PAGE {
             names.push((reason, name[..name.len().min(SKIPPED_NAME_BYTES_MAX)].to_vec()));
         }
     }
 
     /// Counts one without a name.
     pub fn add_unnamed(&mut self, reason: SkipReason) {
-        self.0.get_or_insert_default().counts[reason as usize] += 1;
+        let counted = self.0.get_or_insert_default();
+        counted.counts[reason.index()] += 1;
+        if let SkipReason::OptedOut(rule) = reason {
+            counted.opt_outs.add(rule);
+        }
+    }
+
+    /// Counts the host whose robots.txt is the reason of one that was added.
+    pub fn add_host(&mut self, host: &str) {
+        self.0.get_or_insert_default().opt_outs.add_host(host, 1);
+    }
+
+    /// Those that opted out, by rule and host.
+    pub fn opt_outs(&self) -> Option<&OptOutCounts> {
+        self.0.as_ref().map(|counted| &counted.opt_outs)
     }
 
     /// All of them.
@@ -119,6 +154,26 @@ impl Skips {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reasons_are_in_the_order_of_their_indexes() {
+        for (index, reason) in SkipReason::ALL.into_iter().enumerate() {
+            assert_eq!(reason.index(), index, "{reason:?}");
+        }
+    }
+
+    #[test]
+    fn those_that_opted_out_are_counted_by_rule() {
+        let mut skips = Skips::default();
+        skips.add(SkipReason::OptedOut(OptOutRule::FieldNoAi), b"a");
+        skips.add_unnamed(SkipReason::OptedOut(OptOutRule::Robots));
+        skips.add_host("http://a.test");
+        let counts: Vec<_> = skips.counts().map(|(reason, count)| (reason.name(), count)).collect();
+        assert_eq!(counts, [(SkipReason::OPTED_OUT, 2)]);
+        let opt_outs = skips.opt_outs().unwrap();
+        assert!(opt_outs.rules().eq([(OptOutRule::FieldNoAi, 1), (OptOutRule::Robots, 1)]));
+        assert!(opt_outs.hosts().eq([("http://a.test", 1)]));
+    }
 
     #[test]
     fn all_are_counted_and_some_are_named() {

@@ -6,6 +6,8 @@ use std::time::Duration;
 use fetchmill_engine::{Interruption, JobReport, Latency, LimitedBy, OriginLatency, Snapshot, StopReason};
 use fetchmill_model::error::Error;
 use fetchmill_model::failure_detail::status_text;
+use fetchmill_model::limits::OPT_OUT_HOSTS_REPORTED;
+use fetchmill_model::opt_out_rule::OptOutCounts;
 use fetchmill_model::outcome::{KindCounts, StatusCounts, Tally};
 use fetchmill_model::source::list::Items;
 use fetchmill_store::journal::Wait;
@@ -187,6 +189,21 @@ pub(crate) fn set_statuses(dict: &Bound<'_, PyDict>, statuses: &StatusCounts) ->
     dict.set_item("failed_statuses", counts)
 }
 
+/// Targets that opted out: by rule, and the hosts with most whose robots.txt forbids them.
+pub(crate) fn set_opt_outs(dict: &Bound<'_, PyDict>, opt_outs: &OptOutCounts) -> PyResult<()> {
+    let (rules, hosts) = (PyDict::new(dict.py()), PyDict::new(dict.py()));
+    for (rule, count) in opt_outs.rules() {
+        rules.set_item(rule.name(), count)?;
+    }
+    for (host, count) in opt_outs.largest_hosts(OPT_OUT_HOSTS_REPORTED) {
+        hosts.set_item(host, count)?;
+    }
+    dict.set_item("opted_out_by", rules)?;
+    dict.set_item("forbidding_hosts", hosts)?;
+    let count = opt_outs.hosts().len() + usize::from(opt_outs.has_other_hosts());
+    dict.set_item("forbidding_host_count", count)
+}
+
 pub(crate) fn snapshot_dict<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     set_tally(&dict, snapshot.tally, &snapshot.kinds)?;
@@ -299,6 +316,7 @@ pub(crate) fn report_dict<'py>(py: Python<'py>, report: &JobReport) -> PyResult<
     set_doubtful(&dict, &report.doubtful)?;
     dict.set_item("notices", &report.notices)?;
     dict.set_item("skipped_by", report.skipped.counts())?;
+    set_opt_outs(&dict, &report.opt_outs)?;
     dict.set_item("found_nothing", report.found_nothing)?;
     if let Some(summary) = &report.summary {
         dict.set_item("check", summary_dict(py, summary)?)?;

@@ -18,7 +18,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use crate::errors;
-use crate::job::{read_json, set_statuses, set_tally, wait_dicts};
+use crate::job::{read_json, set_opt_outs, set_statuses, set_tally, wait_dicts};
 use crate::names::{set_doubtful, whole_text};
 use crate::objects::kept_dict;
 
@@ -65,6 +65,7 @@ pub(crate) fn status(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>) -> P
     set_doubtful(&dict, &status.doubtful)?;
     dict.set_item("notices", Vec::<String>::new())?;
     dict.set_item("skipped_by", status.skipped)?;
+    set_opt_outs(&dict, &status.opt_outs)?;
     dict.set_item("found_nothing", false)?;
     Ok(dict)
 }

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator
 
-from fetchmill._job.report import Failure, Skipped, Status
+from fetchmill._job.report import OPTED_OUT, Failure, Skipped, Status
 from fetchmill._native import Failures, hide_secrets
 from fetchmill._native import skipped as listed_skips
 from fetchmill._native import status as journal_status
@@ -78,14 +78,16 @@ def skipped(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | Non
         return _sum_of_skips(skipped(folder) for folder in final_folders(dest))
     place = os.fspath(dest), None if state is None else os.fspath(state)
     listed = {reason: names for reason, _, names in listed_skips(*place)}
-    counts = Status.from_native(journal_status(*place)).skipped_by
+    found = Status.from_native(journal_status(*place))
     return [
         Skipped(
             reason=reason,
             count=count,
             names=tuple(name.decode(errors="backslashreplace") for name in listed.get(reason, [])),
+            rules=found.opted_out_by if reason == OPTED_OUT else {},
+            hosts=found.forbidding_hosts if reason == OPTED_OUT else {},
         )
-        for reason, count in counts.items()
+        for reason, count in found.skipped_by.items()
     ]
 
 

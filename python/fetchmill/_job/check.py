@@ -41,6 +41,9 @@ class CheckReport:
         notices: what a person should know, a line each.
         found_nothing: whether a list has no target, or all that is listed was skipped and nobody asked for that.
         skipped_by: skipped targets by reason, as in `Report.skipped_by`. Those that `opted-out` have rows.
+        opted_out_by: those that `opted-out` by rule, as in `Report.opted_out_by`.
+        forbidding_hosts: the hosts whose robots.txt forbids most targets, as in `Report.forbidding_hosts`.
+        forbidding_host_count: how many hosts forbid any; 4,097 means that many or more.
     """
 
     source: str
@@ -61,6 +64,9 @@ class CheckReport:
     notices: tuple[str, ...]
     found_nothing: bool = False
     skipped_by: Mapping[str, int] = field(default_factory=dict, hash=False)
+    opted_out_by: Mapping[str, int] = field(default_factory=dict, hash=False)
+    forbidding_hosts: Mapping[str, int] = field(default_factory=dict, hash=False)
+    forbidding_host_count: int = 0
 
     def count(self, pattern: str) -> int:
         """How many rows gave an answer that a pattern means.
@@ -94,6 +100,9 @@ class CheckReport:
             failed=tuple(json.loads(row) for row in found["failed"]) if found else (),
             skipped=values["skipped"],
             skipped_by=dict(values["skipped_by"]),
+            opted_out_by=dict(values["opted_out_by"]),
+            forbidding_hosts=dict(values["forbidding_hosts"]),
+            forbidding_host_count=values["forbidding_host_count"],
             seconds=values["seconds"],
             attempts=values["attempts"],
             already_finished=values["already_finished"],

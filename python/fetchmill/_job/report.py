@@ -12,6 +12,11 @@ from typing import Any, Self
 from fetchmill._job.column_values import ColumnValue
 from fetchmill._quick_dataclass import dataclass
 
+# The reason of `Report.skipped_by` that has rules.
+OPTED_OUT = "opted-out"
+# Hosts whose robots.txt forbids targets that a job counts each.
+FORBIDDING_HOSTS_MAX = 4096
+
 
 @dataclass(frozen=True, kw_only=True)
 class Wait:
@@ -222,6 +227,12 @@ class Report:
         skipped_by: skipped targets by reason: `filter`, `other-origin`, `other-path`, `robots`, `folder-marker`,
             `no-object`, `unchanged` (304), `dropped` (by a transform), `opted-out`, `duplicate`; empty for a job of
             0.1.0.
+        opted_out_by: those that `opted-out` by rule: `X-Robots-Tag noai`, `TDM-Reservation`, `meta noindex`,
+            `robots.txt`. Of a value with more than one directive, the first that reserves the object is the rule.
+            Not counted: what a release without this mapping has skipped.
+        forbidding_hosts: the hosts (scheme, name and port) whose robots.txt forbids most targets, and how many: at
+            most 10, the first one with most. Counted are the first 4,096 hosts that forbid any.
+        forbidding_host_count: how many hosts forbid any; 4,097 means that many or more.
         found_nothing: whether the job is finished without an object for a reason that nobody asked for: all that is
             listed was skipped, or a list has no target. The command line exits with 3 then.
     """
@@ -250,6 +261,9 @@ class Report:
     limited_by: LimitedBy | None = None
     notices: tuple[str, ...]
     skipped_by: Mapping[str, int] = field(default_factory=dict)
+    opted_out_by: Mapping[str, int] = field(default_factory=dict)
+    forbidding_hosts: Mapping[str, int] = field(default_factory=dict)
+    forbidding_host_count: int = 0
     found_nothing: bool = False
     failed_statuses: Mapping[str, int] = field(default_factory=dict)
     credentials: bool | None = None
@@ -274,6 +288,8 @@ class Report:
         values = asdict(self)
         values["failures"] = dict(self.failures)
         values["skipped_by"] = dict(self.skipped_by)
+        values["opted_out_by"] = dict(self.opted_out_by)
+        values["forbidding_hosts"] = dict(self.forbidding_hosts)
         values["failed_statuses"] = dict(self.failed_statuses)
         values["doubtful"] = list(self.doubtful)
         values["notices"] = list(self.notices)
@@ -387,13 +403,16 @@ class Skipped:
     Args:
         reason: why, as in `Report.skipped_by`.
         count: how many.
-        names: the first 100 that the listing left out; bytes that are not UTF-8 are escaped with a backslash. Empty for
-            reasons that come from replies.
+        names: the first 100; bytes that are not UTF-8 are escaped with a backslash. Empty in jobs of `check`.
+        rules: of those that `opted-out`, how many by rule, as in `Report.opted_out_by`.
+        hosts: of the same, the hosts whose robots.txt forbids most, as in `Report.forbidding_hosts`.
     """
 
     reason: str
     count: int
     names: tuple[str, ...]
+    rules: Mapping[str, int] = field(default_factory=dict)
+    hosts: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

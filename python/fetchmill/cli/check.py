@@ -12,7 +12,7 @@ from fetchmill.cli.log_file import BothDisplays, LogFile, log_options
 from fetchmill.cli.options import gathered, options_of
 from fetchmill.cli.progress import Display, JsonDisplay, QuietDisplay
 from fetchmill.cli.streams import escape, write_event, write_line
-from fetchmill.cli.summary import doubtful_line, private_address_lines, stop_lines
+from fetchmill.cli.summary import doubtful_line, opt_out_lines, private_address_lines, stop_lines
 from fetchmill.cli.watch import STOPPED_BY_A_RULE, Signals, announce_dashboard, choose_display, watch
 
 FOUND_WHAT_FAILS = 3
@@ -135,7 +135,7 @@ def _conclude(notices: Sequence[str], lines: Sequence[str], display: Display) ->
 def _summary(report: dict[str, Any], found: dict[str, int], *, is_resumable: bool) -> list[str]:
     """What was found, and how to go on."""
     lines = [_run_line(report), *_count_lines(report), *_failed_lines(report["failed"])]
-    lines += [*private_address_lines(report["counts"]), *_doubt_lines(report), *_opt_out_lines(report["skipped_by"])]
+    lines += [*private_address_lines(report["counts"]), *_doubt_lines(report), *opt_out_lines(report)]
     if found:
         lines.append("--fail-on: " + ", ".join(f"{format_count(count)} x {answer}" for answer, count in found.items()))
     if report["interrupted"]:
@@ -153,12 +153,6 @@ def _doubt_lines(report: dict[str, Any]) -> list[str]:
     if report["doubtful_count"]:
         lines.append(doubtful_line(report["doubtful"], report["doubtful_count"], "row", "tell another target's answer"))
     return lines
-
-
-def _opt_out_lines(skipped_by: dict[str, int]) -> list[str]:
-    """Rows whose site reserves its content."""
-    count = skipped_by.get("opted-out", 0)
-    return [f"opted out: {format_count(count)}; the column detail has the field, meta or rule of each"] if count else []
 
 
 def _run_line(report: dict[str, Any]) -> str:

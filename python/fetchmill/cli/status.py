@@ -14,6 +14,9 @@ from fetchmill.cli.streams import escape, json_line, without_secrets, write_line
 from fetchmill.cli.summary import status_lines
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fetchmill._job.report import Skipped
     from fetchmill._sync.status import SyncStatus
 
 # How often a status that is watched is shown: a job writes down as often how it stands.
@@ -49,7 +52,8 @@ def command(dest: str, failures: bool, skipped: bool, watch: bool, state: str | 
     are.
 
     With --skipped, list what was skipped: reason, number, and a name, with tabs between. A reason has a line for each
-    of its first 100 names.
+    of its first 100 names. Targets that opted out also have a line for each rule, and for each of the 10 hosts whose
+    robots.txt forbids most.
 
     Of a folder that `fetchmill sync` keeps it is the last pass, and how far one is that is not finished.
     """
@@ -176,6 +180,17 @@ def _write_skipped(dest: str, state: str | None, as_json: bool) -> None:
             line = json_line(told) if as_json else "\t".join((found.reason, str(found.count), escape(shown) or "-"))
             if not write_line(sys.stdout, line):
                 return
+        for line in _opt_out_lines(found, as_json):
+            if not write_line(sys.stdout, line):
+                return
+
+
+def _opt_out_lines(found: "Skipped", as_json: bool) -> "Iterator[str]":
+    """A line for each rule by which targets opted out, and for the hosts whose robots.txt forbids most."""
+    for kind, counts in (("rule", found.rules), ("host", found.hosts)):
+        for text, count in counts.items():
+            told = {"reason": found.reason, "count": count, kind: text}
+            yield json_line(told) if as_json else "\t".join((f"{found.reason} by {kind}", str(count), escape(text)))
 
 
 def _write_sync_failures(dest: str, as_json: bool) -> None:

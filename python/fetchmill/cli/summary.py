@@ -1,8 +1,9 @@
 """The ledger as lines for people, at the end of `get` and in `status`."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from fetchmill._job.report import JobProgress, Report, Status
+from fetchmill._job.report import FORBIDDING_HOSTS_MAX, OPTED_OUT, JobProgress, Report, Status
 from fetchmill._options.units import format_bytes, format_count, format_objects, format_seconds
 from fetchmill.cli.progress import describe_failures, describe_limit, describe_wait
 from fetchmill.cli.streams import escape
@@ -28,6 +29,9 @@ _THROTTLED = (429, 503)
 _TRANSIENT = (408, 425)
 # A run that took at least this says at its end what held it back.
 LIMIT_SHOWN_SECONDS = 5.0
+# Rules that belong to a host, and the hosts that a line has room for.
+_RULES_OF_HOSTS = ("robots.txt", "robots.txt error")
+_FORBIDDING_HOSTS_SHOWN = 3
 # Names that a line has room for.
 DOUBTFUL_SHOWN = 5
 
@@ -45,7 +49,32 @@ def skipped_lines(report: Report, state: str | None) -> list[str]:
     if not report.skipped_by:
         return []
     reasons = describe_failures(report.skipped_by, None)
-    return [f"skipped: {reasons}; list them: fetchmill status {destination_arguments(report.dest, state)} --skipped"]
+    listing = f"fetchmill status {destination_arguments(report.dest, state)} --skipped"
+    return [f"skipped: {reasons}; list them: {listing}", *opt_out_lines(report.to_dict())]
+
+
+def opt_out_lines(report: Mapping[str, Any]) -> list[str]:
+    """How many targets opted out by which rule, and whose robots.txt forbids most. Takes a report as a dict."""
+    count, rules = report["skipped_by"].get(OPTED_OUT, 0), dict(report["opted_out_by"])
+    if not count:
+        return []
+    unknown = count - sum(rules.values())
+    if unknown > 0:
+        rules["without a known rule"] = unknown
+    lines = [f"opted out: {format_count(count)}: {describe_failures(rules, None)}"]
+    if report["forbidding_hosts"]:
+        lines.append(_forbidding_hosts_line(report))
+    return lines
+
+
+def _forbidding_hosts_line(report: Mapping[str, Any]) -> str:
+    forbidden = sum(report["opted_out_by"].get(rule, 0) for rule in _RULES_OF_HOSTS)
+    count = report["forbidding_host_count"]
+    hosts = "1 host" if count == 1 else f"{format_count(count)} hosts"
+    if count > FORBIDDING_HOSTS_MAX:
+        hosts = f"more than {format_count(FORBIDDING_HOSTS_MAX)} hosts"
+    largest = dict(list(report["forbidding_hosts"].items())[:_FORBIDDING_HOSTS_SHOWN])
+    return f"robots.txt: {format_count(forbidden)} of {hosts}: {describe_failures(largest, None)}"
 
 
 def failure_lines(report: Report, state: str | None) -> list[str]:

@@ -25,6 +25,7 @@ use fetchmill_model::extra_columns::{
 use fetchmill_model::limits::{self, BODY_MEMORY_BYTES_MAX, COMMIT_WINDOW_BYTES, COMMIT_WINDOW_OUTCOMES_MAX};
 use fetchmill_model::name::{self, url_name};
 use fetchmill_model::object::Object;
+use fetchmill_model::opt_out_rule::OptOutCounts;
 use fetchmill_model::outcome::{FailureKind, KindCounts, Outcome, Tally};
 use fetchmill_model::skips::Skips;
 use fetchmill_model::source::{ListedPage, PageCursor};
@@ -415,6 +416,7 @@ impl ExportThread {
             summary: None,
             notices: Vec::new(),
             skipped: SkippedByReason::default(),
+            opt_outs: OptOutCounts::default(),
             found_nothing: false,
         })
     }

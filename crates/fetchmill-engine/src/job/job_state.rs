@@ -8,6 +8,7 @@ use super::skipped::SkippedByReason;
 use crate::control::Control;
 use crate::control::telemetry::LimitedBy;
 use crate::request::stop_rules::{Standing, StopReason, StopRules};
+use fetchmill_model::opt_out_rule::OptOutCounts;
 use fetchmill_model::outcome::{KindCounts, StatusCounts, Tally};
 use fetchmill_store::journal::Doubtful;
 use fetchmill_store::results::Summary;
@@ -98,6 +99,8 @@ pub struct JobReport {
     pub notices: Vec<String>,
     /// What was skipped, by reason.
     pub skipped: SkippedByReason,
+    /// Those that opted out, by rule and host.
+    pub opt_outs: OptOutCounts,
     /// Whether the job has no object, for a reason that nobody asked for.
     pub found_nothing: bool,
 }

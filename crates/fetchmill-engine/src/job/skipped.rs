@@ -69,11 +69,11 @@ impl SkippedByReason {
         if wanted.are_included && tally.listed == tally.skipped && !self.0.is_empty() && is_filtered() {
             return true;
         }
-        let asked = [SkipReason::Filter, SkipReason::Unchanged, SkipReason::Dropped, SkipReason::OptedOut];
+        let asked = [SkipReason::Filter, SkipReason::Unchanged, SkipReason::Dropped].map(SkipReason::name);
         tally.listed > 0
             && tally.listed == tally.skipped
             && !self.0.is_empty()
-            && !asked.iter().any(|reason| self.0.contains_key(reason.name()))
+            && !asked.iter().chain([&SkipReason::OPTED_OUT]).any(|reason| self.0.contains_key(*reason))
     }
 
     /// What is said when there was nothing to do: an empty result may be a slip of the pen.

@@ -246,6 +246,9 @@ impl SinkWriter {
             }
             self.failures.add(block, entry)?;
             self.gathered.add(entry.sequence, entry.outcome, entry.status, Some(block.name(entry)));
+            if let Some(host) = block.forbidding_host(entry) {
+                self.gathered.add_forbidding_host(host);
+            }
         }
         let mut written = self.sink.write(block, 0)?;
         while written < block.entries().len() {
@@ -262,6 +265,9 @@ impl SinkWriter {
                 self.failures.add_line(block.line(entry))?;
             }
             self.gathered.add_row(entry.sequence, entry.outcome, entry.body.len());
+            if let Some(host) = block.forbidding_host(entry) {
+                self.gathered.add_forbidding_host(host);
+            }
         }
         Ok(())
     }

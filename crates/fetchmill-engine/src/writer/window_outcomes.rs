@@ -39,6 +39,11 @@ impl WindowOutcomes {
         }
     }
 
+    /// Adds the host whose robots.txt forbids the one that was added last.
+    pub(crate) fn add_forbidding_host(&mut self, host: &str) {
+        self.skips.add_host(host);
+    }
+
     /// Adds one that failed without a reply.
     pub(crate) fn add_failed(&mut self, sequence: Sequence, kind: FailureKind) {
         self.add(sequence, Outcome::Failed(kind), 0, None);

@@ -58,6 +58,13 @@ pub const ROBOTS_AWAITED: Duration = Duration::from_millis(100);
 pub const OPT_OUT_HTML_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of a field or a `meta` in the detail of an object that has opted out.
 pub const OPT_OUT_EVIDENCE_BYTES_MAX: usize = 256;
+/// Hosts whose robots.txt forbids objects of a job that are counted each: with [`OPT_OUT_HOST_BYTES_MAX`] 1.3 MiB in a
+/// window's receipt, and as many rows in the journal.
+pub const OPT_OUT_HOSTS_MAX: usize = 4096;
+/// Bytes of such a host, with scheme and port: a name has 253 at most.
+pub const OPT_OUT_HOST_BYTES_MAX: usize = 300;
+/// Those that a report names.
+pub const OPT_OUT_HOSTS_REPORTED: usize = 10;
 /// Pages one after the other that brought no name, before the listing is called endless.
 pub const EMPTY_PAGES_MAX: u32 = 1000;
 /// Nesting of folders: a link to a folder above it lists for ever.

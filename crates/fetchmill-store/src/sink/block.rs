@@ -4,7 +4,9 @@ use std::ops::Range;
 
 use fetchmill_model::entry::ListEntry;
 use fetchmill_model::extra_columns::{extra_values, write_extra};
-use fetchmill_model::limits::{BLOCK_BYTES, BLOCK_OUTCOMES_MAX, BODY_MEMORY_BYTES_MAX};
+use fetchmill_model::limits::{
+    BLOCK_BYTES, BLOCK_OUTCOMES_MAX, BODY_MEMORY_BYTES_MAX, OPT_OUT_HOST_BYTES_MAX,
+};
 use fetchmill_model::object::{Facts, Micros, Seconds};
 use fetchmill_model::outcome::Outcome;
 use fetchmill_model::target::Sequence;
@@ -64,6 +66,8 @@ struct EntryFacts {
     content_encoding_length: u16,
     etag_length: u16,
     head_length: u32,
+    /// Of the host whose robots.txt forbids the target; it is the last of its bytes.
+    forbidding_host_length: u16,
     /// URL, kept values, detail, the request or, of a fetched target, the entry, the listed name, and replies that are no
     /// objects, as [`write_extra`] writes them; 0 when there is none of them.
     rest_length: u32,
@@ -160,6 +164,7 @@ impl Block {
             content_encoding_length: append(facts.content_encoding) as u16,
             etag_length: append(facts.etag) as u16,
             head_length: append(facts.head) as u32,
+            forbidding_host_length: 0,
             rest_length: self.append_rest([
                 facts.url,
                 facts.kept,
@@ -218,6 +223,22 @@ impl Block {
         let facts = EntryFacts::default();
         let body = BlockBody::Dropped(body_bytes);
         self.entries.push(BlockEntry { sequence, outcome, status, attempts, name, facts, body });
+    }
+
+    /// Adds to the last entry the host whose robots.txt forbids it; of a long one the start.
+    pub fn note_forbidding_host(&mut self, host: &str) {
+        if let Some(entry) = self.entries.last_mut() {
+            let host = &host.as_bytes()[..host.floor_char_boundary(OPT_OUT_HOST_BYTES_MAX)];
+            entry.facts.forbidding_host_length = host.len() as u16;
+            self.bytes.extend_from_slice(host);
+        }
+    }
+
+    /// The host whose robots.txt forbids an entry that was not fetched.
+    pub fn forbidding_host(&self, entry: &BlockEntry) -> Option<&str> {
+        let start = entry.name.end as usize + entry.facts.rest_length as usize;
+        let host = &self.bytes[start..start + usize::from(entry.facts.forbidding_host_length)];
+        std::str::from_utf8(host).ok().filter(|host| !host.is_empty())
     }
 
     /// The row of an entry of a check.
@@ -372,6 +393,27 @@ impl FetchedBody<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fetchmill_model::opt_out_rule::OptOutRule;
+    use fetchmill_model::skips::SkipReason;
+
+    #[test]
+    fn hosts_that_forbid_come_back() {
+        let outcome = Outcome::Skipped(SkipReason::OptedOut(OptOutRule::Robots));
+        let mut block = Block::default();
+        block.push_row(1, outcome, 0, 0, 0, b"{}");
+        block.note_forbidding_host("http://a.test");
+        let described = EntryDescription { detail: Some(b"why"), ..EntryDescription::named(b"b") };
+        block.push_other(2, outcome, 0, 0, &described);
+        block.note_forbidding_host(&"\u{e4}".repeat(200));
+        block.push_row(3, outcome, 0, 0, 0, b"{}");
+
+        let mut joined = Block::default();
+        joined.append_block(&mut block);
+        let hosts: Vec<_> = joined.entries().iter().map(|entry| joined.forbidding_host(entry)).collect();
+        let long = "\u{e4}".repeat(OPT_OUT_HOST_BYTES_MAX / 2);
+        assert_eq!(hosts, [Some("http://a.test"), Some(&*long), None]);
+        assert_eq!(joined.described(&joined.entries()[1]), described);
+    }
 
     #[test]
     fn facts_of_a_list_come_back_and_those_of_others_take_no_byte() {

@@ -25,7 +25,7 @@ use fetchmill_model::limits::{
     BODY_FREE_BYTES, BODY_MEMORY_BYTES_MAX, HEAD_KEPT_BYTES, KEPT_BODY_BYTES_MAX, READ_BYTES,
 };
 use fetchmill_model::object::Facts;
-use fetchmill_model::opt_out::OptOutReader;
+use fetchmill_model::opt_out::{OptOut, OptOutReader};
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::s3::BodyChecksum;
@@ -167,8 +167,8 @@ impl BodyReceiver {
     }
 
     /// Returns the field or the `meta` of a complete reply that reserves its content; `None` without `--opt-out`.
-    pub(super) fn opt_out(&mut self) -> Option<String> {
-        self.opt_out.as_mut()?.evidence()
+    pub(super) fn opt_out(&mut self) -> Option<OptOut> {
+        self.opt_out.as_mut()?.found()
     }
 
     /// Checks the type of a complete body.

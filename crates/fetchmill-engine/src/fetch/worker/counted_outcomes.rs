@@ -55,6 +55,11 @@ impl CountedOutcomes {
         self.block.push_row(sequence, outcome, status, row.attempts, row.body_bytes, line);
     }
 
+    /// Adds to the last one the host whose robots.txt forbids it.
+    pub(super) fn note_forbidding_host(&mut self, host: &str) {
+        self.block.note_forbidding_host(host);
+    }
+
     fn count(&mut self, outcome: Outcome, bytes: u64) {
         self.delta.count(outcome, bytes);
         self.settled += 1;

@@ -57,6 +57,11 @@ impl OutcomeBuffer {
         self.finish();
     }
 
+    /// Adds to the last one the host whose robots.txt forbids it.
+    pub(super) fn note_forbidding_host(&self, host: &str) {
+        self.next.borrow_mut().note_forbidding_host(host);
+    }
+
     fn finish(&self) {
         self.finished.set(self.finished.get() + 1);
     }

@@ -3,6 +3,7 @@
 use super::state::Worker;
 use crate::fetch::target::CurrentTarget;
 use fetchmill_model::host_robots::{HostRobots, RobotsVerdict};
+use fetchmill_model::opt_out::OptOut;
 use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::Outcome;
 use fetchmill_model::planner::hosts::RequestOutcome;
@@ -14,10 +15,15 @@ impl Worker {
         let Some(robots) = self.waiters.known_robots(target.host) else { return true };
         let (outcome, why) = match verdict(&robots, &target.at.url) {
             RobotsVerdict::Allowed => return true,
-            RobotsVerdict::OptedOut(why) => (Outcome::Skipped(SkipReason::OptedOut), why),
+            RobotsVerdict::OptedOut(OptOut { rule, evidence }) => {
+                (Outcome::Skipped(SkipReason::OptedOut(rule)), evidence)
+            }
             RobotsVerdict::Failed(kind, why) => (Outcome::Failed(kind), why),
         };
         self.settle_other(target, outcome, 0, 0, Some(&why));
+        if let (Outcome::Skipped(_), Some((key, _))) = (outcome, OriginKey::of_url(&target.at.url)) {
+            self.outcomes.note_forbidding_host(key.text());
+        }
         self.leave(target, RequestOutcome::Nothing);
         false
     }

@@ -6,6 +6,7 @@ use crate::attempt::{AttemptEnd, Failure, ResumableBody};
 use crate::fetch::target::CurrentTarget;
 use fetchmill_model::entry::ListEntry;
 use fetchmill_model::limits;
+use fetchmill_model::opt_out::OptOut;
 use fetchmill_model::outcome::{FailureKind, Outcome};
 use fetchmill_model::skips::SkipReason;
 use fetchmill_model::verdict::Verdict;
@@ -130,9 +131,9 @@ impl Worker {
             evidence => Ok(evidence),
         });
         match completed {
-            Ok(Some(evidence)) => {
+            Ok(Some(OptOut { rule, evidence })) => {
                 body.discard();
-                let outcome = Outcome::Skipped(SkipReason::OptedOut);
+                let outcome = Outcome::Skipped(SkipReason::OptedOut(rule));
                 self.carry_out(target, Verdict::Settle(outcome, Some(evidence.into())), Some(replied))
             }
             Ok(None) => {

@@ -40,6 +40,7 @@ pub(super) fn report(
         tally,
         found_nothing: is_finished && skipped.found_nothing(tally, of_list, WantedNames::of(&plan.request)),
         skipped,
+        opt_outs: journal.opt_outs()?,
         kinds,
         statuses: journal.statuses()?,
         gave_credentials: gave_credentials(shared, journal, plan)?,

@@ -53,6 +53,8 @@ CREATE TABLE IF NOT EXISTS samples (time REAL PRIMARY KEY, sample TEXT NOT NULL)
 CREATE TABLE IF NOT EXISTS begun (id INTEGER PRIMARY KEY CHECK (id = 0), sequences BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS skipped (reason TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS skipped_names (id INTEGER PRIMARY KEY, reason TEXT NOT NULL, name BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS opted_out (rule TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS opted_out_hosts (host TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS uploads (number INTEGER PRIMARY KEY, uploaded_at TEXT);
 INSERT OR IGNORE INTO tally VALUES (0, 0, 0, 0, 0, 0, 0, 0);
 ";
@@ -121,6 +123,12 @@ pub(in crate::journal) fn open_to_read(path: &Path) -> Result<Connection> {
     Ok(db)
 }
 
+/// Whether there is a table: the journal of an older release may have none until a job writes it.
+pub(in crate::journal) fn has_table(db: &Connection, name: &str) -> rusqlite::Result<bool> {
+    let found = "SELECT count(*) FROM sqlite_schema WHERE name = ?";
+    db.query_row(found, [name], |row| row.get::<_, i64>(0)).map(|count| count > 0)
+}
+
 /// The counters and the next sequence number.
 pub(in crate::journal) fn read_tally(db: &Connection) -> rusqlite::Result<(Tally, u64)> {
     let columns = "listed, fetched, absent, failed, skipped, bytes, next_sequence";
@@ -185,8 +193,7 @@ pub(in crate::journal) fn add_kinds(db: &Connection, kinds: &KindCounts) -> rusq
 /// writes it, and what failed before is not in it.
 pub(in crate::journal) fn read_statuses(db: &Connection) -> rusqlite::Result<StatusCounts> {
     let mut statuses = StatusCounts::default();
-    let found = "SELECT count(*) FROM sqlite_schema WHERE name = 'failed_statuses'";
-    if db.query_row(found, [], |row| row.get::<_, i64>(0))? == 0 {
+    if !has_table(db, "failed_statuses")? {
         return Ok(statuses);
     }
     let mut query = db.prepare("SELECT status, count FROM failed_statuses")?;

@@ -22,7 +22,8 @@ DELETE FROM begun";
 
 /// Forgets a job that has stored nothing, but for the rules that the destination has. Ends the transaction.
 const FORGET_REST: &str = "
-DELETE FROM samples; DELETE FROM skipped; DELETE FROM skipped_names; DELETE FROM uploads; DELETE FROM job WHERE key != 'rules';
+DELETE FROM samples; DELETE FROM skipped; DELETE FROM skipped_names; DELETE FROM opted_out; DELETE FROM opted_out_hosts;
+DELETE FROM uploads; DELETE FROM job WHERE key != 'rules';
 UPDATE tally SET listed = 0, fetched = 0, absent = 0, failed = 0, skipped = 0, bytes = 0, next_sequence = 0;
 COMMIT";
 

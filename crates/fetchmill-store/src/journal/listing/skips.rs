@@ -121,11 +121,7 @@ pub(in crate::journal) fn by_reason(
 }
 
 fn counts(db: &Connection) -> rusqlite::Result<BTreeMap<String, u64>> {
-    let has_table = db
-        .query_row("SELECT 1 FROM sqlite_schema WHERE name = 'skipped'", [], |_| Ok(()))
-        .optional()?
-        .is_some();
-    if !has_table {
+    if !schema::has_table(db, "skipped")? {
         return Ok(BTreeMap::new());
     }
     let mut query = db.prepare("SELECT reason, count FROM skipped")?;

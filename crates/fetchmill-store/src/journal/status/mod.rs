@@ -14,13 +14,14 @@ use super::database::schema;
 use super::database::sqlite_error::error_of;
 use super::job::identity::Identity;
 use super::job::transactions::{Journal, LISTED_AT, now_text};
-use super::listing::skips;
+use super::listing::{opt_outs, skips};
 use super::location::JobLocation;
 use super::shards;
 use super::targets::doubtful::{self, Doubtful};
 use serde::{Deserialize, Serialize};
 
 use fetchmill_model::error::Result;
+use fetchmill_model::opt_out_rule::OptOutCounts;
 use fetchmill_model::outcome::{FailureKind, KindCounts, Outcome, ShardEnd, StatusCounts, Tally};
 use fetchmill_model::target::WaitingTarget;
 
@@ -53,6 +54,8 @@ pub struct Status {
     pub progress: Option<String>,
     /// What was skipped, by reason.
     pub skipped: BTreeMap<String, u64>,
+    /// Those that opted out, by rule and host.
+    pub opt_outs: OptOutCounts,
 }
 
 /// Something that a job waits for.
@@ -105,6 +108,7 @@ pub fn read_status(place: &JobLocation) -> Result<Status> {
             is_running,
             progress: fact(PROGRESS)?.filter(|_| is_running),
             skipped: skips::by_reason(&db, &identity)?,
+            opt_outs: opt_outs::read(&db)?,
             waits: waits.and_then(|waits| serde_json::from_str(&waits).ok()).unwrap_or_default(),
         })
     };

@@ -30,6 +30,7 @@ impl Journal {
         self.tally.bytes += receipt.tally.bytes;
         self.check(schema::add_kinds(&self.db, &receipt.kinds))?;
         self.note_skips(&receipt.skips)?;
+        self.note_opt_outs(&receipt.skips)?;
         self.check(schema::add_statuses(&self.db, &receipt.statuses))?;
         let worker = i64::from(receipt.worker);
         let staged = if receipt.staged.is_empty() {
