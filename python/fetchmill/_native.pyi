@@ -807,7 +807,7 @@ class Reply:
 
     @property
     def status(self) -> int | None:
-        """The status, such as 200; None when there is no complete reply."""
+        """The status, such as 200; None when there is no complete reply, or it opted out."""
 
     @property
     def ok(self) -> bool:
@@ -839,7 +839,7 @@ class Reply:
 
     @property
     def error(self) -> ReplyError | None:
-        """Why there is no complete reply: a `ReplyError` with its `kind`; None when there is one."""
+        """Why there is no reply: a `ReplyError` with its `kind`, also `opted-out`; None when there is one."""
 
     @property
     def timings(self) -> Timings:

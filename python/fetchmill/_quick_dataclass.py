@@ -71,6 +71,10 @@ class _Methods:
             else:
                 raise TypeError(f"{made.__name__}.__init__() missing a required keyword-only argument: {each.name!r}")
         if given:
+            # A class may say why it has no such field.
+            refuse_unknown = getattr(made, "refuse_unknown", None)
+            if refuse_unknown is not None:
+                refuse_unknown(next(iter(given)))
             raise TypeError(f"{made.__name__}.__init__() got an unexpected keyword argument {next(iter(given))!r}")
         post_init = getattr(self, "__post_init__", None)
         if post_init is not None:

@@ -80,14 +80,15 @@ class ReplyError(FetchmillError):
 
     Args:
         url: what was asked for.
-        kind: the failure kind, one of those in docs/reference/exit-codes.md.
-        reason: the same for people.
+        kind: the failure kind, one of those in docs/reference/exit-codes.md, or `opted-out` (with `opt_out`).
+        reason: the same for people; of a reply that opted out, the field or the `meta` that reserves it.
     """
 
     exit_code = 3
 
     def __init__(self, url: str, kind: str, reason: str) -> None:
-        super().__init__(f"{url} gave no reply: {kind} ({reason})")
+        opted_out = f"{url} opted out: {reason}"
+        super().__init__(opted_out if kind == "opted-out" else f"{url} gave no reply: {kind} ({reason})")
         self.url = url
         self.kind = kind
         self.reason = reason

@@ -1,10 +1,16 @@
 """`--opt-out`: objects whose reply reserves them are skipped, with the evidence."""
 
+import asyncio
+import gzip
 import json
+import pickle
 import sqlite3
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import fetchmill
@@ -111,3 +117,38 @@ def test_opt_out_is_refused_where_replies_are_not_read(
     ended = run("get", source, dest, "--allow-private", "--opt-out", *words)
     assert ended.code == 2
     assert "--opt-out" in ended.err
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["stream", "astream"])
+def test_streams_give_the_evidence_in_the_place_of_the_reply(urls: Path, is_async: bool) -> None:
+    """As the error `opted-out`, which `on_error="raise"` does not raise; a status that is not 2xx stays a reply."""
+    asked = urls.read_text().split()
+    options: dict[str, Any] = {"opt_out": True, "on_error": "raise", "ordered": True}
+
+    async def replies_of() -> list[fetchmill.Reply]:
+        return [reply async for reply in fetchmill.astream(asked, **options)]
+
+    replies = asyncio.run(replies_of()) if is_async else list(fetchmill.stream(asked, **options))
+    found = {f"/{each.url.rsplit('/', 1)[-1]}": each for each in replies}
+    for path, (_, evidence) in RESERVED.items():
+        error = found[path].error
+        assert isinstance(error, fetchmill.ReplyError), path
+        assert (error.kind, error.reason, str(error)) == ("opted-out", evidence, f"{error.url} opted out: {evidence}")
+        assert (found[path].status, found[path].ok, bytes(found[path].body)) == (None, False, b"")
+        copied = pickle.loads(pickle.dumps(found[path])).error  # noqa: S301 - its own
+        assert (copied.kind, copied.reason) == (error.kind, error.reason)
+    assert {path: found[path].status for path in FREE} == {"/plain": 200, "/other": 200, "/text": 200, "/gone": 404}
+
+
+def test_batches_and_clients_have_opt_out(urls: Path) -> None:
+    """The column `error` says so; a compressed page is searched once it is decoded."""
+    asked = urls.read_text().split()
+    batches = fetchmill.stream_batches(asked, opt_out=True)
+    errors = [error for batch in batches for error in pa.record_batch(batch)["error"].to_pylist()]
+    assert Counter(errors) == {"opted-out": len(RESERVED), None: len(FREE)}
+    page = gzip.compress(b"<meta name=robots content=noai>")
+    routes = {"/": reply(page, HTML, "Content-Encoding: gzip")}
+    with RawServer(routes) as server, fetchmill.Client(opt_out=True, compressed=True) as client:
+        error = client.get(f"{server.url}/").error
+    assert error is not None
+    assert error.reason == '<meta name="robots" content="noai">'

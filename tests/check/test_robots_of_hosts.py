@@ -163,9 +163,9 @@ def test_robots_of_a_list_is_refused_where_it_is_not_obeyed(
     assert server.requests == []
 
 
-def test_streams_refuse_both_options_by_name(forbidding: tuple[RawServer, Path]) -> None:
-    """A stream gives the program each reply, and the program decides."""
+def test_streams_refuse_it_by_name(forbidding: tuple[RawServer, Path]) -> None:
+    """A stream requests the URLs that the program gives."""
     server, _ = forbidding
-    for option in ("robots", "opt_out"):
-        with pytest.raises((TypeError, fetchmill.UsageError), match=option):
-            fetchmill.stream([f"{server.url}/a"], **{option: True})  # type: ignore[arg-type]
+    with pytest.raises(fetchmill.UsageError, match=r"robots: not an option of stream: .*the program gives"):
+        fetchmill.stream([f"{server.url}/a"], robots=True)  # type: ignore[call-arg]
+    assert server.requests == []

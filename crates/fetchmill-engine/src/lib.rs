@@ -24,8 +24,8 @@ pub use fetch::dispatch::{
     AnswerFields, Arrivals, DispatchedTarget, Dispatcher, WorkerAnswer, WorkerProcessOptions, join_job,
 };
 pub use fetch::stream::{
-    Channel, Fetcher, InputState, ReplyBatch, ReplyBody, ReplyRecord, ReplyRows, RequestBatch, RequestTimes,
-    StreamProgress, StreamWindow, TakenReplies, reply_schema,
+    Channel, Fetcher, InputState, NoReply, ReplyBatch, ReplyBody, ReplyRecord, ReplyRows, RequestBatch,
+    RequestTimes, StreamProgress, StreamWindow, TakenReplies, reply_schema,
 };
 pub use job::{Export, ExportOptions, Interruption, Job, JobReport, SkippedByReason, Snapshot};
 pub use list_input::{ListFile, list_files, open_list};

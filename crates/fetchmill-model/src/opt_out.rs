@@ -31,6 +31,16 @@ pub struct OptOut {
     pub evidence: String,
 }
 
+impl OptOut {
+    /// Reads a complete reply, whose body is decoded.
+    pub fn of_reply(head: &[u8], body: &[u8]) -> Option<Self> {
+        let mut reader = OptOutReader::default();
+        reader.head(head);
+        reader.piece(body);
+        reader.found()
+    }
+}
+
 /// Reads a reply for a reservation. Memory: [`OPT_OUT_HTML_BYTES_MAX`] for each body on its way.
 #[derive(Debug, Default)]
 pub struct OptOutReader {

@@ -383,7 +383,7 @@ class OfRobots(TypedDict, total=False):
 
 
 class OfOptOuts(TypedDict, total=False):
-    """What `get` and `check` have: whether replies that reserve their content count."""
+    """What `get`, `check` and streams have: whether replies that reserve their content count."""
 
     opt_out: bool
     """Skip objects whose X-Robots-Tag, TDM-Reservation or HTML meta reserves them (docs/guide/opt-out.md)."""
@@ -596,5 +596,7 @@ class SyncKeywords(
     """The keyword arguments of `fetchmill.sync` that are options: those of SyncOptions."""
 
 
-class StreamKeywords(OfFetching, OfTrying, OfOrigins, OfBodies, OfTypes, OfEncodings, OfRequests, total=False):
+class StreamKeywords(
+    OfFetching, OfTrying, OfOrigins, OfBodies, OfTypes, OfEncodings, OfOptOuts, OfRequests, total=False
+):
     """The keyword arguments that are options, of streams and of Client: those of StreamOptions."""

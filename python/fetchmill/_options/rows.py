@@ -75,6 +75,23 @@ class Options:
 
         def __getattr__(self, name: str) -> Any: ...  # noqa: ANN401 - as its keyword
 
+    _rows: ClassVar[Mapping[str, Option]]
+
+    @classmethod
+    def refuse_unknown(cls, name: str) -> None:
+        """Says who has an option that this class does not have.
+
+        Raises:
+            UsageError: others have it. A name that is no option stays a `TypeError`.
+        """
+        # Imported late: it has the rows of all classes.
+        from fetchmill._options.elsewhere import call_of, describe_elsewhere
+
+        call = call_of(cls._rows)
+        elsewhere = describe_elsewhere(call, name) if call else None
+        if elsewhere:
+            raise UsageError(f"{name}: not an option of {call}: {elsewhere}")
+
     def __post_init__(self) -> None:
         if hasattr(self, "source"):
             if isinstance(self.source, os.PathLike):
@@ -140,6 +157,7 @@ def option_class(options: Mapping[str, Option]) -> Callable[[type[T]], type[T]]:
             setattr(made, name, field(default=option.default, metadata=option.metadata))
         made.__annotations__ = annotations
         finished: type[T] = dataclass(frozen=True, kw_only=True)(made)
+        finished._rows = options  # type: ignore[attr-defined]  # noqa: SLF001 - see Options
         finished.__doc__ = f"{made.__doc__}\n{_described(finished)}\n"
         return finished
 

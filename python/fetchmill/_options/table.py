@@ -924,6 +924,7 @@ STREAM: Final[Mapping[str, Option]] = {
     **_OF_BODIES,
     **_OF_TYPES,
     **_OF_ENCODINGS,
+    **_OF_OPT_OUTS,
     **_OF_REQUESTS,
     "concurrency": Option(
         "concurrency",
@@ -954,6 +955,13 @@ STREAM: Final[Mapping[str, Option]] = {
         "failed (`unexpected-type`).",
     ),
     "compressed": Option("flag", bool, False, "Ask for replies in gzip, br or zstd, and decode them."),
+    "opt_out": Option(
+        "flag",
+        bool,
+        False,
+        "Give no reply that X-Robots-Tag, TDM-Reservation or HTML meta reserves, but the error opted-out with "
+        "the evidence.",
+    ),
     "headers": Option(
         "headers",
         Mapping[str, str] | None,

@@ -126,7 +126,8 @@ def stream(
     Args:
         items: URLs, `s3://bucket/key` too, or `Request` for what is not a plain GET.
         ordered: replies in the order of the input; otherwise as they come.
-        on_error: `raise` raises the `ReplyError` of the first request without a complete reply. A status never raises.
+        on_error: `raise` raises the `ReplyError` of the first request without a complete reply. A status never raises,
+            nor does a reply that opted out (`opt_out`).
         state: a folder that remembers how far the loop is. A reply counts as done once the loop asks for the next one;
             with the same folder and the same items in the same order, what is done is left out. A kill costs at most
             what was taken from the input and not done, and what was done in the last second.

@@ -151,7 +151,7 @@ def _fail(error: BaseException, found: list[str]) -> int:
     if isinstance(error, click.UsageError):
         # What cannot be taken apart has no context: the command is known all the same.
         where = error.ctx.command_path if error.ctx else " ".join(["fetchmill", *found])
-        code, message = error.exit_code, f"{error.format_message()} (see {where} --help)"
+        code, message = error.exit_code, f"{_usage_message(error)} (see {where} --help)"
     elif isinstance(error, click.ClickException):
         code, message = error.exit_code, error.format_message()
     elif isinstance(error, FetchmillError):
@@ -165,6 +165,18 @@ def _fail(error: BaseException, found: list[str]) -> int:
     if "--json" in sys.argv[1:]:
         write_event("error", {"exit_code": code, "message": line})
     return code
+
+
+def _usage_message(error: click.UsageError) -> str:
+    """What is wrong with a command; of an option that other commands have, which ones."""
+    message = error.format_message()
+    if not isinstance(error, click.NoSuchOption) or error.ctx is None:
+        return message
+    from fetchmill._options.elsewhere import describe_elsewhere
+
+    name = error.option_name.lstrip("-").replace("-", "_")
+    elsewhere = describe_elsewhere(error.ctx.command.name or "", name)
+    return f"{error.option_name}: not an option of {error.ctx.command.name}: {elsewhere}" if elsewhere else message
 
 
 def _describe_bug(error: BaseException) -> str:

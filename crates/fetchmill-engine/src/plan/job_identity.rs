@@ -81,7 +81,7 @@ impl JobPlan {
                 .chain(request.cdxj.then(|| (INDEX_PART, CDXJ.to_owned())))
                 .chain(request.warc_all.then(|| (REPLIES_PART, ALL_REPLIES.to_owned())))
                 .chain(request.http.compressed.then(|| (COMPRESSED, true.to_string())))
-                .chain(request.opt_out.then(|| (OPT_OUT, true.to_string())))
+                .chain(request.http.opt_out.then(|| (OPT_OUT, true.to_string())))
                 .chain(request.obeys_robots_of_hosts().then(|| (ROBOTS, true.to_string())))
                 .chain(request.hash.map(|HashAlgorithm::Sha256| (HASH, HashColumn::NAME.to_owned())))
                 .chain(

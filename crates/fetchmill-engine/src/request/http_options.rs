@@ -69,6 +69,8 @@ options! {
         allow_eof_bodies: bool = false;
         /// Encoded replies are asked for, and decoded.
         compressed: bool = false;
+        /// Whether replies count that reserve their content.
+        opt_out: bool = false;
         /// What is added to requests, and to whose.
         headers: Vec<(String, String)> = Vec::new();
         /// The origin that gets the headers which may be secrets; none: that of a server that lists its objects.

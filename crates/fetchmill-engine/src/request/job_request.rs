@@ -47,8 +47,6 @@ options! {
         /// Whether a server's robots.txt counts: where its index pages are walked, unless this says no, and for the targets
         /// of a list if this says yes.
         robots: Option<bool> = None;
-        /// Whether objects whose replies reserve them are skipped.
-        opt_out: bool = false;
         /// What a list is; none: as its name says.
         list_format: Option<ListFormat> = None;
         /// What objects of a list are called.

@@ -208,7 +208,7 @@ impl JobRequest {
 
     /// Refuses `--opt-out` where replies are not read by it.
     fn check_opt_out(&self) -> Result<()> {
-        if !self.opt_out {
+        if !self.http.opt_out {
             return Ok(());
         }
         let refuse = |problem: &str| Err(Error::Usage(format!("--opt-out {problem}")));

@@ -183,7 +183,8 @@ impl ReplyStream {
             Ok(NextReply::Reply(reply)) => {
                 let reply = reply.get();
                 self.current = Some(reply.index);
-                if let Some(error) = if self.raises { reply.error_object(py)? } else { None } {
+                let is_raised = self.raises && reply.has_failed();
+                if let Some(error) = if is_raised { reply.error_object(py)? } else { None } {
                     self.close(py)?;
                     return Err(PyErr::from_value(error));
                 }

@@ -1,7 +1,6 @@
 //! What came back, as a Python program sees it.
 
-use fetchmill_engine::{ReplyBatch, ReplyBody, RequestTimes};
-use fetchmill_model::outcome::FailureKind;
+use fetchmill_engine::{NoReply, ReplyBatch, ReplyBody, RequestTimes};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 use std::borrow::Cow;
@@ -64,7 +63,7 @@ pub(crate) struct Reply {
     body: Py<PyAny>,
     head: Box<[u8]>,
     status: u16,
-    pub(super) failure: Option<(FailureKind, Cow<'static, str>)>,
+    pub(super) failure: Option<(NoReply, Cow<'static, str>)>,
     final_url: Option<Box<str>>,
     times: RequestTimes,
     pub(super) index: u64,
@@ -112,6 +111,11 @@ impl Reply {
         }
     }
 
+    /// Whether `on_error="raise"` raises its error: what opted out is no error.
+    pub(super) fn has_failed(&self) -> bool {
+        matches!(self.failure, Some((NoReply::Failed(_), _)))
+    }
+
     /// The error as a value of `fetchmill.ReplyError`.
     pub(super) fn error_object<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let Some((kind, reason)) = &self.failure else { return Ok(None) };
@@ -122,7 +126,7 @@ impl Reply {
 
 #[pymethods]
 impl Reply {
-    /// The status, such as 200; None when there is no complete reply.
+    /// The status, such as 200; None when there is no complete reply, or it opted out.
     #[getter]
     fn status(&self) -> Option<u16> {
         (self.status != 0).then_some(self.status)
@@ -174,7 +178,7 @@ impl Reply {
         self.index
     }
 
-    /// Why there is no complete reply: a `ReplyError` with its `kind`; None when there is one.
+    /// Why there is no reply: a `ReplyError` with its `kind`, also `opted-out`; None when there is one.
     #[getter]
     fn error<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.error_object(py)
@@ -266,8 +270,8 @@ impl Reply {
 }
 
 /// The failure of a pickled reply.
-fn known_failure((kind, reason): (String, String)) -> PyResult<(FailureKind, Cow<'static, str>)> {
-    match FailureKind::from_name(&kind) {
+fn known_failure((kind, reason): (String, String)) -> PyResult<(NoReply, Cow<'static, str>)> {
+    match NoReply::from_name(&kind) {
         Some(kind) => Ok((kind, reason.into())),
         None => Err(errors::usage(&format!(
             "pickled reply: its failure kind is not known ({kind:?}); load it with the release that pickled it"

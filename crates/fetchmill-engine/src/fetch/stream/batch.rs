@@ -9,6 +9,7 @@ use crate::request::custom_request::CustomRequest;
 use fetchmill_model::http1::{FieldSpans, Span};
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::skips::SkipReason;
 
 /// A request within a batch.
 #[derive(Debug)]
@@ -80,6 +81,33 @@ pub enum ReplyBody {
     Large(Vec<u8>),
 }
 
+/// Why the program has no reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoReply {
+    /// No complete one came.
+    Failed(FailureKind),
+    /// It reserves its content (`opt_out`).
+    OptedOut,
+}
+
+impl NoReply {
+    /// As programs and rows have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            NoReply::Failed(kind) => kind.name(),
+            NoReply::OptedOut => SkipReason::OPTED_OUT,
+        }
+    }
+
+    /// The reverse of [`NoReply::name`].
+    pub fn from_name(name: &str) -> Option<Self> {
+        if name == SkipReason::OPTED_OUT {
+            return Some(NoReply::OptedOut);
+        }
+        FailureKind::from_name(name).map(NoReply::Failed)
+    }
+}
+
 /// A reply, or what came instead of one.
 #[derive(Debug)]
 pub struct ReplyRecord {
@@ -87,8 +115,8 @@ pub struct ReplyRecord {
     pub slot: u32,
     /// Of a complete reply; 0 for none.
     pub status: u16,
-    /// Why there is no complete reply, and the same for people.
-    pub failure: Option<(FailureKind, Cow<'static, str>)>,
+    /// Why there is no reply, and the same for people.
+    pub failure: Option<(NoReply, Cow<'static, str>)>,
     /// Where it came from, when it was redirected there.
     pub url: Option<Box<str>>,
     /// See [`RequestTimes`].
@@ -175,7 +203,7 @@ impl ReplyBatch {
     pub(super) fn push_failure(
         &mut self,
         slot: u32,
-        failure: (FailureKind, Cow<'static, str>),
+        failure: (NoReply, Cow<'static, str>),
         times: RequestTimes,
     ) {
         self.records.push(ReplyRecord {

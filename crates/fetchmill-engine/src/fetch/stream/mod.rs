@@ -23,7 +23,7 @@ mod throttling;
 mod uncertain;
 mod verdict;
 
-pub use batch::{ReplyBatch, ReplyBody, ReplyRecord, RequestBatch, RequestTimes};
+pub use batch::{NoReply, ReplyBatch, ReplyBody, ReplyRecord, RequestBatch, RequestTimes};
 pub use channel::{Channel, StreamWindow, TakenReplies};
 pub use fetcher::Fetcher;
 pub use progress::{InputState, StreamProgress};

@@ -1,10 +1,11 @@
 //! Carries out what follows from an attempt ([`fetchmill_model::verdict`]): gives the reply, waits, corrects. A program gets every
 //! reply, whatever its status, once nothing more is to be tried.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::batch::RequestTimes;
+use super::batch::{NoReply, RequestTimes};
 use super::fetcher::FetchThread;
 use super::queue::TaskRequest;
 use super::reply_buffer::{ReplyBuffer, StreamBody};
@@ -13,6 +14,7 @@ use crate::attempt::{AttemptEnd, Failure, RedirectHead, RedirectPolicy, Redirect
 use fetchmill_model::failure_detail::failure_detail;
 use fetchmill_model::http1::{Framing, Head};
 use fetchmill_model::limits;
+use fetchmill_model::opt_out::OptOut;
 use fetchmill_model::outcome::{FailureKind, Outcome};
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::planner::retry::delay;
@@ -99,8 +101,17 @@ impl FetchThread {
         if let Some(refusal) = self.refused_type(request, incoming, head.status) {
             return self.failed(request, Failure::new(FailureKind::UnexpectedType, refusal));
         }
-        self.give(request, incoming, head.status);
+        match self.opt_out(incoming, head.status) {
+            Some(found) => self.give_none(request, NoReply::OptedOut, found.evidence.into()),
+            None => self.give(request, incoming, head.status),
+        }
         AttemptEnd::Over
+    }
+
+    /// With `opt_out`, what reserves the content of a success, whose body is decoded.
+    fn opt_out(&self, incoming: &ReplyBuffer, status: u16) -> Option<OptOut> {
+        let is_read = self.options.http.opt_out && (200..300).contains(&status);
+        is_read.then(|| OptOut::of_reply(&incoming.head, &incoming.body)).flatten()
     }
 
     /// Decodes a body that was asked for encoded, up to the largest one.
@@ -171,13 +182,16 @@ impl FetchThread {
 
     /// There will be no reply.
     pub(super) fn fail(&self, request: &TaskRequest, failure: Failure) -> AttemptEnd {
-        let times = self.times(request);
         let Failure { kind, reason } = failure;
-        let failure = (kind, failure_detail(kind, 0, Some(&reason)).into());
-        if let Some(collector) = &request.collector {
-            self.replied_in(collector, |replies| replies.push_failure(request.slot, failure, times));
-        }
+        self.give_none(request, NoReply::Failed(kind), failure_detail(kind, 0, Some(&reason)).into());
         AttemptEnd::Over
+    }
+
+    fn give_none(&self, request: &TaskRequest, why: NoReply, reason: Cow<'static, str>) {
+        let times = self.times(request);
+        if let Some(collector) = &request.collector {
+            self.replied_in(collector, |replies| replies.push_failure(request.slot, (why, reason), times));
+        }
     }
 
     /// Takes note of what a store has shown to be wrong; none when there is nothing to do about it.

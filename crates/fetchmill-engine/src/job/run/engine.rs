@@ -162,7 +162,7 @@ impl Engine<'_> {
             rules: request.attempt_rules(plan.listing),
             requests: request.requests()?,
             decodes: request.http.compressed,
-            opts_out: request.opt_out,
+            opts_out: request.http.opt_out,
             keeps_entries: request.transform.is_some() || block_input.properties.names_are_paths,
             interrupted: Arc::clone(&common.interrupted),
             enough: request.rows.as_ref().map(|_| request.http.max_size),

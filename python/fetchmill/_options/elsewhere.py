@@ -1,0 +1,46 @@
+"""Why an option that others have is not one of a call or command."""
+
+from collections.abc import Mapping
+
+from fetchmill._options import table
+from fetchmill._options.rows import Option
+
+_CLASSES: Mapping[str, Mapping[str, Option]] = {
+    "get": table.GET,
+    "plan": table.PLAN,
+    "check": table.CHECK,
+    "list": table.LIST,
+    "sync": table.SYNC,
+    "stream": table.STREAM,
+}
+_PROGRAM_DECIDES = "a stream requests the URLs that the program gives"
+_STORES_NOTHING = "it stores no objects"
+_ONLY_LISTS = "it requests no objects"
+_LATER = "a sync would keep or delete objects that opted out later"
+# Reasons that the names of the others do not show, by call and option.
+_REASONS = {
+    ("stream", "robots"): f"{_PROGRAM_DECIDES}, and has urllib.robotparser",
+    ("list", "opt_out"): _ONLY_LISTS,
+    ("sync", "opt_out"): _LATER,
+    ("check", "compressed"): _STORES_NOTHING,
+}
+
+
+def describe_elsewhere(call: str, name: str) -> str | None:
+    """Says which calls have an option that this one does not have; None if it is an option of none.
+
+    Args:
+        call: the call or command: `get`, `check`, `list`, `sync`, `plan` or `stream`.
+        name: the option as a keyword.
+    """
+    having = [each for each, options in _CLASSES.items() if name in options]
+    if not having or call not in _CLASSES or call in having:
+        return None
+    names = " and ".join(filter(None, (", ".join(having[:-1]), having[-1])))
+    reason = _REASONS.get((call, name))
+    return f"{names} {'has' if len(having) == 1 else 'have'} it" + (f"; {reason}" if reason else "")
+
+
+def call_of(options: Mapping[str, object]) -> str | None:
+    """The call that has this table of options."""
+    return next((call for call, table_of in _CLASSES.items() if table_of is options), None)
