@@ -34,6 +34,7 @@ ODD: dict[str, tuple[bool, Callable[[bytes], bytes]]] = {
     "a control byte in a value": (True, lambda body: reply(body, "Set-Cookie: a=b\x01c")),
     "Latin-1 in a value": (True, lambda body: reply(body, "X-Name: caf\xe9")),
     "a blank before the colon": (True, lambda body: reply(body, "Set-Cookie : a=b")),
+    "a control byte in the reason": (True, lambda body: reply(body, status="200 O\x01K")),
     "status 999": (True, lambda body: reply(body, status="999 Request denied")),
     "`Location` in Latin-1": (True, lambda _: reply(b"", "Location: /caf\xe9", status="302 Found")),
     "206 with the whole object": (
@@ -53,6 +54,7 @@ ODD: dict[str, tuple[bool, Callable[[bytes], bytes]]] = {
     ),
     "a folded `Connection`": (False, lambda body: reply(body, "Connection: keep-alive,\r\n close")),
     "a status line among the fields": (False, lambda body: reply(body, "HTTP/1.1 200 OK")),
+    "NUL in the reason": (False, lambda body: reply(body, status="200 O\0K")),
     "NUL in a value": (False, lambda body: reply(body, "X-Name: a\0b")),
 }
 

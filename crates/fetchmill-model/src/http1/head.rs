@@ -147,6 +147,9 @@ pub(super) enum Message {
 /// How many bytes `check_start` looks at.
 pub(super) const START_BYTES: usize = 9;
 
+/// How many bytes of a status line are in front of its reason.
+const STATUS_BYTES: usize = START_BYTES + 4;
+
 /// Refuses what is not HTTP/1.0 or 1.1 as soon as its first bytes say so; `input` may hold fewer.
 pub(super) fn check_start(input: &[u8]) -> Result<(), MalformedReply> {
     let start = &input[..input.len().min(START_BYTES)];
@@ -198,14 +201,31 @@ pub(super) fn parse_whole(head: &[u8], bodiless: bool) -> Result<Option<(Message
     Ok(Some((fields.message(version, status, head, bodiless)?, head.len())))
 }
 
-/// Version and status of a head with an odd line, whose status line is sound.
+/// Version and status of a head with an odd line; of its status line only the reason may be odd.
 fn odd_status_line(head: &[u8]) -> Option<(u8, u16)> {
     let mut fields = [const { MaybeUninit::uninit() }; HEAD_FIELDS_MAX];
     let mut reply = httparse::Response::new(&mut []);
     let parsed =
         httparse::ParserConfig::default().parse_response_with_uninit_headers(&mut reply, head, &mut fields);
-    let is_odd = matches!(parsed, Err(httparse::Error::HeaderName | httparse::Error::HeaderValue));
+    let is_odd = match parsed {
+        Err(httparse::Error::HeaderName | httparse::Error::HeaderValue) => true,
+        Err(httparse::Error::Status) => has_odd_reason(head),
+        _ => false,
+    };
     Some((reply.version?, reply.code?)).filter(|_| is_odd)
+}
+
+/// Whether a status line is odd for control bytes in its reason alone, which says nothing and counts without them.
+fn has_odd_reason(head: &[u8]) -> bool {
+    let end = memchr::memchr(b'\n', head).unwrap_or(head.len());
+    let line = head[..end].strip_suffix(b"\r").unwrap_or(&head[..end]);
+    // `HTTP/1.1 200 `
+    let Some((start, reason)) = line.split_at_checked(STATUS_BYTES) else { return false };
+    let is_sound =
+        start.ends_with(b" ") && start[START_BYTES..STATUS_BYTES - 1].iter().all(u8::is_ascii_digit);
+    is_sound
+        && memchr::memchr2(b'\0', b'\r', reason).is_none()
+        && memchr::memmem::find(reason, b"HTTP/").is_none()
 }
 
 /// Status of a head with odd lines at the start of `message`, and its length; none if it is not one that is taken.

@@ -1,11 +1,11 @@
 //! Owns heads with lines that are not as RFC 9112 says, and that other clients take all the same: folded values, lines that
-//! are not fields, control bytes in a value, blanks before a colon.
+//! are not fields, control bytes in a value or in the reason of the status line, blanks before a colon.
 //!
 //! Such a line is dropped or read as what it means. That may never change where a reply ends or whose it is, so a head is
 //! refused if an odd line
 //! - names one of the fields in [`GUARDED_FIELDS`], however it is spelled, or continues one,
 //! - begins with `HTTP/`: another reply may begin there,
-//! - has a NUL or a CR that does not end it,
+//! - has a NUL or a CR that does not end it, as a reason must not either,
 //! - has nothing but blanks: some read it as the end of the head.
 
 use std::borrow::Cow;
