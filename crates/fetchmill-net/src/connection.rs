@@ -226,6 +226,9 @@ impl Connection {
             }
         };
         watch.rest();
+        if matches!(replied, Err(BrokenExchange { needs_http1: true, .. })) {
+            origin.fall_back_to_http1();
+        }
         self.phases.first_byte = first_byte;
         if !self.is_shared() && replied.is_ok_and(|replied| replied.is_cut) {
             // The rest of the body is on its way.

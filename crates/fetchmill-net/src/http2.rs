@@ -27,6 +27,7 @@ use fetchmill_model::http1::{BodySink, Framing, ReplyProgress, ReplyReader, esca
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 
+const NEEDS_HTTP1: &str = "the server requires HTTP/1.1 (HTTP_1_1_REQUIRED)";
 /// What http refuses in a path, and HTTP/1.1 is sent as it is.
 const REFUSED_BYTES: &[u8] = b"<>`";
 
@@ -297,7 +298,12 @@ impl Http2Connection {
         let is_untouched = is_refused || is_of_connection;
         let alert = error.get_io().and_then(tls::alert::of_open).filter(|_| !had_head);
         let (kind, reason) = alert.unwrap_or((kind, kind.meaning()));
-        BrokenExchange { kind, reason, is_unanswered: !had_head && is_untouched && !error.is_library() }
+        let is_unanswered = !had_head && is_untouched && !error.is_library();
+        if error.is_remote() && error.reason() == Some(Reason::HTTP_1_1_REQUIRED) {
+            self.is_over.set(true);
+            return BrokenExchange { kind, reason: NEEDS_HTTP1, is_unanswered, needs_http1: true };
+        }
+        BrokenExchange { is_unanswered, ..BrokenExchange::new(kind, reason) }
     }
 }
 

@@ -83,11 +83,13 @@ pub struct BrokenExchange {
     pub reason: &'static str,
     /// Not a byte of a reply came: on a connection that was used before, the server had closed it already.
     pub is_unanswered: bool,
+    /// The server wants the request over HTTP/1.1 (`HTTP_1_1_REQUIRED`): the next connection to its origin has that.
+    pub needs_http1: bool,
 }
 
 impl BrokenExchange {
     fn new(kind: FailureKind, reason: &'static str) -> Self {
-        BrokenExchange { kind, reason, is_unanswered: false }
+        BrokenExchange { kind, reason, is_unanswered: false, needs_http1: false }
     }
 
     /// There is no connection to exchange anything on.
@@ -332,7 +334,7 @@ impl Http1Connection {
         let kind = if has_head { FailureKind::Truncated } else { errno::of_open(error) };
         let alert = tls::alert::of_open(error).filter(|_| !has_head);
         let (kind, reason) = alert.unwrap_or((kind, kind.meaning()));
-        BrokenExchange { kind, reason, is_unanswered: !self.has_input }
+        BrokenExchange { is_unanswered: !self.has_input, ..BrokenExchange::new(kind, reason) }
     }
 
     /// The head of the reply that is being received, once it is there.

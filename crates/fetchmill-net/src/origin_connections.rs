@@ -52,6 +52,8 @@ pub struct OriginConnections {
     pub(super) idle: RefCell<VecDeque<(ConnectionKind, Millis)>>,
     /// What the server has chosen the last time.
     pub(super) protocol: Cell<Option<Alpn>>,
+    /// The server requires HTTP/1.1, although it takes HTTP/2 in TLS: it is not offered again.
+    pub(super) needs_http1: Cell<bool>,
     /// Connections that many requests share.
     pub(super) shared: RefCell<Vec<Weak<SharedHttp2>>>,
     /// Requests that its last connection allowed at a time: a new one has not said it yet.
@@ -168,12 +170,21 @@ impl OriginConnections {
         self.shared.borrow_mut().retain(|other| !std::ptr::eq(other.as_ptr(), Rc::as_ptr(shared)));
     }
 
+    /// From now on connections are opened for HTTP/1.1. Requests that share one end there.
+    pub(super) fn fall_back_to_http1(&self) {
+        self.needs_http1.set(true);
+        self.protocol.set(Some(Alpn::Http1));
+        self.shared.borrow_mut().clear();
+    }
+
+    /// Whether it is asked over HTTP/1.1 only: each of its requests is signed, or its server requires that.
+    pub(super) fn wants_http1(&self) -> bool {
+        self.authorize.is_some() || self.needs_http1.get()
+    }
+
     /// Whether a connection to it may be shared, so that one is enough for the time being.
     pub(super) fn may_share(&self, offers_http2: bool) -> bool {
-        self.key.is_tls()
-            && offers_http2
-            && self.authorize.is_none()
-            && self.protocol.get() != Some(Alpn::Http1)
+        self.key.is_tls() && offers_http2 && !self.wants_http1() && self.protocol.get() != Some(Alpn::Http1)
     }
 }
 

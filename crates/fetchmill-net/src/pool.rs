@@ -94,8 +94,8 @@ pub struct Pool {
 /// What an origin is offered in TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct TlsForm {
-    /// Origins that get signed requests are asked over HTTP/1.1.
-    is_signed: bool,
+    /// See [`OriginConnections::wants_http1`].
+    wants_http1: bool,
     /// The origin gets the user's certificate. Sessions that it has opened are resumed with no other origin.
     shows_certificate: bool,
 }
@@ -158,6 +158,7 @@ impl Pool {
             addresses,
             idle: RefCell::default(),
             protocol: Cell::new(None),
+            needs_http1: Cell::new(false),
             shared: RefCell::default(),
             streams: Cell::new(usize::MAX),
             parts: RefCell::default(),
@@ -537,13 +538,13 @@ impl Pool {
     fn tls(&self, origin: &OriginConnections) -> Result<Tls> {
         let setup = &self.settings.tls;
         let form = TlsForm {
-            is_signed: origin.authorize.is_some(),
+            wants_http1: origin.wants_http1(),
             shows_certificate: setup.shows_certificate_to(&origin.key),
         };
         if let Some(tls) = self.tls.borrow().get(&form) {
             return Ok(tls.clone());
         }
-        let options = TlsOptions { http2: setup.options.http2 && !form.is_signed, ..setup.options.clone() };
+        let options = TlsOptions { http2: setup.options.http2 && !form.wants_http1, ..setup.options.clone() };
         let client = if form.shows_certificate { setup.client()? } else { None };
         let made = Tls::new(setup.roots()?, &options, client)?;
         self.tls.borrow_mut().insert(form, made.clone());

@@ -118,7 +118,8 @@ fn unconnected<R: Requester>(
     if let Some(end) = requester.note_unconnected(request, origin, kind) {
         return end;
     }
-    let facts = BrokenFacts { kind, was_used: false, is_unanswered: true, is_shared: false };
+    let facts =
+        BrokenFacts { kind, was_used: false, is_unanswered: true, is_shared: false, needs_http1: false };
     if body.is_broken_off()
         && let Some(end) = resumed(requester, request, body, facts)
     {
@@ -136,13 +137,13 @@ fn broke_off<R: Requester>(
     broken: BrokenExchange,
     sent: MonotonicMicros,
 ) -> AttemptEnd {
-    let BrokenExchange { kind, reason, is_unanswered } = broken;
+    let BrokenExchange { kind, reason, is_unanswered, needs_http1 } = broken;
     let judged = task.met_break(is_unanswered.then_some(sent), requester.micros());
     requester.judge_replies(task, judged);
     let connection = &mut task.connection;
     let (was_used, is_shared) = (connection.replies() > 0, connection.is_shared());
     connection.abandon();
-    let facts = BrokenFacts { kind, was_used, is_unanswered, is_shared };
+    let facts = BrokenFacts { kind, was_used, is_unanswered, is_shared, needs_http1 };
     if let Some(end) = resumed(requester, request, body, facts) {
         return end;
     }

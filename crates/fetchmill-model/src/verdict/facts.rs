@@ -104,6 +104,7 @@ pub struct ReplyFacts<'r> {
 
 /// No complete reply.
 #[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct BrokenFacts {
     /// What it is counted as.
     pub kind: FailureKind,
@@ -113,6 +114,8 @@ pub struct BrokenFacts {
     pub is_unanswered: bool,
     /// Requests of others are on the connection at the same time.
     pub is_shared: bool,
+    /// The server wants the request over HTTP/1.1, and the next attempt makes it so.
+    pub needs_http1: bool,
 }
 
 /// What is asked for at once when a large body broke off.

@@ -134,6 +134,10 @@ impl AttemptState {
 
     /// What follows when no complete reply came.
     pub fn after_broken(&mut self, broken: BrokenFacts, rules: &Rules, now: Millis) -> Verdict {
+        if broken.needs_http1 && rules.may_repeat && self.forgiven < limits::FORGIVEN_SHARED_MAX {
+            self.forgiven += 1;
+            return Verdict::Again;
+        }
         if broken.was_used && rules.may_repeat {
             let forgiven_max = if broken.is_shared { limits::FORGIVEN_SHARED_MAX } else { 1 };
             // What was read may have belonged to the reply before; on a fresh connection it is certain.

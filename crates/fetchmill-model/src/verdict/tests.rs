@@ -248,9 +248,16 @@ fn named_statuses_are_retried_and_mean_their_own_when_no_attempt_is_left() {
 #[test]
 fn a_used_connection_is_forgiven() {
     use FailureKind::{Framing, NotHttp, Reset, Truncated};
-    let broken =
-        |kind, was_used, is_unanswered| BrokenFacts { kind, was_used, is_unanswered, is_shared: false };
+    let broken = |kind, was_used, is_unanswered| BrokenFacts {
+        kind,
+        was_used,
+        is_unanswered,
+        is_shared: false,
+        needs_http1: false,
+    };
     let once = AttemptState { forgiven: 1, ..AttemptState::default() };
+    let often = AttemptState { forgiven: limits::FORGIVEN_SHARED_MAX, ..AttemptState::default() };
+    let required = BrokenFacts { needs_http1: true, is_shared: true, ..broken(Reset, false, false) };
     let shared = BrokenFacts { is_shared: true, ..broken(Reset, true, true) };
     let not_twice = Rules { may_repeat: false, ..job() };
     for (state, facts, rules, expected) in [
@@ -260,6 +267,9 @@ fn a_used_connection_is_forgiven() {
         (AttemptState::default(), broken(Reset, true, true), not_twice, "failed reset"),
         (once, broken(Reset, true, true), job(), "retry reset"),
         (once, shared, job(), "again"),
+        (AttemptState::default(), required, job(), "again"),
+        (AttemptState::default(), required, not_twice, "failed reset"),
+        (often, required, job(), "retry reset"),
         (AttemptState::default(), broken(Framing, true, false), job(), "again"),
         (AttemptState::default(), broken(NotHttp, false, false), job(), "failed not-http"),
         (AttemptState::default(), broken(Truncated, true, false), job(), "retry truncated"),
@@ -272,7 +282,13 @@ fn a_used_connection_is_forgiven() {
 #[test]
 fn a_large_body_that_broke_off_goes_on_while_it_brings_something() {
     let large = limits::RESUMED_BYTES_MIN;
-    let broken = |kind| BrokenFacts { kind, was_used: false, is_unanswered: false, is_shared: false };
+    let broken = |kind| BrokenFacts {
+        kind,
+        was_used: false,
+        is_unanswered: false,
+        is_shared: false,
+        needs_http1: false,
+    };
     let cut = broken(FailureKind::Truncated);
     let used = BrokenFacts { was_used: true, ..cut };
     let shared = BrokenFacts { is_shared: true, ..used };
@@ -303,8 +319,13 @@ fn a_large_body_that_broke_off_goes_on_while_it_brings_something() {
 
 #[test]
 fn what_brings_nothing_of_a_rest_waits_for_longer_each_time_and_then_counts() {
-    let cut =
-        BrokenFacts { kind: FailureKind::Refused, was_used: false, is_unanswered: true, is_shared: false };
+    let cut = BrokenFacts {
+        kind: FailureKind::Refused,
+        was_used: false,
+        is_unanswered: true,
+        is_shared: false,
+        needs_http1: false,
+    };
     let mut state = AttemptState { is_resumed: true, ..AttemptState::default() };
     assert_eq!(state.resumed_wait(), Duration::ZERO);
     for number in 0..limits::RESUMED_IN_VAIN_MAX {
@@ -442,7 +463,13 @@ fn next(state: &mut AttemptState, attempt: &Any, rules: &Rules, now: Millis) -> 
             state.after_reply(&facts, rules, now)
         }
         Any::Broken(kind, was_used, is_unanswered, is_shared) => {
-            let facts = BrokenFacts { kind: FailureKind::ALL[kind], was_used, is_unanswered, is_shared };
+            let facts = BrokenFacts {
+                kind: FailureKind::ALL[kind],
+                was_used,
+                is_unanswered,
+                is_shared,
+                needs_http1: false,
+            };
             state.after_broken(facts, rules, now)
         }
     }

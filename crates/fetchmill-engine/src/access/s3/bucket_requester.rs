@@ -275,7 +275,8 @@ impl Requester for BucketRequester<'_> {
         broken: Option<BrokenFacts>,
     ) -> AttemptEnd {
         let kind = failure.kind;
-        let facts = BrokenFacts { kind, was_used: false, is_unanswered: false, is_shared: false };
+        let facts =
+            BrokenFacts { kind, was_used: false, is_unanswered: false, is_shared: false, needs_http1: false };
         let facts = broken.unwrap_or(facts);
         attempt.answer = Err(failure);
         let verdict = attempt.state.after_broken(facts, self.rules, (self.client.now)());

@@ -142,7 +142,8 @@ impl Dispatcher {
         }
         let now = self.control.clock.now();
         // A transport makes up for connections that the server had closed itself.
-        let facts = BrokenFacts { kind, was_used: false, is_unanswered: false, is_shared: false };
+        let facts =
+            BrokenFacts { kind, was_used: false, is_unanswered: false, is_shared: false, needs_http1: false };
         let verdict = target.state.after_broken(facts, &self.rules.rules, now);
         self.carry_out(target, verdict, AnswerNotes { detail, ..AnswerNotes::default() }, now);
     }
