@@ -402,11 +402,11 @@ def test_a_head_is_no_mail(opened: Open, raw: Callable[..., RawServer], kind: st
 
 
 def test_a_redirect_is_an_answer(opened: Open, raw: Callable[..., RawServer], keeps: bool) -> None:
-    """It is not followed, and where it leads is not even looked at."""
+    """It is not followed, and where it leads is only reported."""
     server = raw({"/a": reply(b"moved", "Location: http://[", status="302 Found"), "/b": reply(b"b")})
     ask = opened()
 
-    assert ask(f"{server.url}/a") == ReplyAnswer(7, 302, b"moved")
+    assert ask(f"{server.url}/a") == ReplyAnswer(7, 302, b"moved", location="http://[")
     assert body_of(ask(f"{server.url}/b")) == b"b"
     assert server.connections == (1 if keeps else 2)
 

@@ -34,6 +34,7 @@ pub(crate) struct Target {
 
 /// What a worker answers: `ReplyAnswer` or `FailureAnswer` of `fetchmill.engines.answers`.
 #[derive(FromPyObject)]
+#[expect(clippy::large_enum_variant, reason = "most answers are replies, and a batch of them is bounded")]
 enum AnswerTuple {
     #[pyo3(transparent)]
     Replied(ReplyTuple),
@@ -41,20 +42,38 @@ enum AnswerTuple {
     Broken((u64, PyBackedStr, Option<PyBackedStr>)),
 }
 
-type ReplyTuple = (
-    u64,
-    u16,
-    PyBackedBytes,
-    bool,
-    Option<PyBackedStr>,
-    Option<PyBackedStr>,
-    Option<PyBackedStr>,
-    Option<PyBackedStr>,
-    Option<PyBackedStr>,
-    Option<PyBackedStr>,
-    Option<PyBackedStr>,
-    Option<PyBackedStr>,
-);
+/// The values of a `ReplyAnswer`: more than a tuple of pyo3 has.
+#[derive(FromPyObject)]
+struct ReplyTuple {
+    #[pyo3(item(0))]
+    sequence: u64,
+    #[pyo3(item(1))]
+    status: u16,
+    #[pyo3(item(2))]
+    body: PyBackedBytes,
+    #[pyo3(item(3))]
+    is_verified: bool,
+    #[pyo3(item(4))]
+    content_type: Option<PyBackedStr>,
+    #[pyo3(item(5))]
+    etag: Option<PyBackedStr>,
+    #[pyo3(item(6))]
+    last_modified: Option<PyBackedStr>,
+    #[pyo3(item(7))]
+    retry_after: Option<PyBackedStr>,
+    #[pyo3(item(8))]
+    content_encoding: Option<PyBackedStr>,
+    #[pyo3(item(9))]
+    date: Option<PyBackedStr>,
+    #[pyo3(item(10))]
+    bucket_region: Option<PyBackedStr>,
+    #[pyo3(item(11))]
+    checksums: Option<PyBackedStr>,
+    #[pyo3(item(12))]
+    location: Option<PyBackedStr>,
+    #[pyo3(item(13))]
+    challenge: Option<PyBackedStr>,
+}
 
 fn lock(dispatcher: &SharedDispatcher) -> MutexGuard<'_, Option<fetchmill_engine::Dispatcher>> {
     dispatcher.lock().unwrap_or_else(PoisonError::into_inner)
@@ -178,33 +197,22 @@ fn answer(given: &AnswerTuple, kind: Option<FailureKind>) -> WorkerAnswer<'_> {
             kind: kind.unwrap_or(FailureKind::Function),
             detail: detail.as_deref(),
         },
-        AnswerTuple::Replied((
-            sequence,
-            status,
-            body,
-            is_verified,
-            content_type,
-            etag,
-            last_modified,
-            retry_after,
-            content_encoding,
-            date,
-            bucket_region,
-            checksums,
-        )) => WorkerAnswer::Replied {
-            sequence: *sequence,
-            status: *status,
-            body,
-            is_verified: *is_verified,
+        AnswerTuple::Replied(reply) => WorkerAnswer::Replied {
+            sequence: reply.sequence,
+            status: reply.status,
+            body: &reply.body,
+            is_verified: reply.is_verified,
             fields: AnswerFields {
-                content_type: content_type.as_deref(),
-                etag: etag.as_deref(),
-                last_modified: last_modified.as_deref(),
-                retry_after: retry_after.as_deref(),
-                content_encoding: content_encoding.as_deref(),
-                date: date.as_deref(),
-                bucket_region: bucket_region.as_deref(),
-                checksums: checksums.as_deref(),
+                content_type: reply.content_type.as_deref(),
+                etag: reply.etag.as_deref(),
+                last_modified: reply.last_modified.as_deref(),
+                retry_after: reply.retry_after.as_deref(),
+                content_encoding: reply.content_encoding.as_deref(),
+                date: reply.date.as_deref(),
+                bucket_region: reply.bucket_region.as_deref(),
+                checksums: reply.checksums.as_deref(),
+                location: reply.location.as_deref(),
+                challenge: reply.challenge.as_deref(),
             },
         },
     }

@@ -53,6 +53,8 @@ class SyncReport:
         kept: objects that are not listed any more and stay.
         bytes: bytes of fetched objects.
         failures: failed objects by failure kind.
+        failed_statuses: those that failed because of their status, by that: `401 Unauthorized`.
+        credentials: whether requests of this run may have had credentials; None when that is not known.
         failed_folders: folders that gave no listing: what is below them was left as it is.
         left_out: what the listing left out on purpose, such as by `exclude`.
         attempts: requests for objects, all attempts of this run counted.
@@ -79,6 +81,8 @@ class SyncReport:
     kept: int = 0
     bytes: int = 0
     failures: Mapping[str, int] = field(default_factory=dict)
+    failed_statuses: Mapping[str, int] = field(default_factory=dict)
+    credentials: bool | None = None
     failed_folders: int = 0
     left_out: int = 0
     attempts: int = 0
@@ -100,6 +104,7 @@ class SyncReport:
         """For JSON: times are ISO 8601, UTC."""
         return asdict(self) | {
             "failures": dict(self.failures),
+            "failed_statuses": dict(self.failed_statuses),
             "notices": list(self.notices),
             "started_at": self.started_at.isoformat(),
         }

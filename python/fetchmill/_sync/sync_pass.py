@@ -71,6 +71,7 @@ class SyncPass:
         self._items = items
         self._started = time.monotonic()
         self._attempts = 0
+        self._has_credentials: bool | None = None
         self._notices: list[str] = []
         self._plan: SyncPlan | None = None
         # Shows the plan of a dry run, also one that removes more than is allowed.
@@ -87,7 +88,8 @@ class SyncPass:
         begun = self._list_and_compare(begun)
         if self._plan is None or not (self._fetch(begun) and self._apply(begun)):
             return self._report(begun, is_resumed, interrupted=True)
-        ledger = self._runner.call(self._store.conclude)
+        statuses = self._failed_statuses()
+        ledger = self._runner.call(self._store.conclude) | {"failed_statuses": statuses}
         report = self._report(begun, is_resumed, ledger)
         self._folder.forget()
         return report
@@ -243,6 +245,7 @@ class SyncPass:
         )
         ended = self._runner.run(lambda: Job(as_json))
         self._attempts += ended["attempts"]
+        self._has_credentials = ended["credentials"]
         self._notices += [notice for notice in ended["notices"] if notice not in self._notices]
         return not ended["interrupted"] and not self._runner.is_stopped and self._prepare(begun)
 
@@ -270,6 +273,11 @@ class SyncPass:
     def _fetched(self) -> str | None:
         return str(self._folder.fetched) if self._has_requests() else None
 
+    def _failed_statuses(self) -> Mapping[str, int]:
+        """Objects of the pass that failed because of their status, also in earlier calls: its job has counted them."""
+        is_fetched = self._has_requests() and self._folder.fetched.exists()
+        return status(self._folder.fetched).failed_statuses if is_fetched else {}
+
     def _has_requests(self) -> bool:
         return self._plan is not None and self._plan.fetch + self._plan.ask > 0
 
@@ -288,6 +296,7 @@ class SyncPass:
             dry_run=ledger is None and not interrupted,
             plan=self._plan,
             failures=counted.pop("kinds", {}),
+            credentials=self._has_credentials,
             failed_folders=listing.failures.get("listing", 0) if listing else 0,
             left_out=listing.skipped if listing else 0,
             attempts=self._attempts,

@@ -1,12 +1,15 @@
 """The ledger as lines for people, at the end of `get` and in `status`."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fetchmill._job.report import FORBIDDING_HOSTS_MAX, OPTED_OUT, JobProgress, Report, Status
 from fetchmill._options.units import format_bytes, format_count, format_objects, format_seconds
 from fetchmill.cli.progress import describe_failures, describe_limit, describe_wait
 from fetchmill.cli.streams import escape
+
+if TYPE_CHECKING:
+    from fetchmill._sync.report import SyncReport
 
 _MICRO = 1e6
 _OF_PRIVATE = "a list leads to public addresses only; --allow-private lets it lead to all others too"
@@ -82,8 +85,7 @@ def failure_lines(report: Report, state: str | None) -> list[str]:
     if not report.failed and not report.absent:
         return []
     where = destination_arguments(report.dest, state)
-    lines = [f"failed: {describe_failures(_by_status(report), None)}"] if report.failures else []
-    lines += _credential_lines(report)
+    lines = failed_lines(report)
     lines.append(f"list them: fetchmill status {where} --failures")
     for kind in report.failures:
         if kind in _REMEDIES:
@@ -103,7 +105,14 @@ def failure_lines(report: Report, state: str | None) -> list[str]:
     return lines
 
 
-def _by_status(report: Report) -> dict[str, int]:
+def failed_lines(report: "Report | SyncReport") -> list[str]:
+    """How many failed, by status and kind, and whether requests that were refused had credentials."""
+    if not report.failures:
+        return []
+    return [f"failed: {describe_failures(_by_status(report), None)}", *_credential_lines(report)]
+
+
+def _by_status(report: "Report | SyncReport") -> dict[str, int]:
     """Failures by kind, and by status those that failed because of it: `{"401 Unauthorized": 3, "dns": 1}`."""
     found = dict(report.failures)
     for text, count in report.failed_statuses.items():
@@ -124,7 +133,7 @@ def _kind_of(status: int) -> str:
     return "redirect" if status // 100 == 3 else "status"  # noqa: PLR2004 - the same
 
 
-def _credential_lines(report: Report) -> list[str]:
+def _credential_lines(report: "Report | SyncReport") -> list[str]:
     """Whether requests that were refused had credentials."""
     if report.credentials is None:
         return []

@@ -14,9 +14,8 @@ from fetchmill._options.sync import SyncOptions, lasting_source
 from fetchmill._options.units import format_bytes, format_count, format_seconds
 from fetchmill.cli.log_file import BothDisplays, LogFile, log_options
 from fetchmill.cli.options import TableCommand, gathered, options_of
-from fetchmill.cli.progress import describe_failures
 from fetchmill.cli.streams import escape, flush_or_silence, say, write_bytes, write_event
-from fetchmill.cli.summary import destination_arguments, private_address_lines
+from fetchmill.cli.summary import destination_arguments, failed_lines, private_address_lines
 from fetchmill.cli.watch import DRAIN_SECONDS_MAX, Signals, choose_display, watch
 
 if TYPE_CHECKING:
@@ -251,8 +250,7 @@ def _failure_lines(report: "SyncReport") -> list[str]:
     if report.failed_folders:
         many = format_count(report.failed_folders)
         lines.append(f"folders that gave no listing: {many}; what is below them was left as it is")
-    if report.failures:
-        lines.append(f"failed: {describe_failures(report.failures, None)}")
+    lines += failed_lines(report)
     if report.failed or report.absent or report.not_removed:
         lines.append(f"list them: fetchmill status {destination_arguments(report.dest, None)} --failures")
         lines.append("the same command tries them again")

@@ -37,6 +37,8 @@ class ReplyAnswer(NamedTuple):
         bucket_region: the field x-amz-bucket-region, of a store of S3.
         checksums: what a store of S3 says of the bytes, a line for each field, "" if nothing: they are compared with
             its checksums and its ETag. `None`: they are not, because the body may be another form of them.
+        location: the field Location.
+        challenge: the field WWW-Authenticate.
     """
 
     sequence: int
@@ -51,6 +53,8 @@ class ReplyAnswer(NamedTuple):
     date: str | None = None
     bucket_region: str | None = None
     checksums: str | None = ""
+    location: str | None = None
+    challenge: str | None = None
 
     @classmethod
     def of(
@@ -78,6 +82,8 @@ class ReplyAnswer(NamedTuple):
             date=field("date"),
             bucket_region=field("x-amz-bucket-region"),
             checksums=checksums,
+            location=field("location"),
+            challenge=field("www-authenticate"),
         )
 
 

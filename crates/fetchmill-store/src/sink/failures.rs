@@ -17,7 +17,7 @@ use super::{Block, BlockEntry, EntryDescription, RefusedObject};
 use crate::durable::{self, AppendedFile};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::extra_columns::{extra_values, write_extra};
-use fetchmill_model::failure_detail::failure_detail;
+use fetchmill_model::failure_detail::{failure_detail, status_text};
 use fetchmill_model::file_name::FileName;
 use fetchmill_model::name;
 use fetchmill_model::outcome::{Outcome, ShardEnd};
@@ -76,6 +76,7 @@ fn detail_of(outcome: Outcome, status: u16, given: Option<&[u8]>) -> Option<Stri
     let given = given.map(String::from_utf8_lossy);
     match outcome {
         Outcome::Failed(kind) => Some(failure_detail(kind, status, given.as_deref())),
+        Outcome::Absent if given.is_none() && status != 0 => Some(status_text(status).into_owned()),
         _ => given.map(Cow::into_owned),
     }
 }

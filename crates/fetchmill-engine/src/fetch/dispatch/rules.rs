@@ -127,6 +127,10 @@ pub struct AnswerFields<'a> {
     pub content_encoding: Option<&'a str>,
     /// `x-amz-bucket-region`, of a store of S3.
     pub bucket_region: Option<&'a str>,
+    /// Location.
+    pub location: Option<&'a str>,
+    /// WWW-Authenticate.
+    pub challenge: Option<&'a str>,
     /// What a store says of the bytes, lines of a head; none if the body may be another form of them.
     pub checksums: Option<&'a str>,
 }

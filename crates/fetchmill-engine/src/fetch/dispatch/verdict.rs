@@ -78,7 +78,7 @@ impl Dispatcher {
             self.hosts.left(&target, RequestOutcome::Answer, now);
             return Ok(());
         }
-        let verdict = self.explain_status(&target, status, retry_after, verdict);
+        let verdict = self.explain_status(&target, status, fields, retry_after, verdict);
         self.carry_out(target, verdict, AnswerNotes { status, retry_after, detail: None }, now);
         Ok(())
     }
@@ -88,6 +88,7 @@ impl Dispatcher {
         &self,
         target: &CurrentTarget,
         status: u16,
+        fields: AnswerFields<'_>,
         retry_after: Option<Millis>,
         verdict: Verdict,
     ) -> Verdict {
@@ -100,7 +101,8 @@ impl Dispatcher {
             status,
             retry_after: retry_after.map(|millis| millis / 1000),
             had_credentials: (!target.is_of_store).then(|| self.rules.fields.has_secrets(key.as_ref())),
-            ..StatusFacts::default()
+            challenge: fields.challenge.map(str::as_bytes),
+            location: fields.location.map(str::as_bytes),
         };
         verdict.with_detail(Some(status_detail(&facts).into()))
     }

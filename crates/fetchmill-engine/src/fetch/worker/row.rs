@@ -7,7 +7,7 @@ use crate::control::clock::unix_micros;
 use crate::fetch::target::CurrentTarget;
 use fetchmill_model::entry::ListEntry;
 use fetchmill_model::extra_columns::extra_values;
-use fetchmill_model::failure_detail::failure_detail;
+use fetchmill_model::failure_detail::{failure_detail, status_text};
 use fetchmill_model::outcome::{FailureKind, Outcome};
 use fetchmill_model::planner::hosts::may_be_dead;
 use fetchmill_model::row::CheckRow;
@@ -84,12 +84,13 @@ fn kind_of(outcome: Outcome, status: u16) -> Option<FailureKind> {
     (status == 0 || !is_answer).then_some(kind)
 }
 
-/// The detail of a failure, also of one that is a complete reply, or the reason why a target was skipped.
+/// The detail of a failure or of an absent target, also of one that is a complete reply, or the reason why a target was skipped.
 fn detail_of(outcome: Outcome, status: u16, given: Option<&str>) -> Option<Cow<'static, str>> {
     match outcome {
         Outcome::Failed(kind) => Some(failure_detail(kind, status, given).into()),
         Outcome::Skipped(_) => given.map(|given| given.to_owned().into()),
-        Outcome::Fetched | Outcome::Absent => None,
+        Outcome::Absent => Some(status_text(status)),
+        Outcome::Fetched => None,
     }
 }
 

@@ -60,9 +60,13 @@ pub(super) fn report(
 
 /// Whether requests may have had credentials: each, or those of some targets of a list.
 fn gave_credentials(shared: &JobState, journal: &Journal, plan: &JobPlan) -> Result<bool> {
+    // The conditions that a sync gives its targets are not secrets. What a program's own requests have is not known.
+    let of_rows = &plan.request.list.request.headers;
+    let has_own =
+        journal.traits()?.request && (of_rows.is_empty() || of_rows.iter().any(|field| !field.is_open));
     Ok(shared.control.store.has_credentials()
         || shared.control.tokens.is_some()
-        || journal.traits()?.request
+        || has_own
         || plan.fields()?.has_secrets(None))
 }
 
