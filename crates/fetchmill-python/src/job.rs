@@ -213,7 +213,7 @@ pub(crate) fn snapshot_dict<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResu
     dict.set_item("total", snapshot.total)?;
     dict.set_item("list_share", snapshot.list_share)?;
     dict.set_item("list_read", snapshot.list_read)?;
-    dict.set_item("is_list_cut", snapshot.is_list_cut)?;
+    dict.set_item("list_cut_at", snapshot.list_cut_at)?;
     dict.set_item("pages", snapshot.pages)?;
     dict.set_item("phase", snapshot.phase)?;
     dict.set_item("seconds", snapshot.elapsed.as_secs_f64())?;

@@ -190,7 +190,7 @@ class RowFeed:
     def __init__(self, file: ListFile, range: Range) -> None:
         self._file, self._range = file, range
         self.source = file.path
-        self.options: Mapping[str, int] = {"first_row": range.start, "rows": range.end - range.start}
+        self.options: Mapping[str, int] = {"first_row": range.start, "row_count": range.end - range.start}
 
     def feed(self, job: Job, is_to_end: Callable[[], bool]) -> None:
         """See `Feed`."""
@@ -208,8 +208,8 @@ class RowFeed:
 
     def position(self, job: Job) -> int:
         """See `Feed`."""
-        snapshot = job.snapshot()
-        return self._range.start + int(snapshot["list_read"]) if snapshot["is_list_cut"] else self._range.end
+        cut_at = job.snapshot()["list_cut_at"]
+        return self._range.end if cut_at is None else self._range.start + int(cut_at)
 
     def close(self) -> None:
         """See `Feed`."""

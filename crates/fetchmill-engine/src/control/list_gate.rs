@@ -51,9 +51,9 @@ impl ListGate {
         self.read.store(rows, Ordering::Relaxed);
     }
 
-    /// Whether the listing has ended before the list.
-    pub(crate) fn is_cut(&self) -> bool {
-        self.is_cut.load(Ordering::Relaxed)
+    /// Rows that were read when the listing ended before the list; `None` if it did not.
+    pub(crate) fn cut_at(&self) -> Option<u64> {
+        self.is_cut.load(Ordering::Relaxed).then(|| self.read())
     }
 
     /// Rows that were read.
@@ -90,7 +90,7 @@ mod tests {
         gate.note_read(12);
         assert_eq!(gate.turn(), ListTurn::Wait);
         gate.end();
-        assert!(!gate.is_cut());
-        assert_eq!((gate.turn(), gate.read(), gate.is_cut()), (ListTurn::End, 12, true));
+        assert_eq!(gate.cut_at(), None);
+        assert_eq!((gate.turn(), gate.cut_at()), (ListTurn::End, Some(12)));
     }
 }

@@ -163,7 +163,7 @@ impl Control {
             told_total: AtomicU64::new(0),
             list_share: AtomicU64::new(0),
             // A range of a Parquet list is given row by row.
-            list_gate: ListGate::new(request.list.rows.is_some()),
+            list_gate: ListGate::new(request.list.row_count.is_some()),
             finds_concurrency: job.concurrency_bounds(workers).is_some(),
             courtesy: OnceLock::new(),
             heeds_list: request.workers != Workers::Native,

@@ -227,7 +227,7 @@ impl Export {
             total: None,
             list_share: None,
             list_read: 0,
-            is_list_cut: false,
+            list_cut_at: None,
             pages: 0,
             kinds,
             phase: match (self.running.has_ended(), shared.stop()) {

@@ -73,8 +73,8 @@ pub struct Snapshot {
     pub list_share: Option<f64>,
     /// Rows of a list that were read in this run, for Parquet; else bytes, decompressed.
     pub list_read: u64,
-    /// Whether the listing ended before its list, since it was asked to.
-    pub is_list_cut: bool,
+    /// How much of the list was read when that ended early, since it was asked to.
+    pub list_cut_at: Option<u64>,
     /// Pages of the listing in this run.
     pub pages: u64,
     /// Failed targets by kind.
@@ -237,7 +237,7 @@ impl Job {
             total: Some(control.told_total.load(Ordering::Relaxed)).filter(|total| *total > 0),
             list_share: control.list_share(),
             list_read: control.list_gate.read(),
-            is_list_cut: control.list_gate.is_cut(),
+            list_cut_at: control.list_gate.cut_at(),
             pages: control.listed_pages.load(Ordering::Relaxed),
             kinds: sum.kinds,
             phase: match (self.running.has_ended(), control.stop.get(), is_listing_done) {

@@ -433,7 +433,8 @@ mod tests {
             assert_eq!(row.name_bytes().as_deref(), Some(target.name));
             assert_eq!(row.url_bytes().as_deref(), target.url);
             assert_eq!(row.extra_bytes().as_deref(), target.kept);
-            assert_eq!(row.detail.as_deref().map(str::as_bytes), target.detail);
+            let detail = target.detail.unwrap_or(b"404 Not Found");
+            assert_eq!(row.detail.as_deref().map(str::as_bytes), Some(detail));
         }
         assert_eq!(rows.len(), targets.len());
         assert_eq!(rows[0].kept, Some(vec![Some("1".into()), None, Some(String::new())]));

@@ -252,7 +252,9 @@ fn a_206_counts_only_as_the_whole_object() {
 
 #[test]
 fn a_status_line_is_taken_to_the_letter() {
-    for line in ["HTTP/1.1 200 OK", "HTTP/1.1 200", "HTTP/1.1 200 ", "HTTP/1.1 200 \u{fc}ber"] {
+    let accepted =
+        ["HTTP/1.1 200 OK", "HTTP/1.1 200", "HTTP/1.1 200 ", "HTTP/1.1 200 \u{fc}ber", "HTTP/1.1 200 O\x01K"];
+    for line in accepted {
         let stream = format!("{line}\r\nContent-Length: 3\r\n\r\nabc");
         assert_eq!(assert_reply(stream.as_bytes(), Framing::Length(3), b"abc", 0).status, 200);
     }
@@ -261,7 +263,6 @@ fn a_status_line_is_taken_to_the_letter() {
         assert_eq!(assert_reply(stream.as_bytes(), Framing::Length(3), b"abc", 0).status, status);
     }
     let refused = [
-        ("HTTP/1.1 200 O\x01K", FailureKind::Framing),
         ("HTTP/1.1 20 OK", FailureKind::Framing),
         ("HTTP/1.1 2000 OK", FailureKind::Framing),
         ("HTTP/1.1 099 OK", FailureKind::Framing),

@@ -144,7 +144,7 @@ options! {
         /// The first row of a Parquet list that is a target, from 0: a range of a shared job.
         first_row: u64 = 0;
         /// How many rows are targets; none: all that follow.
-        rows: Option<u64> = None;
+        row_count: Option<u64> = None;
     } and {
         /// What targets are asked with.
         request: RequestOptions,

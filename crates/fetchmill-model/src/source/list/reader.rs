@@ -110,7 +110,8 @@ impl ListReader {
     pub fn of_parquet<F: ChunkReader + 'static>(label: &str, file: F, options: &ListOptions) -> Result<Self> {
         Dialect::of(label, ListFormat::Parquet, options)?;
         let plan = ColumnPlan::new(options)?;
-        let records = Box::new(ParquetRecords::open(label, file, &plan, (options.first_row, options.rows))?);
+        let records =
+            Box::new(ParquetRecords::open(label, file, &plan, (options.first_row, options.row_count))?);
         Self::new(format!("the list {label}"), records, plan, options)
     }
 

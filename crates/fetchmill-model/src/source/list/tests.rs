@@ -311,7 +311,7 @@ fn a_range_of_parquet_is_those_rows() {
     for (first, rows) in
         [(0, 2500), (0, 1), (999, 2), (1000, 1000), (1700, 700), (2499, 9), (2500, 1), (0, 0)]
     {
-        let range = ListOptions { first_row: first, rows: Some(rows), ..options() };
+        let range = ListOptions { first_row: first, row_count: Some(rows), ..options() };
         let end = (first + rows).min(2500) as usize;
         // What a row without a URL is called depends on its number.
         let urls = |entries: &[String]| entries.iter().filter(|entry| entry.starts_with("http")).count();
