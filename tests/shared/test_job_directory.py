@@ -3,11 +3,14 @@
 import multiprocessing
 from pathlib import Path
 
+import pytest
+
 from fetchmill._shared.folder_store import FolderStore
 from fetchmill._shared.job_directory import JobDirectory
 from fetchmill._shared.local_state import make_folder, remove_folder
 from fetchmill._shared.ranges import ListFile, Range
 from fetchmill._shared.records import CommitRecord, JobRecord, empty_ledger
+from fetchmill.errors import SecurityError
 
 NO_NAMES: dict[str, dict[str, int]] = {"failures": {}, "failed_statuses": {}, "skipped_by": {}}
 
@@ -51,7 +54,7 @@ def test_the_first_commit_record_stays(tmp_path: Path) -> None:
     assert JobDirectory(tmp_path).job().id == "j"
     other = JobDirectory(tmp_path)
     other.job()
-    assert [each.attempt for each in other.commits().values()] == ["a"]
+    assert [each.attempt for each in other.commits()] == ["a"]
     assert other.open_ranges(other.job()) == []
 
 
@@ -101,3 +104,13 @@ def come_and_go(parent: Path, number: int) -> bool:
             return False
         remove_folder(folder)
     return True
+
+
+def test_links_out_of_a_job_directory_are_refused(tmp_path: Path) -> None:
+    """What is removed at the end is below `data`."""
+    directory = job_directory(tmp_path / "job")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "job" / "data").symlink_to(tmp_path / "elsewhere")
+
+    with pytest.raises(SecurityError, match="is a link"):
+        directory.job()

@@ -40,15 +40,16 @@ def verify_shared(
 
     directory = JobDirectory(Path(os.path.abspath(os.fspath(dest))))  # noqa: PTH100 - a link stays one
     job = directory.job()
-    records = sorted(directory.commits().values(), key=lambda record: record.range.id)
     total: VerifyReport | None = None
-    for record in records:
+    final = []
+    for record in directory.commits():
+        final.append(record.range)
         if record.folder is not None:
             found = verify_folder(str(directory.path / "data" / record.folder))
             total = found if total is None else _sum(total, found)
     if total is None:
         raise UsageError(f"{os.fspath(dest)} has no final range yet: there is nothing to verify")
-    findings = list(_gaps(job, [record.range for record in records], directory.open_ranges(job)))
+    findings = list(_gaps(job, final, directory.open_ranges(job)))
     for finding in findings:
         on_finding(finding)
     doubled = sum(finding.what == "doubled" for finding in findings)

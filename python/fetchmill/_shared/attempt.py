@@ -180,9 +180,12 @@ class Attempt:
         with self._file.open() as opened:
             return list(divide(opened, self._file, rest, size))
 
+    def has_lost(self) -> bool:
+        """Whether another attempt has made the range final."""
+        return self._directory.final_attempts().get(self.claim.range.id, self.id) != self.id
+
     def discard(self) -> None:
         """Removes what the attempt wrote, unless a commit record names it."""
-        record = self._directory.commits().get(self.claim.range.id)
-        if record is None or record.attempt != self.id:
+        if self._directory.final_attempts().get(self.claim.range.id) != self.id:
             shutil.rmtree(self._folder, ignore_errors=True)
         shutil.rmtree(self._state, ignore_errors=True)

@@ -15,5 +15,5 @@ def final_folders(dest: str | os.PathLike[str]) -> list[str]:
     """
     directory = JobDirectory(Path(os.path.abspath(os.fspath(dest))))  # noqa: PTH100 - a link stays one
     directory.job()
-    records = sorted(directory.commits().values(), key=lambda record: record.range.id)
-    return [str(directory.path / "data" / record.folder) for record in records if record.folder]
+    final = sorted(directory.final_attempts().items())
+    return [str(directory.path / "data" / f"{range_id}-{attempt}") for range_id, attempt in final if attempt]

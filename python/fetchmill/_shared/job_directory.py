@@ -13,7 +13,7 @@ finished.json                 the sum of all ledgers, when every range has a com
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from fetchmill._quick_dataclass import dataclass
@@ -27,6 +27,8 @@ STOPPED = "stopped"
 SETTINGS = "settings.json"
 FINISHED = "finished.json"
 _PROBE = "probe"
+_COMMITS = "commits"
+_FOLDERS = (_COMMITS, "claims", "workers", "logs", "data")
 # A range whose workers died so often is set aside: it is what kills them.
 DEATHS_MAX = 3
 
@@ -58,8 +60,9 @@ class JobDirectory:
         self.path = path
         self.store = FolderStore(path)
         self._id: str | None = None
-        # Commit records never change, so each is read once.
-        self._commits: dict[str, CommitRecord] = {}
+        # Commit records never change, so each is read once. Its id and its attempt stay in memory: 200 bytes.
+        self._attempts: dict[str, str] = {}
+        self._rests: list[Range] = []
 
     def exists(self) -> bool:
         """Whether there is a job."""
@@ -95,6 +98,9 @@ class JobDirectory:
             raise SecurityError(
                 f"{place} belongs to user {owner}, and this is user {os.geteuid()}; run all workers as its owner"
             )
+        for name in _FOLDERS:
+            if (self.path / name).is_symlink():
+                raise SecurityError(f"{self.path / name} is a link, and may lead out of the job directory: remove it")
         job = JobRecord.from_bytes(content, str(place))
         if self._id not in (None, job.id):
             raise UsageError(f"{place} is of another job now: it was replaced while this process worked at it")
@@ -109,7 +115,7 @@ class JobDirectory:
             return
         except NotADirectoryError:
             raise UsageError(f"{self.path} is a file; a shared job needs a folder") from None
-        own = {JOB, STOPPED, SETTINGS, FINISHED, "commits", "claims", "workers", "logs", "data"}
+        own = {JOB, STOPPED, SETTINGS, FINISHED, *_FOLDERS}
         foreign = sorted(name for name in names - own if not name.startswith((".job.json.", f".{_PROBE}", _PROBE)))
         if foreign:
             raise UsageError(f"{self.path} is not empty ({foreign[0]}); a shared job needs an empty or missing folder")
@@ -134,23 +140,38 @@ class JobDirectory:
         Raises:
             JournalError: the record that is there is damaged.
         """
-        name = f"commits/{record.range.id}.json"
+        name = f"{_COMMITS}/{record.range.id}.json"
         self.store.create(name, record.to_bytes())
         found = self._read_commit(record.range.id)
         if found is None:
             raise JournalError(f"{self.path / name} is gone, though it was just written; restore it from a backup")
         return found
 
-    def commits(self) -> dict[str, CommitRecord]:
-        """All commit records, by the ids of their ranges."""
-        for name in self.store.names("commits"):
+    def final_attempts(self) -> dict[str, str]:
+        """The attempts that commit records name, by the ids of their ranges; empty for a range that is set aside.
+
+        Raises:
+            JournalError: a commit record is damaged.
+        """
+        for name in self.store.names(_COMMITS):
             range_id = name.removesuffix(".json")
-            if range_id not in self._commits:
+            if range_id not in self._attempts:
                 self._read_commit(range_id)
-        return self._commits
+        return self._attempts
+
+    def commits(self) -> Iterator[CommitRecord]:
+        """All commit records, in the order of the list; each is read when it is its turn.
+
+        Raises:
+            JournalError: a commit record is damaged.
+        """
+        for range_id in sorted(self.final_attempts()):
+            record = self._read_commit(range_id)
+            if record is not None:
+                yield record
 
     def _read_commit(self, range_id: str) -> CommitRecord | None:
-        name = f"commits/{range_id}.json"
+        name = f"{_COMMITS}/{range_id}.json"
         content = self.store.read(name)
         if content is None:
             return None
@@ -159,14 +180,15 @@ class JobDirectory:
             raise JournalError(f"{self.path / name} is of another range ({record.range.id}); remove it")
         if record.job != self._id:
             raise JournalError(f"{self.path / name} is of another job ({record.job}); remove it")
-        self._commits[range_id] = record
+        if range_id not in self._attempts:
+            self._attempts[range_id] = record.attempt
+            self._rests += record.rest
         return record
 
     def open_ranges(self, job: JobRecord) -> list[Range]:
         """The ranges without a commit record."""
-        commits = self.commits()
-        known: Iterable[Range] = [*job.ranges, *(rest for record in commits.values() for rest in record.rest)]
-        return [each for each in known if each.id not in commits]
+        final = self.final_attempts()
+        return [each for each in (*job.ranges, *self._rests) if each.id not in final]
 
     # Claims.
 

@@ -62,7 +62,9 @@ def _entries(parent: Path) -> list[Path]:
 
 
 def _make_parent(parent: Path) -> None:
-    parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # One that goes right after it was found is no error here.
+    with suppress(FileExistsError):
+        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def _make_below(parent: Path, name: str) -> Path:

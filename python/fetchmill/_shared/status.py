@@ -9,7 +9,7 @@ from typing import Any, Self
 from fetchmill._quick_dataclass import dataclass
 from fetchmill._shared.heartbeats import Heartbeat, Heartbeats
 from fetchmill._shared.job_directory import JobDirectory
-from fetchmill._shared.records import COUNTS, NAMED_COUNTS, CommitRecord, empty_ledger
+from fetchmill._shared.records import COUNTS, NAMED_COUNTS, CommitRecord, JobRecord, empty_ledger
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +22,7 @@ class SumOfLedgers:
         worker_seconds: time of all attempts.
         ranges: how many ranges these are.
         set_aside: the ids of ranges that were given up.
+        bytes_of_list: bytes of the list that these ranges stand for.
     """
 
     ledger: Mapping[str, int]
@@ -29,18 +30,20 @@ class SumOfLedgers:
     worker_seconds: float
     ranges: int
     set_aside: tuple[str, ...]
+    bytes_of_list: int
 
     def to_bytes(self) -> bytes:
         """For a file."""
         return json.dumps(asdict(self)).encode() + b"\n"
 
 
-def sum_of(records: Iterable[CommitRecord]) -> SumOfLedgers:
+def sum_of(records: Iterable[CommitRecord], job: JobRecord) -> SumOfLedgers:
     """Adds ledgers up."""
-    ledger, seconds, ranges, set_aside = empty_ledger(), 0.0, 0, []
+    ledger, seconds, ranges, set_aside, list_bytes = empty_ledger(), 0.0, 0, [], 0
     named: dict[str, dict[str, int]] = {name: {} for name in NAMED_COUNTS}
     for record in records:
         ranges += 1
+        list_bytes += job.files[record.range.file].share(record.range)
         seconds += record.seconds
         for name in COUNTS:
             ledger[name] += record.ledger[name]
@@ -50,7 +53,12 @@ def sum_of(records: Iterable[CommitRecord]) -> SumOfLedgers:
         if record.set_aside:
             set_aside.append(record.range.id)
     return SumOfLedgers(
-        ledger=ledger, named=named, worker_seconds=seconds, ranges=ranges, set_aside=tuple(sorted(set_aside))
+        ledger=ledger,
+        named=named,
+        worker_seconds=seconds,
+        ranges=ranges,
+        set_aside=tuple(sorted(set_aside)),
+        bytes_of_list=list_bytes,
     )
 
 
@@ -157,8 +165,7 @@ def shared_status(path: Path) -> SharedStatus:
     """
     directory = JobDirectory(path)
     job = directory.job()
-    commits = dict(directory.commits())
-    total = sum_of(commits.values())
+    total = sum_of(directory.commits(), job)
     heartbeats = Heartbeats(directory, "status").look()
     open_ranges = directory.open_ranges(job)
     in_progress = empty_ledger()
@@ -177,7 +184,7 @@ def shared_status(path: Path) -> SharedStatus:
         skipped_by=total.named["skipped_by"],
         in_progress=in_progress,
         bytes_of_list=sum(file.size - file.header for file in job.files),
-        bytes_done=sum(job.files[record.range.file].share(record.range) for record in commits.values()),
+        bytes_done=total.bytes_of_list,
         ranges_done=total.ranges,
         ranges_open=len(open_ranges),
         set_aside=total.set_aside,

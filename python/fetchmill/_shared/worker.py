@@ -170,7 +170,7 @@ class RangeWorker:
                 self._set_aside(each)
             elif claim := self._directory.claim(each, self.name, len(names) + 1):
                 # It may have become final since the ranges were read.
-                if each.id not in self._directory.commits():
+                if each.id not in self._directory.final_attempts():
                     return claim
                 self._directory.release(claim)
         return None
@@ -237,7 +237,8 @@ class RangeWorker:
                 if record is not None and record.attempt == attempt.id:
                     self._count(record)
         except BaseException as error:  # noqa: BLE001 - it is raised where the worker ends
-            failure = failure or error
+            # Others remove what a late attempt has written, when the job is finished: then its job fails.
+            failure = failure or (None if self._has_lost(attempt) else error)
         finally:
             with self._lock:
                 self._attempts.remove(attempt)
@@ -247,6 +248,12 @@ class RangeWorker:
                 self._directory.release(attempt.claim)
             except FetchmillError as error:
                 self._failure = self._failure or error
+
+    def _has_lost(self, attempt: Attempt) -> bool:
+        try:
+            return attempt.has_lost()
+        except FetchmillError:
+            return False
 
     def _count(self, record: CommitRecord) -> None:
         with self._lock:
@@ -277,10 +284,9 @@ class RangeWorker:
 
     def _conclude(self) -> None:
         """Writes the sum of all ledgers, and removes what no commit record names."""
-        commits = self._directory.commits()
-        total = sum_of(commits.values())
-        self._directory.store.create(FINISHED, total.to_bytes())
-        named = {record.folder for record in commits.values()}
+        if self._directory.store.read(FINISHED) is None:
+            self._directory.store.create(FINISHED, sum_of(self._directory.commits(), self._job).to_bytes())
+        named = {f"{range_id}-{attempt}" for range_id, attempt in self._directory.final_attempts().items()}
         for folder in self._directory.attempts():
             if folder.name not in named:
                 shutil.rmtree(folder, ignore_errors=True)

@@ -79,7 +79,7 @@ class _Log:
         if not self._quiet:
             say(line)
         with suppress(OSError):
-            if self._place.parent.parent.is_dir():
+            if self._place.parent.parent.is_dir() and not self._place.parent.is_symlink():
                 self._place.parent.mkdir(exist_ok=True)
                 with self._place.open("a") as file:
                     file.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {line}\n")
