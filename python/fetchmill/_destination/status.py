@@ -1,6 +1,7 @@
 """What the journal of a destination says, also while its job runs."""
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from fetchmill._job.report import OPTED_OUT, Failure, Skipped, Status
@@ -10,8 +11,9 @@ from fetchmill._native import status as journal_status
 from fetchmill._shared import is_shared_job
 from fetchmill._shared.folders import final_folders
 
-# Names that are kept for each reason.
+# Names that are kept for each reason, and hosts.
 _NAMES_MAX = 100
+_HOSTS_MAX = 4096
 
 
 def status(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None = None) -> Status:
@@ -93,10 +95,14 @@ def skipped(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | Non
 
 def _sum_of_skips(parts: Iterable[list[Skipped]]) -> list[Skipped]:
     """What the ranges of a shared job have skipped, by reason."""
-    counts: dict[str, int] = {}
-    names: dict[str, list[str]] = {}
+    sums: dict[str, Skipped] = {}
     for each in (skip for part in parts for skip in part):
-        counts[each.reason] = counts.get(each.reason, 0) + each.count
-        kept = names.setdefault(each.reason, [])
-        kept.extend(each.names[: _NAMES_MAX - len(kept)])
-    return [Skipped(reason=reason, count=count, names=tuple(names[reason])) for reason, count in counts.items()]
+        known = sums.get(each.reason, Skipped(reason=each.reason, count=0, names=()))
+        sums[each.reason] = Skipped(
+            reason=each.reason,
+            count=known.count + each.count,
+            names=(*known.names, *each.names)[:_NAMES_MAX],
+            rules=Counter(known.rules) + Counter(each.rules),
+            hosts=dict((Counter(known.hosts) + Counter(each.hosts)).most_common(_HOSTS_MAX)),
+        )
+    return list(sums.values())
