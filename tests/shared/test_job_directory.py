@@ -88,6 +88,8 @@ def test_a_claim_is_one_workers(tmp_path: Path) -> None:
     assert directory.claims() == {whole.id: [f"{whole.id}.1", f"{whole.id}.2"]}
     directory.release(claim)
     assert directory.claims() == {whole.id: [f"{whole.id}.2"]}
+    # Its reply may have been lost: the file says who has it.
+    assert directory.claim(whole, "w2", 2) is not None
 
 
 def test_workers_come_while_the_last_one_goes(tmp_path: Path) -> None:
@@ -114,3 +116,12 @@ def test_links_out_of_a_job_directory_are_refused(tmp_path: Path) -> None:
 
     with pytest.raises(SecurityError, match="is a link"):
         directory.job()
+
+
+def test_attempts_are_folders_with_their_names(tmp_path: Path) -> None:
+    """What else is below `data` is somebody's, and stays."""
+    directory = job_directory(tmp_path)
+    for name in ("export", "00000-00000000000000-0123456789abcdef", "00000-0-x"):
+        (tmp_path / "data" / name).mkdir(parents=True)
+
+    assert [path.name for path in directory.attempts()] == ["00000-00000000000000-0123456789abcdef"]

@@ -156,8 +156,9 @@ def test_secrets_are_never_in_the_job_directory(server: Callable[..., Server], r
         (lambda job: edit(next((job / "commits").iterdir()), attempt="../../x"), 10, "damaged"),
         (lambda job: edit(next((job / "commits").iterdir()), job="another"), 10, "of another job"),
         (lambda job: edit(next((job / "commits").iterdir()), range=[5, 1]), 10, "damaged"),
+        (lambda job: edit(job / "job.json", lease="x"), 10, "damaged"),
     ],
-    ids=["job", "release", "attempt", "other-job", "range"],
+    ids=["job", "release", "attempt", "other-job", "range", "lease"],
 )
 def test_files_of_a_job_directory_are_checked(
     damage: Callable[[Path], object],
@@ -177,6 +178,18 @@ def test_files_of_a_job_directory_are_checked(
         ended = run(command, "job")
         assert (ended.code, message in ended.err) == (code, True), (command, ended.err)
         assert ended.err.count("fetchmill: error: ") == 1
+
+
+def test_a_job_directory_names_no_command(server: Callable[..., Server], run: Run, tmp_path: Path) -> None:
+    """Whoever joins it would run that."""
+    write_list(tmp_path / "urls.txt", server(synthetic=10), 10)
+    assert run("get", "urls.txt", "job", *OPTIONS, "parquet").code == 0
+    edit(tmp_path / "job" / "job.json", options={"format": "parquet", "bearer_command": "touch run; echo t"})
+
+    ended = run("join", "job")
+
+    assert (ended.code, "has bearer_command" in ended.err) == (6, True), ended.err
+    assert not (tmp_path / "run").exists()
 
 
 def edit(path: Path, **values: Any) -> None:  # noqa: ANN401 - what JSON has
@@ -234,6 +247,11 @@ def test_a_folder_with_something_else_is_refused(run: Run, tmp_path: Path) -> No
 
     assert (ended.code, "is not empty (thesis.tex)" in ended.err) == (2, True)
     assert run("join", "job").code == 2
+    # Also below a folder that a job has.
+    (tmp_path / "job" / "thesis.tex").unlink()
+    (tmp_path / "job" / "data" / "precious").mkdir(parents=True)
+    assert run("get", "urls.txt", "job", "--shared", "--format", "parquet").code == 2
+    assert (tmp_path / "job" / "data" / "precious").is_dir()
 
 
 def test_a_rate_holds_for_all_workers(server: Callable[..., Server], run: Run, start: Start, tmp_path: Path) -> None:
@@ -276,7 +294,7 @@ def test_lists_of_other_forms(format: str, server: Callable[..., Server], run: R
     lists = tmp_path / "lists"
     lists.mkdir()
     rows = [f'{{"url": "{url}/get/file-{number:012}", "n": {number}}}\n' for number in range(60)]
-    (lists / "a.jsonl").write_text("".join([*rows[:20], '["no object"]\n', *rows[20:30]]))
+    (lists / "a.jsonl").write_text("\ufeff" + "".join([*rows[:20], '["no object"]\n', *rows[20:30]]))
     (lists / "b.jsonl.gz").write_bytes(gzip.compress("".join(rows[30:]).encode()))
 
     shared = run("get", "lists", "job", *OPTIONS, format)

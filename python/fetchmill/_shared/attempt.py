@@ -58,6 +58,8 @@ class Attempt:
         self._worker = worker
         self._folder = directory.path / "data" / f"{claim.range.id}-{self.id}"
         self._state = local / self.id
+        # Whether a commit record that names this attempt may still appear.
+        self._is_in_doubt = False
         self._file = job.files[claim.range.file]
         self._feed = make_feed(self._file, claim.range, job.list_format)
         own = {"dest": str(self._folder), "state": str(self._state), "list_format": job.list_format}
@@ -83,15 +85,19 @@ class Attempt:
         """Ends the job; what it fetched is thrown away."""
         self.running.stop()
 
-    def feed(self, is_to_end: "Callable[[Attempt], bool]") -> None:
+    def feed(self, is_to_end: "Callable[[Attempt], bool]", is_ended: Callable[[], bool]) -> None:
         """Feeds the range to the job, until its end or until the caller says so.
+
+        Args:
+            is_to_end: whether the range is to end early.
+            is_ended: whether the worker ends: a range that cannot end early is given up then.
 
         Raises:
             UsageError: the list has changed.
             StorageError: it cannot be read.
         """
         try:
-            self._feed.feed(self.running, lambda: is_to_end(self))
+            self._feed.feed(self.running, lambda: is_to_end(self), is_ended)
         except OSError as error:
             raise StorageError(f"cannot read {self._file.path}: {error.strerror or error}") from error
 
@@ -166,7 +172,10 @@ class Attempt:
         )
         # A worker must not write into another job that has taken the directory's place.
         self._directory.job()
-        return self._directory.commit(record)
+        self._is_in_doubt = True
+        found = self._directory.commit(record)
+        self._is_in_doubt = False
+        return found
 
     def _rest(self, position: int, pieces: int, piece_seconds: float, seconds: float) -> list[Range]:
         """The ranges that this attempt leaves."""
@@ -186,6 +195,6 @@ class Attempt:
 
     def discard(self) -> None:
         """Removes what the attempt wrote, unless a commit record names it."""
-        if self._directory.final_attempts().get(self.claim.range.id) != self.id:
+        if not self._is_in_doubt and self._directory.final_attempts().get(self.claim.range.id) != self.id:
             shutil.rmtree(self._folder, ignore_errors=True)
         shutil.rmtree(self._state, ignore_errors=True)

@@ -14,7 +14,7 @@ from fetchmill._shared.local_state import default_folder
 from fetchmill._shared.ranges import BLOCK, ListFile, first_line_end, first_ranges
 from fetchmill._shared.records import JobRecord
 from fetchmill._shared.worker import RangeWorker
-from fetchmill.errors import UsageError
+from fetchmill.errors import SecurityError, UsageError
 
 # Seconds until the ranges of a worker without a heartbeat are free.
 LEASE_SECONDS = 10.0
@@ -85,6 +85,7 @@ def join_job(path: Path, own: Mapping[str, Any], say: Callable[[str], None]) -> 
 def _worker(
     directory: JobDirectory, job: JobRecord, own: Mapping[str, Any], state: object, say: Callable[[str], None]
 ) -> RangeWorker:
+    _check_stored(directory, job)
     lacking = [name for name in job.secrets if not _is_given(own, name)]
     if lacking:
         raise UsageError(
@@ -95,6 +96,15 @@ def _worker(
     merged = {**job.options, **own, **({"headers": headers} if headers else {})}
     local = Path(str(state)) if state else default_folder(job.id)
     return RangeWorker(directory, job, merged, local, say)
+
+
+def _check_stored(directory: JobDirectory, job: JobRecord) -> None:
+    """A job directory may come from anywhere: it must not name commands or secrets, which ours never do."""
+    known = {option.name for option in fields(GetOptions) if option.metadata}
+    wrong = [name for name in job.options if name not in known or name in (*SECRETS, *_OF_A_PROCESS, *_REFUSED)]
+    wrong += [name for name in job.options.get("headers", {}) if name.lower() not in _OPEN_FIELDS]
+    if wrong:
+        raise SecurityError(f"{directory.path / 'job.json'} has {wrong[0]}, which no job directory has; do not use it")
 
 
 def _is_given(own: Mapping[str, Any], secret: str) -> bool:

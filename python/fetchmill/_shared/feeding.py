@@ -33,6 +33,7 @@ _LISTED_SECONDS = 0.1
 _LOOK_SECONDS = 0.2
 # More blanks than a JSON array may have before it: a line that begins with `[` is no array of the whole list.
 _NO_ARRAY = b"\n" * 4097
+_MARK = b"\xef\xbb\xbf"
 
 
 class Feed(Protocol):
@@ -43,8 +44,13 @@ class Feed(Protocol):
     # Options of the core that are no options of `get`.
     options: Mapping[str, int]
 
-    def feed(self, job: Job, is_to_end: Callable[[], bool]) -> None:
+    def feed(self, job: Job, is_to_end: Callable[[], bool], is_ended: Callable[[], bool]) -> None:
         """Feeds the range, until its end or until the caller says so.
+
+        Args:
+            job: the job.
+            is_to_end: whether the range is to end early.
+            is_ended: whether the worker ends: a range that cannot end early is given up then.
 
         Raises:
             UsageError: the list has changed.
@@ -96,13 +102,13 @@ class PipeFeed:
         self._listed = -1
         self._fed_at = 0.0
 
-    def feed(self, job: Job, is_to_end: Callable[[], bool]) -> None:
+    def feed(self, job: Job, is_to_end: Callable[[], bool], is_ended: Callable[[], bool]) -> None:
         """See `Feed`."""
         self._ahead = _Ahead()
         try:
             with self._file.open() as opened:
                 if not self._file.has_lines:
-                    self._feed_file(job, opened)
+                    self._feed_file(job, opened, is_ended)
                 elif self._write(job, _NO_ARRAY if self._list_format == "jsonl" else opened.read(self._file.header)):
                     self._feed_lines(job, opened, is_to_end)
                 self._file.check(opened)
@@ -126,8 +132,15 @@ class PipeFeed:
     def _feed_lines(self, job: Job, file: BinaryIO, is_to_end: Callable[[], bool]) -> None:
         end, rest = self._range.end, b""
         file.seek(self._position)
+        if self._position == 0 and self._list_format == "jsonl":
+            # It stands at the start of the list, and not after the blanks.
+            self._position = len(_MARK) if file.read(len(_MARK)) == _MARK else 0
+            file.seek(self._position)
         while self._position < end and self._wait_for_room(job, is_to_end):
             block = rest + file.read(min(self._block_bytes(), end - self._position - len(rest)))
+            if len(block) == len(rest):
+                self._file.check(file)
+                raise OSError("it ends too soon")
             is_last = self._position + len(block) >= end
             count = len(block) if is_last else block.rfind(b"\n") + 1
             if not count and len(block) >= LINE_MAX:
@@ -138,10 +151,12 @@ class PipeFeed:
             self._position += count
             rest = block[count:]
 
-    def _feed_file(self, job: Job, file: BinaryIO) -> None:
-        """A file that cannot be divided: all of it, as fast as the job takes it."""
-        while (block := file.read(BLOCK)) and self._write(job, block):
-            pass
+    def _feed_file(self, job: Job, file: BinaryIO, is_ended: Callable[[], bool]) -> None:
+        """A file that cannot be divided: all of it, as fast as the job takes it, or nothing."""
+        while block := file.read(BLOCK):
+            if not self._write(job, block, is_ended):
+                job.stop()
+                return
         self._position = self._range.end
 
     def _block_bytes(self) -> int:
@@ -171,15 +186,15 @@ class PipeFeed:
         (count,) = struct.unpack("i", fcntl.ioctl(self._input, termios.FIONREAD, bytes(4)))
         return int(count)
 
-    def _write(self, job: Job, content: bytes) -> bool:
-        """Writes into the pipe; false if the job has ended."""
+    def _write(self, job: Job, content: bytes, is_ended: Callable[[], bool] | None = None) -> bool:
+        """Writes into the pipe; false if the job has ended, or the worker ends."""
         view = memoryview(content)
         while view:
             try:
                 view = view[os.write(self._output, view) :]
             except BlockingIOError:
                 select.select((), (self._output,), (), _LOOK_SECONDS)
-                if job.wait(0.0):
+                if job.wait(0.0) or (is_ended is not None and is_ended()):
                     return False
         return True
 
@@ -192,8 +207,9 @@ class RowFeed:
         self.source = file.path
         self.options: Mapping[str, int] = {"first_row": range.start, "row_count": range.end - range.start}
 
-    def feed(self, job: Job, is_to_end: Callable[[], bool]) -> None:
+    def feed(self, job: Job, is_to_end: Callable[[], bool], is_ended: Callable[[], bool]) -> None:
         """See `Feed`."""
+        del is_ended
         ahead = _Ahead()
         with self._file.open() as opened:
             while not job.wait(_STEP_SECONDS):

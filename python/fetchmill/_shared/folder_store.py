@@ -16,6 +16,8 @@ from fetchmill.errors import StorageError, UsageError
 # Errors of a file system that has no hard links.
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
+_STALE_TRIES = 3
+
 
 class FolderStore:
     """Small files with names below a folder; writes are durable when a method returns.
@@ -77,10 +79,22 @@ class FolderStore:
         """The content of a file; None if there is none."""
         place = self.folder / name
         with _failing("read", place):
-            try:
-                return place.read_bytes()
-            except FileNotFoundError:
-                return None
+            for _ in range(_STALE_TRIES):
+                try:
+                    return place.read_bytes()
+                except (FileNotFoundError, NotADirectoryError):
+                    return None
+                except OSError as error:
+                    # On NFS, of a file that another machine has just replaced.
+                    if error.errno != errno.ESTALE:
+                        raise
+            return place.read_bytes()
+
+    def owner(self, name: str) -> int:
+        """The user who owns a file."""
+        place = self.folder / name
+        with _failing("read", place):
+            return place.stat().st_uid
 
     def written_at(self, name: str) -> float | None:
         """When a file was written, by the clock of the file system; None if there is none."""
@@ -114,6 +128,10 @@ class FolderStore:
             while view:
                 view = view[os.write(descriptor, view) :]
             os.fsync(descriptor)
+        except BaseException:
+            with suppress(OSError):
+                draft.unlink()
+            raise
         finally:
             os.close(descriptor)
         return draft

@@ -65,7 +65,10 @@ class Heartbeats:
         """What each worker said last; of what is damaged nothing."""
         found = []
         for name in self._store.names("workers"):
-            content, written_at = self._store.read(f"workers/{name}"), self._store.written_at(f"workers/{name}")
+            try:
+                content, written_at = self._store.read(f"workers/{name}"), self._store.written_at(f"workers/{name}")
+            except StorageError:
+                continue  # its worker is taken for dead, if it lasts
             if content is not None and written_at is not None:
                 heartbeat = _heartbeat(name.removesuffix(".json"), content, max(self._now - written_at, 0.0))
                 if heartbeat is not None:
@@ -96,5 +99,5 @@ def _heartbeat(worker: str, content: bytes, age: float) -> Heartbeat | None:
             counts={str(name): int(count) for name, count in values["counts"].items()},
             objects_per_second=float(values["objects_per_second"]),
         )
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None

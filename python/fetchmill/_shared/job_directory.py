@@ -13,6 +13,8 @@ finished.json                 the sum of all ledgers, when every range has a com
 
 import json
 import os
+import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +30,7 @@ SETTINGS = "settings.json"
 FINISHED = "finished.json"
 _PROBE = "probe"
 _COMMITS = "commits"
+_ATTEMPT = re.compile(r"[0-9]{5}-[0-9]{14}-[0-9a-f]{16}")
 _FOLDERS = (_COMMITS, "claims", "workers", "logs", "data")
 # A range whose workers died so often is set aside: it is what kills them.
 DEATHS_MAX = 3
@@ -46,6 +49,11 @@ class Claim:
     name: str
 
 
+def number_of(claim: str) -> int:
+    """The number of a claim."""
+    return int(claim.rpartition(".")[2])
+
+
 class JobDirectory:
     """See the module.
 
@@ -61,6 +69,7 @@ class JobDirectory:
         self.store = FolderStore(path)
         self._id: str | None = None
         # Commit records never change, so each is read once. Its id and its attempt stay in memory: 200 bytes.
+        self._lock = threading.Lock()
         self._attempts: dict[str, str] = {}
         self._rests: list[Range] = []
 
@@ -93,7 +102,7 @@ class JobDirectory:
             raise UsageError(
                 f"{self.path} has no shared job; create one with fetchmill get SOURCE {self.path} --shared"
             )
-        owner = place.stat().st_uid
+        owner = self.store.owner(JOB)
         if owner != os.geteuid():
             raise SecurityError(
                 f"{place} belongs to user {owner}, and this is user {os.geteuid()}; run all workers as its owner"
@@ -108,16 +117,17 @@ class JobDirectory:
         return job
 
     def _refuse_foreign(self) -> None:
-        """What is in the folder must be of a job directory."""
+        """What is in the folder must be of processes that create the same job now."""
         try:
-            names = set(os.listdir(self.path))  # noqa: PTH208 - names only
+            names = os.listdir(self.path)  # noqa: PTH208 - names only
         except FileNotFoundError:
             return
-        except NotADirectoryError:
-            raise UsageError(f"{self.path} is a file; a shared job needs a folder") from None
-        own = {JOB, STOPPED, SETTINGS, FINISHED, *_FOLDERS}
-        foreign = sorted(name for name in names - own if not name.startswith((".job.json.", f".{_PROBE}", _PROBE)))
-        if foreign:
+        except OSError as error:
+            raise UsageError(f"{self.path} is no folder ({error.strerror}); a shared job needs one") from error
+        own = (JOB, f".{JOB}.", _PROBE, f".{_PROBE}")
+        foreign = sorted(name for name in names if not name.startswith(own))
+        # Another process may have created the job since, and work at it.
+        if foreign and not self.exists():
             raise UsageError(f"{self.path} is not empty ({foreign[0]}); a shared job needs an empty or missing folder")
 
     def _prove_creation(self, token: str) -> None:
@@ -157,7 +167,8 @@ class JobDirectory:
             range_id = name.removesuffix(".json")
             if range_id not in self._attempts:
                 self._read_commit(range_id)
-        return self._attempts
+        with self._lock:
+            return dict(self._attempts)
 
     def commits(self) -> Iterator[CommitRecord]:
         """All commit records, in the order of the list; each is read when it is its turn.
@@ -177,35 +188,40 @@ class JobDirectory:
             return None
         record = CommitRecord.from_bytes(content, str(self.path / name))
         if record.range.id != range_id:
-            raise JournalError(f"{self.path / name} is of another range ({record.range.id}); remove it")
+            raise JournalError(f"{self.path / name} is of another range ({record.range.id}); restore it")
         if record.job != self._id:
-            raise JournalError(f"{self.path / name} is of another job ({record.job}); remove it")
-        if range_id not in self._attempts:
-            self._attempts[range_id] = record.attempt
-            self._rests += record.rest
+            raise JournalError(f"{self.path / name} is of another job ({record.job}); restore it")
+        with self._lock:
+            if range_id not in self._attempts:
+                self._attempts[range_id] = record.attempt
+                self._rests += record.rest
         return record
 
     def open_ranges(self, job: JobRecord) -> list[Range]:
         """The ranges without a commit record."""
-        final = self.final_attempts()
-        return [each for each in (*job.ranges, *self._rests) if each.id not in final]
+        self.final_attempts()
+        # Threads that finish attempts add to both.
+        with self._lock:
+            return [each for each in (*job.ranges, *self._rests) if each.id not in self._attempts]
 
     # Claims.
 
     def claims(self) -> dict[str, list[str]]:
         """The names of the claims on each range, the oldest first."""
         found: dict[str, list[str]] = {}
-        for name in sorted(self.store.names("claims")):
+        for name in self.store.names("claims"):
             range_id, _, number = name.rpartition(".")
             if number.isdigit():
                 found.setdefault(range_id, []).append(name)
-        return found
+        return {range_id: sorted(names, key=number_of) for range_id, names in found.items()}
 
     def claim(self, range: Range, worker: str, number: int) -> Claim | None:
         """Claims a range for a worker; None if another one was faster."""
         name = f"claims/{range.id}.{number}"
-        content = json.dumps({"worker": worker}).encode()
-        return Claim(range=range, name=name) if self.store.create(name, content) else None
+        created = self.store.create(name, json.dumps({"worker": worker}).encode())
+        # A reply that was lost can make a success look like a name that exists.
+        is_mine = created or self.claimant(f"{range.id}.{number}") == worker
+        return Claim(range=range, name=name) if is_mine else None
 
     def claimant(self, name: str) -> str | None:
         """The worker that a claim names; None if the claim is gone, or says nothing."""
@@ -253,6 +269,7 @@ class JobDirectory:
         self.store.replace(SETTINGS, json.dumps({"rate": rate}).encode())
 
     def attempts(self) -> Iterator[Path]:
-        """The folders of all attempts."""
+        """The folders of all attempts, and nothing else that somebody may have put there."""
         for name in self.store.names("data"):
-            yield self.path / "data" / name
+            if _ATTEMPT.fullmatch(name):
+                yield self.path / "data" / name

@@ -92,6 +92,8 @@ class JobRecord:
             )
             names = ("id", "source", "options", "list_format", "lease")
             own = {name: values[name] for name in names}
+            if not (isinstance(own["options"], dict) and float(own["lease"]) > 0):
+                raise TypeError("options or lease are none")  # noqa: TRY301 - told as what cannot be read is
             return cls(**own, secrets=tuple(values["secrets"]), files=files, ranges=ranges)
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise JournalError(f"{path} is damaged ({error}); create the job again in another directory") from error
@@ -170,7 +172,7 @@ class CommitRecord:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise JournalError(
-                f"{path} is damaged ({error}); remove it, and a worker fetches its range again"
+                f"{path} is damaged ({error}); restore it, or create the job again in another directory"
             ) from error
 
 

@@ -15,12 +15,12 @@ from typing import Any
 from fetchmill._quick_dataclass import dataclass
 from fetchmill._shared.attempt import Attempt
 from fetchmill._shared.heartbeats import BEATS_IN_A_LEASE, Heartbeat, Heartbeats
-from fetchmill._shared.job_directory import DEATHS_MAX, FINISHED, Claim, JobDirectory
+from fetchmill._shared.job_directory import DEATHS_MAX, FINISHED, Claim, JobDirectory, number_of
 from fetchmill._shared.local_state import make_folder, remove_folder
 from fetchmill._shared.ranges import Range
 from fetchmill._shared.records import CommitRecord, JobRecord, empty_ledger
 from fetchmill._shared.status import sum_of
-from fetchmill.errors import FetchmillError, JournalError, SecurityError, TemporaryError, UsageError
+from fetchmill.errors import FetchmillError, JournalError, StorageError
 
 # A range is worked at for so long, and the rest of it is left as new ranges of this length.
 RANGE_SECONDS = 30.0
@@ -28,6 +28,10 @@ RANGE_SECONDS = 30.0
 SHARE_SECONDS = 3.0
 # How often a worker without work looks for some.
 IDLE_SECONDS = 1.0
+# The same of one that is not ready for more.
+_READY_SECONDS = 0.1
+# A worker whose heartbeats fail for so many leases ends.
+_DEAF_LEASES = 6
 # A worker that was asked to end waits so long for what it has fed. Kubernetes kills after 30 s.
 DRAIN_SECONDS = 20.0
 # Attempts that wait for their last targets while the next range is fetched.
@@ -101,6 +105,9 @@ class RangeWorker:
         """Ends the attempts at once; their ranges are given back."""
         self.stop()
         for attempt in self._current():
+            # First of all: the process may end at once, and a claim that stays counts as a death.
+            with suppress(FetchmillError):
+                self._directory.release(attempt.claim)
             attempt.stop()
 
     def run(self) -> WorkerEnd:
@@ -147,7 +154,7 @@ class RangeWorker:
             claim = self._take(open_ranges) if is_ready else None
             self._is_waiting = is_ready and claim is None
             if claim is None:
-                self._asked.wait(IDLE_SECONDS)
+                self._asked.wait(IDLE_SECONDS if is_ready else _READY_SECONDS)
             else:
                 self._attempt(claim)
         return "failed"
@@ -168,7 +175,7 @@ class RangeWorker:
                 continue
             if len(names) >= DEATHS_MAX:
                 self._set_aside(each)
-            elif claim := self._directory.claim(each, self.name, len(names) + 1):
+            elif claim := self._directory.claim(each, self.name, number_of(names[-1]) + 1 if names else 1):
                 # It may have become final since the ranges were read.
                 if each.id not in self._directory.final_attempts():
                     return claim
@@ -209,7 +216,7 @@ class RangeWorker:
         self._set_rates()
         failure = None
         try:
-            attempt.feed(self._is_to_end)
+            attempt.feed(self._is_to_end, self._is_ended)
         except BaseException as error:  # noqa: BLE001 - it is raised when the attempt is over
             failure = error
             attempt.stop()
@@ -220,11 +227,15 @@ class RangeWorker:
     def _is_to_end(self, attempt: Attempt) -> bool:
         """Whether an attempt is to end before the end of its range."""
         seconds = time.monotonic() - attempt.started
-        if self._asked.is_set() or self._stopped is not None or self._failure is not None:
+        if self._is_ended():
             return True
         if attempt.has_rate != (self._rate is not None):
             return True  # the job of an attempt that began without a rate can have none
         return seconds > (SHARE_SECONDS if self._has_idle_peers else RANGE_SECONDS)
+
+    def _is_ended(self) -> bool:
+        """Whether this worker takes no more ranges."""
+        return self._asked.is_set() or self._stopped is not None or self._failure is not None
 
     def _finish(self, attempt: Attempt, failure: BaseException | None) -> None:
         """Waits for an attempt and makes its range final, or gives the range back."""
@@ -284,6 +295,9 @@ class RangeWorker:
 
     def _conclude(self) -> None:
         """Writes the sum of all ledgers, and removes what no commit record names."""
+        directory = JobDirectory(self._directory.path)
+        if directory.open_ranges(directory.job()):
+            raise JournalError(f"{directory.path} has open ranges again; run the same command again")
         if self._directory.store.read(FINISHED) is None:
             self._directory.store.create(FINISHED, sum_of(self._directory.commits(), self._job).to_bytes())
         named = {f"{range_id}-{attempt}" for range_id, attempt in self._directory.final_attempts().items()}
@@ -307,14 +321,17 @@ class RangeWorker:
                 self._stopped = self._directory.is_stopped()
                 self._take_rate(self._directory.rate(self._job))
                 last = time.monotonic()
-            except (UsageError, SecurityError, JournalError) as error:
-                self._failure = self._failure or error
-                self.abort()
-            except FetchmillError as error:
+            except StorageError as error:
                 # Others may fetch this worker's ranges by then. With a rate it must not fetch beside them.
-                if self._rate is not None and time.monotonic() - last > self._job.lease * 0.7:
-                    self._failure = self._failure or TemporaryError(f"{error}; the rate is shared through that folder")
-                    self.abort()
+                leases = _DEAF_LEASES if self._rate is None else 0.7
+                if time.monotonic() - last > self._job.lease * leases:
+                    self._fail(error)
+            except BaseException as error:  # noqa: BLE001 - it is raised where the worker ends
+                self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = self._failure or error
+        self.abort()
 
     def _write_heartbeat(self) -> None:
         attempts = self._current()

@@ -18,6 +18,8 @@ Examples:
   aws batch submit-job --cli-input-json file://job.json"""
 # Kubernetes kills after this; a worker that was asked to end needs at most 25 s.
 _GRACE_SECONDS = 30
+# Slashes of a path with a folder that can be mounted.
+_PARTS_MIN = 2
 
 
 @click.command("emit", epilog=_EPILOG, short_help="Write what a scheduler needs to start workers.")
@@ -36,6 +38,8 @@ def command(scheduler: str, job: str, workers: int, **settings: str | None) -> i
     for name in _NEEDED[scheduler]:
         if not settings[name]:
             raise click.UsageError(f"{scheduler} needs --{name}")
+    if not job.startswith("/") or job.rstrip("/").count("/") < _PARTS_MIN:
+        raise click.UsageError(f"JOB must be a path such as /data/run, below the folder that is mounted, not {job}")
     if scheduler == "slurm":
         text = _slurm(job, workers)
     elif scheduler == "kubernetes":
@@ -95,7 +99,8 @@ def _aws_batch(job: str, workers: int, settings: dict[str, str | None]) -> dict[
         "jobName": _name(job),
         "jobQueue": settings["queue"],
         "jobDefinition": settings["definition"],
-        "arrayProperties": {"size": workers},
+        # An array has at least two parts.
+        **({"arrayProperties": {"size": workers}} if workers > 1 else {}),
         "containerOverrides": {"command": ["fetchmill", "join", job]},
         "retryStrategy": {"attempts": 3},
     }

@@ -112,7 +112,7 @@ def _run(
     if dry_run:
         return _show_targets(checked)
     if shared:
-        return _work(checked, lease, as_json, quiet)
+        return _work(checked, lease, log_file, as_json=as_json, quiet=quiet)
     if lease is not None:
         raise click.UsageError("--lease is for --shared")
     signals = Signals()
@@ -162,8 +162,10 @@ command = TableCommand(
 )
 
 
-def _work(options: GetOptions, lease: float | None, as_json: bool, quiet: bool) -> int:
+def _work(options: GetOptions, lease: float | None, log_file: str | None, *, as_json: bool, quiet: bool) -> int:
     """Creates a shared job or joins it; gives the exit code."""
+    if log_file:
+        raise click.UsageError("--log-file is for one machine: workers write logs into the job directory")
     from pathlib import Path
 
     from fetchmill._shared.creation import LEASE_SECONDS, create_or_join
