@@ -366,7 +366,7 @@ def test_failures_and_names_are_shown_with_their_urls(run: Run, raw: Callable[..
 
     failures, names = run("status", dest, "--failures"), run("ls", dest, "--long", "--json")
 
-    assert failures.out == f"gone\tabsent\tabsent\t404\t1\t\t{site.url}/gone\n"
+    assert failures.out == f"gone\tabsent\tabsent\t404\t1\t404 Not Found\t{site.url}/gone\n"
     shown = json.loads(names.out)
     assert (shown["name"], shown["url"], shown["columns"]) == ("there", f"{site.url}/there", {"rank": "7"})
 
