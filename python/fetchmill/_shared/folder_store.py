@@ -7,7 +7,6 @@ file systems, NFS, Lustre and GPFS. File systems that mount a bucket lack `link`
 import errno
 import os
 import secrets
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -170,9 +169,3 @@ class _failing:  # noqa: N801 - reads as what it does
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if isinstance(error, OSError):
             raise StorageError(f"cannot {self._verb} {self._place}: {error.strerror or error}") from error
-
-
-def walk_names(folder: Path) -> Iterator[str]:
-    """Names of the entries of a folder that may not be there."""
-    with suppress(FileNotFoundError):
-        yield from (entry.name for entry in os.scandir(folder))

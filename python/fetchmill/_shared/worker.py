@@ -80,7 +80,8 @@ class RangeWorker:
         self._say = say
         self._heartbeats = Heartbeats(directory, self.name)
         # Guards what the heartbeat's thread and those that finish attempts share with the one that feeds.
-        self._lock = threading.Lock()
+        # A signal may come while this thread holds it, and its handler takes it again.
+        self._lock = threading.RLock()
         self._attempts: list[Attempt] = []
         self._finishing: list[threading.Thread] = []
         self._ranges = 0

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from fetchmill._shared.folder_store import sync_folder
 from fetchmill.errors import JournalError, StorageError
 
 # Of `pass.json`; another number is that of a later release.
@@ -98,7 +99,7 @@ class PassFolder:
                 file.flush()
                 os.fsync(file.fileno())
             part.replace(self._begun)
-            _sync_folder(self.folder)
+            sync_folder(self.folder)
         except OSError as error:
             raise StorageError(f"cannot write {self._begun}: {error.strerror or error}") from None
 
@@ -121,7 +122,7 @@ class PassFolder:
         self._remove(self._begun)
         try:
             # Otherwise a power cut could bring it back without the rest.
-            _sync_folder(self.folder)
+            sync_folder(self.folder)
             paths = list(self.folder.iterdir())
         except OSError as error:
             raise StorageError(f"cannot read {self.folder}: {error.strerror or error}") from None
@@ -154,11 +155,3 @@ def _understood(path: Path, text: bytes) -> BegunPass:
         if all(isinstance(getattr(begun, name), type_) for name, type_ in BegunPass.__annotations__.items()):
             return begun
     raise JournalError(f"{wrong}; remove it to begin the pass anew")
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -3,10 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-import click
-
-from fetchmill.cli.options import TableCommand
-from fetchmill.cli.shared_jobs import given, own_options, run_worker
+from fetchmill.cli.shared_jobs import given, run_worker, worker_command
 
 _HELP = """Work at the shared job of the directory JOB until it is finished or stopped.
 
@@ -40,16 +37,4 @@ def _run(job: str, as_json: bool, quiet: bool, **own: Any) -> int:  # noqa: ANN4
     )
 
 
-command = TableCommand(
-    "join",
-    callback=_run,
-    help=_HELP,
-    epilog=_EPILOG,
-    short_help="Work at a shared job.",
-    params=[
-        click.Argument(["job"], metavar="JOB", type=click.Path()),
-        *own_options(),
-        click.Option(["--json", "as_json"], is_flag=True, help="Write the end as JSON to standard output."),
-        click.Option(["--quiet"], is_flag=True, help="Show nothing but errors."),
-    ],
-)
+command = worker_command("join", _run, help=_HELP, epilog=_EPILOG, short_help="Work at a shared job.")

@@ -3,10 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-import click
-
-from fetchmill.cli.options import TableCommand
-from fetchmill.cli.shared_jobs import given, own_options, run_worker
+from fetchmill.cli.shared_jobs import given, run_worker, worker_command
 
 _HELP = """Go on with the shared job of the directory JOB, stopped or not, as one of its workers.
 
@@ -37,16 +34,6 @@ def _run(job: str, as_json: bool, quiet: bool, **own: Any) -> int:  # noqa: ANN4
     )
 
 
-command = TableCommand(
-    "resume",
-    callback=_run,
-    help=_HELP,
-    epilog=_EPILOG,
-    short_help="Go on with a shared job that was stopped.",
-    params=[
-        click.Argument(["job"], metavar="JOB", type=click.Path()),
-        *own_options(),
-        click.Option(["--json", "as_json"], is_flag=True, help="Write the end as JSON to standard output."),
-        click.Option(["--quiet"], is_flag=True, help="Show nothing but errors."),
-    ],
+command = worker_command(
+    "resume", _run, help=_HELP, epilog=_EPILOG, short_help="Go on with a shared job that was stopped."
 )

@@ -11,7 +11,7 @@ import click
 
 from fetchmill._options.get import GetOptions
 from fetchmill._options.units import format_bytes, format_count, format_seconds
-from fetchmill.cli.options import gathered, options_of
+from fetchmill.cli.options import TableCommand, gathered, options_of
 from fetchmill.cli.streams import escape, say, write_event
 from fetchmill.cli.watch import Signals
 
@@ -134,6 +134,25 @@ def _condition(status: "SharedStatus") -> str:
 
 def _ranges(count: int) -> str:
     return f"{count:,} range{'' if count == 1 else 's'}"
+
+
+def worker_command(
+    name: str, callback: "Callable[..., int]", *, help: str, epilog: str, short_help: str
+) -> TableCommand:
+    """A command that works at a job that is there."""
+    return TableCommand(
+        name,
+        callback=callback,
+        help=help,
+        epilog=epilog,
+        short_help=short_help,
+        params=[
+            click.Argument(["job"], metavar="JOB", type=click.Path()),
+            *own_options(),
+            click.Option(["--json", "as_json"], is_flag=True, help="Write the end as JSON to standard output."),
+            click.Option(["--quiet"], is_flag=True, help="Show nothing but errors."),
+        ],
+    )
 
 
 def given(own: dict[str, Any]) -> dict[str, Any]:
