@@ -200,7 +200,9 @@ def verify(  # noqa: PLR0913 - each has its default
     tell = on_finding or (lambda _: None)
     if state is None and is_shared_job(os.fspath(dest)):
         if repair:
-            raise UsageError(f"{os.fspath(dest)} is a shared job, which repair cannot mend: create it again elsewhere")
+            raise UsageError(
+                f"{os.fspath(dest)} is a shared job, which cannot be repaired: create it again in another directory"
+            )
 
         from fetchmill._destination.shared_verify import verify_shared
 
