@@ -172,3 +172,28 @@ def test_parquet_of_any_compression_is_read(run: Run, server: Serve, dest: Path,
 
     assert ended.code == 0, ended.err
     assert find_wrong(dest, "jsonl", bodies_of(urls)) == []
+
+
+def test_a_column_that_few_values_have_is_kept(run: Run, server: Serve, tmp_path: Path) -> None:
+    """Of a file, of a folder whose second file lacks it, and of a shared job; a wrong name is refused."""
+    urls = urls_of(server(synthetic=3000), 3000)
+    rows = [{"url": url} | ({"caption": f"of {url}"} if number == 2400 else {}) for number, url in enumerate(urls)]
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    for name, part in (("parts/0.jsonl", rows[:2500]), ("parts/1.jsonl", rows[2500:]), ("all.jsonl", rows)):
+        (tmp_path / name).write_text("".join(f"{json.dumps(row)}\n" for row in part))
+    options = ("--format", "jsonl", "--allow-private")
+
+    for source, more in (("all.jsonl", ()), ("parts", ()), ("all.jsonl", ("--shared",)), ("parts", ("--shared",))):
+        dest = tmp_path / f"{source}{len(more)}"
+        ended = run("get", tmp_path / source, dest, *options, "--keep-columns", "caption", *more)
+        assert ended.code == 0, ended.err
+        with fetchmill.open(dest) as objects:
+            found = {name: objects.record(name).columns for name in objects}
+        assert found == {row["url"]: {"caption": row.get("caption")} for row in rows}
+    for more in ((), ("--shared",)):
+        ended = run("get", tmp_path / "all.jsonl", tmp_path / "none", *options, "--keep-columns", "capton", *more)
+        assert ended.code == 2, ended.err
+        assert "has no column capton" in ended.err
+        assert "caption, url" in ended.err
+        assert not (tmp_path / "none" / "job.json").exists()

@@ -96,7 +96,7 @@ class PipeFeed:
             fcntl.fcntl(self._output, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         os.set_blocking(self._output, False)
         self.source = f"/dev/fd/{self._input}"
-        self.options: Mapping[str, int] = {}
+        self.options: Mapping[str, int] = {"is_range": True}
         self._position = range.start
         self._ahead = _Ahead()
         self._listed = -1

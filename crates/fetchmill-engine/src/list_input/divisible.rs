@@ -5,10 +5,12 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::source::list::{ListFormat, ListOptions, compression_of, format_of, parquet_rows};
+use fetchmill_model::source::list::{
+    ListFormat, ListOptions, ListSource as _, ListStep, compression_of, format_of, parquet_rows,
+};
 
-use super::files;
 use super::part_files::PartFiles;
+use super::{OpenedList, files};
 
 /// Bytes at the start of a file that tell whether it is one JSON array. More blanks before it make it none.
 const HEAD_BYTES: usize = 4096;
@@ -29,13 +31,17 @@ pub struct ListFile {
 /// The files of the list at a path: one file, those of a folder, or those that a glob matches, sorted by name.
 ///
 /// # Errors
-/// One of them cannot be opened, is a pipe, or has another format than the rest.
+/// One of them cannot be opened, is a pipe, or has another format than the rest. The list lacks a column that is wanted.
 pub fn list_files(path: &Path, format: Option<ListFormat>, options: &ListOptions) -> Result<Vec<ListFile>> {
     let found = PartFiles::find(path, format, options)?;
     let paths = found.map_or_else(|| vec![path.to_owned()], PartFiles::into_paths);
     let has_fields = options.delimiter.is_some() || options.quote.is_some();
     let unnamed = if has_fields { ListFormat::Csv } else { ListFormat::Text };
-    paths.into_iter().map(|path| describe(path, format, unnamed)).collect()
+    let files = paths.into_iter().map(|path| describe(path, format, unnamed)).collect::<Result<_>>()?;
+    // What is wrong with its columns shows before its first page.
+    let mut opened = OpenedList::of_path(Some(path), format, options)?;
+    while matches!(opened.reader.next_page()?, ListStep::NothingNow) {}
+    Ok(files)
 }
 
 fn describe(path: PathBuf, format: Option<ListFormat>, unnamed: ListFormat) -> Result<ListFile> {

@@ -90,7 +90,7 @@ impl OpenedList {
     fn of_path(path: Option<&Path>, format: Option<ListFormat>, options: &ListOptions) -> Result<Self> {
         let parts = path.map(|path| PartFiles::find(path, format, options)).transpose()?.flatten();
         let Some(parts) = parts else {
-            let (reader, length) = one_file::open(path, format, options)?;
+            let (reader, length) = one_file::open(path, format, options, !options.is_range)?;
             return Ok(OpenedList { reader, length, parts: None, sampled: None });
         };
         let length = Some(parts.all_bytes());

@@ -6,14 +6,16 @@ use std::path::Path;
 use super::{files, inventory_files};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::source::list::{
-    Compression, ListFormat, ListOptions, ListReader, decoded, format_of, open_only_member,
+    Compression, FieldCheck, ListFormat, ListOptions, ListReader, decoded, format_of, open_only_member,
 };
 
-/// Opens a list, and returns the bytes of its file; none: it is a pipe.
+/// Opens a list, and returns the bytes of its file; none: it is a pipe. `checks` says whether a list of JSON is refused if
+/// it lacks a wanted column.
 pub(super) fn open(
     path: Option<&Path>,
     format: Option<ListFormat>,
     options: &ListOptions,
+    checks: bool,
 ) -> Result<(ListReader, Option<u64>)> {
     let file = files::open(path)?;
     let length = files::length(&file);
@@ -27,7 +29,8 @@ pub(super) fn open(
         let member = open_only_member(&label, file)?;
         let (of_member, promised) = format_of(&member.name);
         let format = format.or(of_member).or(named).unwrap_or(unnamed);
-        let reader = of_stream(&label, member.content, (format, promised), options)?;
+        let check = if checks { FieldCheck::FirstValues } else { FieldCheck::None };
+        let reader = of_stream(&label, (member.content, check), (format, promised), options)?;
         return Ok((reader.with_length(Some(member.length)), length));
     }
     let format = format.or(named).unwrap_or(unnamed);
@@ -40,24 +43,34 @@ pub(super) fn open(
             ListReader::of_parquet(&label, file, options)?
         }
         (ListFormat::Parquet, _) | (_, Some(_)) => {
-            of_stream(&label, Box::new(file), (format, promised), options)?
+            let check = if checks { check_of_file(path, format)? } else { FieldCheck::None };
+            of_stream(&label, (Box::new(file), check), (format, promised), options)?
         }
         (_, None) => {
             let patient = Box::new(files::PollingInput(file));
-            ListReader::of_stream(&label, patient, (format, promised), options)?
+            let check = if checks { FieldCheck::FirstValues } else { FieldCheck::None };
+            ListReader::of_stream(&label, (patient, check), (format, promised), options)?
         }
     };
     Ok((reader.with_length(length), length))
 }
 
+/// How a regular file is checked: standard input cannot be opened a second time.
+fn check_of_file(path: Option<&Path>, format: ListFormat) -> Result<FieldCheck> {
+    match path {
+        Some(_) if format == ListFormat::Jsonl => Ok(FieldCheck::File(Box::new(files::open(path)?))),
+        _ => Ok(FieldCheck::FirstValues),
+    }
+}
+
 fn of_stream(
     label: &str,
-    stream: Box<dyn Read + Send>,
+    (stream, check): (Box<dyn Read + Send>, FieldCheck),
     (format, promised): (ListFormat, Option<Compression>),
     options: &ListOptions,
 ) -> Result<ListReader> {
     if format != ListFormat::Parquet {
-        return ListReader::of_stream(label, stream, (format, promised), options);
+        return ListReader::of_stream(label, (stream, check), (format, promised), options);
     }
     // It is read at places: what comes as a stream is laid out first.
     let laid_out = files::buffer_to_file(decoded(stream, promised))

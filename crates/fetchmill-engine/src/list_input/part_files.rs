@@ -114,7 +114,9 @@ impl ListParts for PartFiles {
 
     fn open(&self, part: usize) -> Result<ListRecords> {
         let path = self.files.get(part).ok_or_else(|| Error::Internal(format!("no part {part}")))?;
-        one_file::open(Some(path), self.format, &self.options).map(|(reader, _)| reader.into_records())
+        // Columns that few values have may be missing in the other files.
+        let opened = one_file::open(Some(path), self.format, &self.options, part == 0);
+        opened.map(|(reader, _)| reader.into_records())
     }
 }
 

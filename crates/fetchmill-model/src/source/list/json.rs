@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::io::Read;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::ListFormat;
 use super::columns::{ColumnPlan, ColumnSelector, is_manifest};
+use super::decode::DecodedInput;
 use super::lines::{LineSearch, Lines, ReadStep};
 use super::read_share::ReadShare;
 use super::records::{RecordStep, RecordValues, Records};
@@ -19,6 +22,8 @@ use crate::source::json_text::JsonText;
 
 /// Values in which a wanted field must be, if there are objects among them.
 const CHECKED_VALUES: usize = 1000;
+/// Bytes, decompressed, in which a column must be that few values have: a second or less.
+const CHECKED_BYTES: usize = 64 << 20;
 /// Field names that are shown when one is missing.
 const SHOWN_NAMES: usize = 20;
 
@@ -30,8 +35,28 @@ pub(super) struct JsonRecords {
     /// Those that only a manifest has.
     of_manifest: Vec<usize>,
     url: usize,
-    /// Whether the first values are still to be checked for the wanted fields.
-    is_unchecked: bool,
+    /// How the wanted fields are still to be checked.
+    check: FieldCheck,
+}
+
+/// How a list of JSON is checked for the wanted fields before its first record.
+pub enum FieldCheck {
+    /// It is not: another file of the same list was checked, or what is read is no list.
+    None,
+    /// Its first values must have them.
+    FirstValues,
+    /// The same, and a second reader of the same file looks further for columns that few values have.
+    File(Box<dyn Read + Send>),
+}
+
+impl fmt::Debug for FieldCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            FieldCheck::None => "None",
+            FieldCheck::FirstValues => "FirstValues",
+            FieldCheck::File(_) => "File",
+        })
+    }
 }
 
 impl JsonRecords {
@@ -48,21 +73,21 @@ impl JsonRecords {
         let wanted = plan.wanted().iter().enumerate();
         let of_manifest = wanted.filter(|(_, column)| matches!(column, ColumnSelector::Manifest(_)));
         let of_manifest = of_manifest.map(|(field, _)| field).collect();
-        Ok(JsonRecords { lines, fields, of_manifest, url: plan.url_column(), is_unchecked: false })
+        Ok(JsonRecords { lines, fields, of_manifest, url: plan.url_column(), check: FieldCheck::None })
     }
 
-    /// Refuses a list whose first values do not have the wanted fields.
-    pub(super) fn checked(mut self) -> Self {
-        self.is_unchecked = true;
-        self
+    /// Refuses a list that does not have the wanted fields.
+    pub(super) fn checked(self, check: FieldCheck) -> Self {
+        JsonRecords { check, ..self }
     }
 
     /// Checks the first values, which are not consumed. Of a pipe, those that are there.
     fn check_fields(&mut self) -> Result<ReadStep> {
-        if !self.is_unchecked {
+        if matches!(self.check, FieldCheck::None) {
             return Ok(ReadStep::Done);
         }
         let (mut seen, mut from) = (SeenFields::default(), 0);
+        let mut is_whole = false;
         for _ in 0..CHECKED_VALUES {
             match self.lines.find(from)? {
                 (LineSearch::Line(place), next) => {
@@ -71,21 +96,57 @@ impl JsonRecords {
                 }
                 (LineSearch::NothingNow, _) if from == 0 => return Ok(ReadStep::NothingNow),
                 // Of a pipe the rest is still to come.
-                (LineSearch::NothingNow, _) => return Ok(self.end_check()),
-                (LineSearch::TooLong | LineSearch::End, _) => break,
+                (LineSearch::NothingNow, _) => {
+                    self.check = FieldCheck::None;
+                    return Ok(ReadStep::Done);
+                }
+                (LineSearch::TooLong, _) => break,
+                (LineSearch::End, _) => {
+                    is_whole = true;
+                    break;
+                }
             }
         }
-        let wanted = self.fields.iter().enumerate().filter(|(field, _)| !self.of_manifest.contains(field));
-        let mut missing = wanted.filter(|(field, name)| !seen.has(name, *field == self.url));
-        if let Some((_, name)) = missing.next() {
-            return Err(Error::Usage(format!(
+        match std::mem::replace(&mut self.check, FieldCheck::None) {
+            // A URL is in nearly all values, or the name is wrong.
+            FieldCheck::File(file) if !is_whole && seen.has(&self.fields[self.url], true) => {
+                self.look_further(file, &mut seen)?;
+            }
+            _ => {}
+        }
+        self.missing(&seen).map_or(Ok(ReadStep::Done), |name| {
+            Err(Error::Usage(format!(
                 "the list {} has no column {name}; its first values have {}: name the column of the URLs with --column \
                  NAME",
                 self.lines.label(),
                 seen.shown()
-            )));
+            )))
+        })
+    }
+
+    /// Adds the fields of further values, up to a bound, until none is missing.
+    fn look_further(&self, file: Box<dyn Read + Send>, seen: &mut SeenFields) -> Result<()> {
+        let mut lines = Lines::new(self.lines.label(), DecodedInput::new(file, None), ListFormat::Jsonl);
+        let mut checked = 0;
+        while self.missing(seen).is_some() && checked < CHECKED_BYTES {
+            match lines.find(0)? {
+                (LineSearch::Line(place), next) => {
+                    seen.add(lines.bytes(place).trim_ascii());
+                    lines.consume(next, 1);
+                    checked += next;
+                }
+                (LineSearch::NothingNow, _) => {}
+                (LineSearch::TooLong | LineSearch::End, _) => break,
+            }
         }
-        Ok(self.end_check())
+        Ok(())
+    }
+
+    /// A wanted field that no value had.
+    fn missing(&self, seen: &SeenFields) -> Option<&str> {
+        let mut wanted =
+            self.fields.iter().enumerate().filter(|(field, _)| !self.of_manifest.contains(field));
+        wanted.find(|(field, name)| !seen.has(name, *field == self.url)).map(|(_, name)| name.as_str())
     }
 
     /// Takes a line that is a URL without quotes, as a list of text has it; whether it is one.
@@ -96,11 +157,6 @@ impl JsonRecords {
             values.set(self.url, line);
         }
         is_url
-    }
-
-    fn end_check(&mut self) -> ReadStep {
-        self.is_unchecked = false;
-        ReadStep::Done
     }
 }
 
@@ -185,7 +241,7 @@ impl Records for JsonRecords {
 
     fn go_to(&mut self, position: ListPosition) -> Result<ReadStep> {
         // The job has begun with these fields.
-        self.is_unchecked = false;
+        self.check = FieldCheck::None;
         self.lines.go_to(position)
     }
 }

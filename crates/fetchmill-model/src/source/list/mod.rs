@@ -50,6 +50,7 @@ pub use filters::Filters;
 pub use format::{Compression, ListFormat, format_of};
 pub use inventory::{DataFile, DataFiles, Inventory};
 pub use items::{ITEMS_READ_MAX, ItemBatch, Items};
+pub use json::FieldCheck;
 pub use name_template::NameTemplate;
 pub use parquet::parquet_rows;
 pub use parts::ListParts;
@@ -145,6 +146,8 @@ options! {
         first_row: u64 = 0;
         /// How many rows are targets; none: all that follow.
         row_count: Option<u64> = None;
+        /// Whether it is a range of a shared job. Its columns were checked when the job was planned.
+        is_range: bool = false;
     } and {
         /// What targets are asked with.
         request: RequestOptions,

@@ -25,12 +25,12 @@ pub(super) fn is_longer(codec: Compression, page: &[u8], max: u64) -> bool {
             Ok(decoder) => Box::new(decoder),
             Err(_) => return false,
         },
-        // Their decoders stop at the size of the header.
-        Compression::UNCOMPRESSED
-        | Compression::SNAPPY
-        | Compression::LZ4
-        | Compression::LZ4_RAW
-        | Compression::LZO => return false,
+        // What is no frame has a decoder that stops at the size of the header.
+        Compression::LZ4 => Box::new(lz4_flex::frame::FrameDecoder::new(page)),
+        // So have these.
+        Compression::UNCOMPRESSED | Compression::SNAPPY | Compression::LZ4_RAW | Compression::LZO => {
+            return false;
+        }
     };
     has_more(decoder, max)
 }
@@ -62,6 +62,12 @@ mod tests {
 
     use super::*;
 
+    fn lz4_frame(bytes: &[u8]) -> Vec<u8> {
+        let mut frame = lz4_flex::frame::FrameEncoder::new(Vec::new());
+        frame.write_all(bytes).unwrap();
+        frame.finish().unwrap()
+    }
+
     #[test]
     fn a_page_that_decodes_to_more_is_found() {
         let bytes = vec![7; 1 << 20];
@@ -70,13 +76,15 @@ mod tests {
         let pages = [
             (Compression::GZIP(GzipLevel::default()), gzip.finish().unwrap()),
             (Compression::ZSTD(ZstdLevel::default()), zstd::encode_all(bytes.as_slice(), 1).unwrap()),
+            (Compression::LZ4, lz4_frame(&bytes)),
         ];
         for (codec, page) in pages {
             assert!(!is_longer(codec, &page, 1 << 20), "{codec}");
             assert!(is_longer(codec, &page, (1 << 20) - 1), "{codec}");
             assert!(!is_longer(codec, &page[..page.len() / 2], 1 << 20), "{codec}");
         }
-        for codec in [Compression::BROTLI(BrotliLevel::default()), Compression::ZSTD(ZstdLevel::default())] {
+        let brotli = Compression::BROTLI(BrotliLevel::default());
+        for codec in [brotli, Compression::ZSTD(ZstdLevel::default()), Compression::LZ4] {
             assert!(!is_longer(codec, b"no page", 0), "{codec}");
         }
     }

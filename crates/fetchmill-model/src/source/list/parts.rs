@@ -204,7 +204,7 @@ impl Records for PartRecords {
 mod tests {
     use std::io::Cursor;
 
-    use super::super::{ListFormat, ListOptions, ListReader, ListSource, ListStep};
+    use super::super::{FieldCheck, ListFormat, ListOptions, ListReader, ListSource, ListStep};
     use super::*;
     use crate::source::PageCursor;
 
@@ -226,8 +226,12 @@ mod tests {
 
         fn open(&self, part: usize) -> Result<ListRecords> {
             let input = Box::new(Cursor::new(self.0[part].clone().into_bytes()));
-            let reader =
-                ListReader::of_stream("x", input, (ListFormat::Text, None), &ListOptions::default())?;
+            let reader = ListReader::of_stream(
+                "x",
+                (input, FieldCheck::FirstValues),
+                (ListFormat::Text, None),
+                &ListOptions::default(),
+            )?;
             Ok(reader.into_records())
         }
     }

@@ -11,7 +11,7 @@ use super::decode::DecodedInput;
 use super::dialect::Dialect;
 use super::inventory::{DataFiles, Inventory, InventoryRecords};
 use super::items::{ItemRecords, Items, KEY_COLUMN};
-use super::json::JsonRecords;
+use super::json::{FieldCheck, JsonRecords};
 use super::lines::{Lines, ReadStep, unreadable};
 use super::parquet::ParquetRecords;
 use super::parts::{ListParts, PartRecords};
@@ -75,10 +75,10 @@ impl std::fmt::Debug for ListReader {
 
 impl ListReader {
     /// A list that is read from its start to its end. `label` is what messages call it; `promised` is how its name
-    /// says that it is compressed, and how it is compressed is seen in its first bytes.
+    /// says that it is compressed, and how it is compressed is seen in its first bytes. `check` is for JSON.
     pub fn of_stream(
         label: &str,
-        input: Box<dyn Read + Send>,
+        (input, check): (Box<dyn Read + Send>, FieldCheck),
         (format, promised): (ListFormat, Option<Compression>),
         options: &ListOptions,
     ) -> Result<Self> {
@@ -90,7 +90,7 @@ impl ListReader {
             ListFormat::Csv | ListFormat::Tsv => {
                 Box::new(Csv::new(lines, dialect, &plan, options.csv_header.said())?)
             }
-            ListFormat::Jsonl => Box::new(JsonRecords::new(lines, &plan)?.checked()),
+            ListFormat::Jsonl => Box::new(JsonRecords::new(lines, &plan)?.checked(check)),
             ListFormat::Inventory => {
                 return Err(Error::Usage(format!(
                     "the inventory {label} is not read as a stream: its data files are found beside its manifest.json"

@@ -28,7 +28,12 @@ fn reader_of(kind: Kind, list: impl AsRef<[u8]>, options: &ListOptions) -> Resul
     let list = list.as_ref().to_vec();
     match kind.0 {
         ListFormat::Parquet => ListReader::of_parquet("x", Bytes::from(list), options),
-        _ => ListReader::of_stream("x", Box::new(io::Cursor::new(list)), kind, options),
+        _ => ListReader::of_stream(
+            "x",
+            (Box::new(io::Cursor::new(list)), FieldCheck::FirstValues),
+            kind,
+            options,
+        ),
     }
 }
 
@@ -561,7 +566,8 @@ impl Read for Pipe {
 fn a_pipe_gives_a_page_of_what_there_is() {
     let pieces = ["http://a/1\nhttp://a/2\nhttp:", "//a/3\n", "# no target\n", "http://a/4"];
     let pipe = Pipe::of(pieces.iter().map(|piece| piece.as_bytes().to_vec()));
-    let mut reader = ListReader::of_stream("-", Box::new(pipe), TEXT, &options()).unwrap();
+    let mut reader =
+        ListReader::of_stream("-", (Box::new(pipe), FieldCheck::FirstValues), TEXT, &options()).unwrap();
 
     let mut seen = Vec::new();
     loop {
@@ -587,7 +593,9 @@ fn a_list_that_trickles_is_the_same_list() {
                 continue;
             }
             let pipe = Pipe::of(list.chunks(size).map(<[u8]>::to_vec));
-            let mut reader = ListReader::of_stream("-", Box::new(pipe), kind, &options).unwrap();
+            let mut reader =
+                ListReader::of_stream("-", (Box::new(pipe), FieldCheck::FirstValues), kind, &options)
+                    .unwrap();
             let read = entries_of(&pages(&mut reader).unwrap());
             assert!(read == whole, "{kind:?} in pieces of {size}");
         }
@@ -608,8 +616,13 @@ impl Read for Endless {
 fn an_endless_line_lets_the_caller_look_around() {
     for byte in [b'a', b'\n', b'"', b','] {
         for kind in [TEXT, CSV, JSONL] {
-            let mut reader =
-                ListReader::of_stream("-", Box::new(Endless(byte)), kind, &column_for(kind)).unwrap();
+            let mut reader = ListReader::of_stream(
+                "-",
+                (Box::new(Endless(byte)), FieldCheck::FirstValues),
+                kind,
+                &column_for(kind),
+            )
+            .unwrap();
             assert!(!matches!(reader.next_page().unwrap(), ListStep::End), "{kind:?} {byte}");
             reader.resume(ListPosition { offset: u64::MAX, ..ListPosition::default() });
             assert_eq!(reader.next_page().unwrap(), ListStep::NothingNow, "{kind:?} {byte}");
@@ -635,7 +648,8 @@ fn options_that_do_not_fit_the_format_are_told() {
     ] {
         assert_eq!(error(kind, "", &options).exit_code(), 2, "{options:?}");
     }
-    let stream = ListReader::of_stream("-", Box::new(io::empty()), PARQUET, &options());
+    let stream =
+        ListReader::of_stream("-", (Box::new(io::empty()), FieldCheck::FirstValues), PARQUET, &options());
     assert_eq!(stream.unwrap_err().exit_code(), 2);
 }
 
