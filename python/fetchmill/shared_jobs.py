@@ -34,14 +34,15 @@ def get(
     lease: float = LEASE_SECONDS,
     **options: Unpack["GetKeywords"],
 ) -> SharedStatus:
-    """Fetches a list together with other processes, on any machines that share a folder.
+    """Fetches a source together with other processes, on any machines that share a folder.
 
     Creates the job directory or joins the job that is there, and works until every range has a commit record or
     somebody stops the job. Any number of processes may call this or `join` with the same directory, at any time.
     On KeyboardInterrupt what is fed is fetched and made final, 20 s at most; the rest of the range is given back.
 
     Args:
-        source: a list of URLs in a file, a folder or a glob, at the same path on every machine.
+        source: a list of URLs in a file, a folder or a glob, at the same path on every machine; or a server that lists
+            its objects, or a bucket, which one of the processes lists before the job is created.
         dest: the job directory: a missing or empty folder, or that of the same job.
         lease: seconds after which the ranges of a worker that writes no heartbeat are free for others. More is better
             where a file system shows changes late.

@@ -212,8 +212,8 @@ def test_a_list_that_changes_is_refused(server: Callable[..., Server], run: Run,
 
 
 REFUSED = [
-    ("http://127.0.0.1:9/", (), "cannot be divided"),
-    ("-", (), "cannot be divided"),
+    ("http://127.0.0.1:9/", ("--listing", "json", "--store", "items"), "store is for one machine"),
+    ("-", (), "read by one process only"),
     ("urls.txt", ("--format", "files"), "stores shards"),
     ("urls.txt", ("--engine", "threads"), "engine native"),
     ("urls.txt", ("--sample", "3"), "sample is for one machine"),

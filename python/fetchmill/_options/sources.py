@@ -50,6 +50,12 @@ _MEANT: tuple[tuple[tuple[str, ...], Container[SourceKind], str], ...] = (
     (_UNSIGNED, ("server", "list"), "servers and lists of URLs"),
 )
 
+
+def names_not_for(kind: SourceKind) -> tuple[str, ...]:
+    """The options that a kind of source refuses."""
+    return tuple(name for names, kinds, _ in _MEANT if kind not in kinds for name in names)
+
+
 _LIKE_S3 = ("s3:", "s3a:", "s3n:")
 _BUCKET = r"[A-Za-z0-9._-]{1,255}"
 

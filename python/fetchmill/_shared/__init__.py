@@ -9,4 +9,5 @@ def is_shared_job(dest: str) -> bool:
     """Whether a destination is a job directory."""
     from pathlib import Path
 
-    return Path(dest, "job.json").is_file() and not Path(dest, ".fetchmill").exists()
+    has_job = Path(dest, "job.json").is_file() or any(Path(dest, "claims").glob("listing.*"))
+    return has_job and not Path(dest, ".fetchmill").exists()

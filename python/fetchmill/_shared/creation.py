@@ -13,6 +13,7 @@ from fetchmill._shared.job_directory import JobDirectory
 from fetchmill._shared.local_state import default_folder
 from fetchmill._shared.ranges import BLOCK, ListFile, first_line_end, first_ranges
 from fetchmill._shared.records import JobRecord
+from fetchmill._shared.source_list import SourceList, await_list
 from fetchmill._shared.worker import RangeWorker
 from fetchmill.errors import SecurityError, UsageError
 
@@ -32,6 +33,7 @@ _OF_A_PROCESS = (
 _PATHS = ("ca_file", "client_cert", "client_key", "cookies", "sse_c_key_file")
 # What holds for one process only, or needs all targets at one place.
 _REFUSED = {
+    "store": "items of pages are fetched in their order",
     "sample": "a sample is drawn from the whole list",
     "coalesce": "parts of one object may be in different ranges",
     "transform": "a job directory must not name code that workers run",
@@ -60,9 +62,12 @@ def create_or_join(options: GetOptions, lease: float, say: Callable[[str], None]
     """
     _check(options, lease)
     directory = JobDirectory(Path(options.dest).absolute())
+    source = hide_secrets(str(options.source))
+    if options.source_kind != "list":
+        options = SourceList(directory, options, lease, say).ranged_options()
     mine = shared_options(options)
-    job = directory.job() if directory.exists() else directory.create(_plan(options, mine, lease))
-    _check_same(job, options, mine)
+    job = directory.job() if directory.exists() else directory.create(_plan(options, source, mine, lease))
+    _check_same(job, options, source, mine)
     return _worker(directory, job, _own_values(options), options.state, say)
 
 
@@ -78,6 +83,7 @@ def join_job(path: Path, own: Mapping[str, Any], say: Callable[[str], None]) -> 
         UsageError: there is no job, or this process lacks a secret that it needs.
     """
     directory = JobDirectory(path.absolute())
+    await_list(directory, say)
     given = {name: value for name, value in own.items() if value is not None}
     return _worker(directory, directory.job(), given, given.pop("state", None), say)
 
@@ -117,10 +123,8 @@ def _is_given(own: Mapping[str, Any], secret: str) -> bool:
 def _check(options: GetOptions, lease: float) -> None:
     if not _LEASE_MIN <= lease <= _LEASE_MAX:
         raise UsageError(f"lease must be from {_LEASE_MIN:g} to {_LEASE_MAX:g} seconds, not {lease:g}")
-    if options.source_kind != "list" or options.source == "-":
-        raise UsageError(
-            f"{options.source} cannot be divided: a shared job takes a list in files; make one with fetchmill list"
-        )
+    if options.source == "-":
+        raise UsageError("standard input is read by one process only: store the list in a file that all workers see")
     if str(options.dest).startswith("s3://"):
         raise UsageError("a shared job needs a folder that all workers share: a bucket cannot be its directory yet")
     if options.format not in _STORED_FORMATS:
@@ -164,8 +168,8 @@ def _secrets(options: GetOptions) -> tuple[str, ...]:
     return (*named, *(f"header {name}" for name in options.headers or () if name.lower() not in _OPEN_FIELDS))
 
 
-def _plan(options: GetOptions, shared: Mapping[str, Any], lease: float) -> JobRecord:
-    """Divides the list."""
+def _plan(options: GetOptions, source: str, shared: Mapping[str, Any], lease: float) -> JobRecord:
+    """Divides the list. `source` is what the user has named."""
     found = list_files(options.to_json())
     list_format = found[0][1] if found else "txt"
     has_fields = list_format in ("csv", "tsv")
@@ -176,7 +180,7 @@ def _plan(options: GetOptions, shared: Mapping[str, Any], lease: float) -> JobRe
         id=secrets.token_hex(8),
         options=shared,
         secrets=_secrets(options),
-        source=hide_secrets(str(options.source)),
+        source=source,
         files=tuple(files),
         list_format=list_format,
         ranges=tuple(first_ranges(files)),
@@ -215,7 +219,7 @@ def _check_dialect(options: GetOptions) -> None:
         raise UsageError("the delimiter is detected in the first rows only: say which it is for a shared job")
 
 
-def _check_same(job: JobRecord, options: GetOptions, mine: Mapping[str, Any]) -> None:
+def _check_same(job: JobRecord, options: GetOptions, source: str, mine: Mapping[str, Any]) -> None:
     """A process that names options must name those of the job."""
     theirs = job.options
     for name in sorted({*theirs, *mine}):
@@ -224,10 +228,8 @@ def _check_same(job: JobRecord, options: GetOptions, mine: Mapping[str, Any]) ->
                 f"{name} is {theirs.get(name)!r} in the job of {options.dest}, and {mine.get(name)!r} here; run "
                 f"fetchmill join {options.dest}, or choose another directory"
             )
-    if job.source != hide_secrets(str(options.source)):
-        raise UsageError(
-            f"{options.dest} has a job for {job.source}, not for {options.source}; choose another directory"
-        )
+    if job.source != source:
+        raise UsageError(f"{options.dest} has a job for {job.source}, not for {source}; choose another directory")
 
 
 def _as_json(value: object) -> object:

@@ -28,9 +28,13 @@ JOB = "job.json"
 STOPPED = "stopped"
 SETTINGS = "settings.json"
 FINISHED = "finished.json"
+# The claims of processes that make the list of a source.
+LISTING = "listing"
 _PROBE = "probe"
 _COMMITS = "commits"
 _ATTEMPT = re.compile(r"[0-9]{5}-[0-9]{14}-[0-9a-f]{16}")
+# What is there before the job, where a process lists its source.
+_BEFORE_THE_JOB = ("list.json", "list", "claims", "workers", "logs")
 _FOLDERS = (_COMMITS, "claims", "workers", "logs", "data")
 # A range whose workers died so often is set aside: it is what kills them.
 DEATHS_MAX = 3
@@ -83,7 +87,7 @@ class JobDirectory:
         Raises:
             UsageError: the folder has something else, or its file system cannot tell who was first.
         """
-        self._refuse_foreign()
+        self.refuse_foreign()
         self._prove_creation(job.id)
         self.store.create(JOB, job.to_bytes())
         return self.job()
@@ -98,6 +102,10 @@ class JobDirectory:
         """
         place = self.path / JOB
         content = self.store.read(JOB)
+        if content is None and self.claims().get(LISTING):
+            raise UsageError(
+                f"{self.path} has no job yet: its source is being listed; wait, or run the command again that began it"
+            )
         if content is None:
             raise UsageError(
                 f"{self.path} has no shared job; create one with fetchmill get SOURCE {self.path} --shared"
@@ -116,16 +124,20 @@ class JobDirectory:
         self._id = job.id
         return job
 
-    def _refuse_foreign(self) -> None:
-        """What is in the folder must be of processes that create the same job now."""
+    def refuse_foreign(self) -> None:
+        """What is in the folder must be of processes that create the same job now.
+
+        Raises:
+            UsageError: it has something else, or is no folder.
+        """
         try:
             names = os.listdir(self.path)  # noqa: PTH208 - names only
         except FileNotFoundError:
             return
         except OSError as error:
             raise UsageError(f"{self.path} is no folder ({error.strerror}); a shared job needs one") from error
-        own = (JOB, f".{JOB}.", _PROBE, f".{_PROBE}")
-        foreign = sorted(name for name in names if not name.startswith(own))
+        own = (JOB, f".{JOB}.", _PROBE, f".{_PROBE}", ".list.json.")
+        foreign = sorted(name for name in names if not name.startswith(own) and name not in _BEFORE_THE_JOB)
         # Another process may have created the job since, and work at it.
         if foreign and not self.exists():
             raise UsageError(f"{self.path} is not empty ({foreign[0]}); a shared job needs an empty or missing folder")
@@ -217,11 +229,17 @@ class JobDirectory:
 
     def claim(self, range: Range, worker: str, number: int) -> Claim | None:
         """Claims a range for a worker; None if another one was faster."""
-        name = f"claims/{range.id}.{number}"
-        created = self.store.create(name, json.dumps({"worker": worker}).encode())
+        name = self._create_claim(f"{range.id}.{number}", worker)
+        return None if name is None else Claim(range=range, name=name)
+
+    def claim_listing(self, worker: str, number: int) -> str | None:
+        """Claims the list of the source for a process; gives the file of the claim, None if another one was faster."""
+        return self._create_claim(f"{LISTING}.{number}", worker)
+
+    def _create_claim(self, claim: str, worker: str) -> str | None:
+        created = self.store.create(f"claims/{claim}", json.dumps({"worker": worker}).encode())
         # A reply that was lost can make a success look like a name that exists.
-        is_mine = created or self.claimant(f"{range.id}.{number}") == worker
-        return Claim(range=range, name=name) if is_mine else None
+        return f"claims/{claim}" if created or self.claimant(claim) == worker else None
 
     def claimant(self, name: str) -> str | None:
         """The worker that a claim names; None if the claim is gone, or says nothing."""

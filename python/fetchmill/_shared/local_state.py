@@ -1,7 +1,9 @@
 """The folder of a worker on its machine: journals of ranges that are not final. What dead workers left goes."""
 
 import os
+import secrets
 import shutil
+import socket
 import stat
 import tempfile
 from contextlib import suppress
@@ -31,6 +33,12 @@ def default_folder(job: str) -> Path:
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
         raise SecurityError(f"{base} is not a folder of this user alone: remove it, or name another one with state")
     return base / job
+
+
+def process_name() -> str:
+    """A name for this process that no other has: host, process and a random part, with `-` between."""
+    letters = [letter if letter.isalnum() or letter == "-" else "-" for letter in socket.gethostname()[:40]]
+    return f"{''.join(letters) or 'host'}-{os.getpid()}-{secrets.token_hex(3)}"
 
 
 def make_folder(parent: Path, worker: str) -> Path:

@@ -1,6 +1,7 @@
 """What a shared job has done so far, from its commit records; and what its workers do, from their heartbeats."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, field
 from pathlib import Path
@@ -10,6 +11,7 @@ from fetchmill._quick_dataclass import dataclass
 from fetchmill._shared.heartbeats import Heartbeat, Heartbeats
 from fetchmill._shared.job_directory import JobDirectory
 from fetchmill._shared.records import COUNTS, NAMED_COUNTS, CommitRecord, JobRecord, empty_ledger
+from fetchmill._shared.source_list import SourceListRecord, read_source_list
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,6 +168,7 @@ def shared_status(path: Path) -> SharedStatus:
     directory = JobDirectory(path)
     job = directory.job()
     total = sum_of(directory.commits(), job)
+    ledger, failures, skipped_by = _with_listing(total, read_source_list(directory))
     heartbeats = Heartbeats(directory, "status").look()
     open_ranges = directory.open_ranges(job)
     in_progress = empty_ledger()
@@ -178,10 +181,10 @@ def shared_status(path: Path) -> SharedStatus:
         source=job.source,
         dest=str(path),
         format=str(job.options.get("format", "files")),
-        ledger=total.ledger,
-        failures=total.named["failures"],
+        ledger=ledger,
+        failures=failures,
         failed_statuses=total.named["failed_statuses"],
-        skipped_by=total.named["skipped_by"],
+        skipped_by=skipped_by,
         in_progress=in_progress,
         bytes_of_list=sum(file.size - file.header for file in job.files),
         bytes_done=total.bytes_of_list,
@@ -192,6 +195,20 @@ def shared_status(path: Path) -> SharedStatus:
         workers=tuple(workers),
         stopped=directory.is_stopped(),
     )
+
+
+def _with_listing(
+    total: SumOfLedgers, listed: SourceListRecord | None
+) -> tuple[Mapping[str, int], Mapping[str, int], Mapping[str, int]]:
+    """The ledger, failures and skips with those of the listing, which no range has."""
+    failures, skipped_by = Counter(total.named["failures"]), Counter(total.named["skipped_by"])
+    ledger = Counter(total.ledger)
+    if listed is not None:
+        skipped_by.update(listed.skipped)
+        failures["listing"] += listed.failed_folders
+        skipped = sum(listed.skipped.values())
+        ledger.update(skipped=skipped, failed=listed.failed_folders, listed=skipped + listed.failed_folders)
+    return dict(ledger), dict(+failures), dict(skipped_by)
 
 
 def _order(worker: WorkerStatus) -> tuple[bool, bool, str]:

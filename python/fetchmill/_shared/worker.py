@@ -1,10 +1,7 @@
 """A worker of a shared job: takes ranges from the job directory until every range has a commit record."""
 
-import os
 import random
-import secrets
 import shutil
-import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -16,7 +13,7 @@ from fetchmill._quick_dataclass import dataclass
 from fetchmill._shared.attempt import Attempt
 from fetchmill._shared.heartbeats import BEATS_IN_A_LEASE, Heartbeat, Heartbeats
 from fetchmill._shared.job_directory import DEATHS_MAX, FINISHED, Claim, JobDirectory, number_of
-from fetchmill._shared.local_state import make_folder, remove_folder
+from fetchmill._shared.local_state import make_folder, process_name, remove_folder
 from fetchmill._shared.ranges import Range
 from fetchmill._shared.records import CommitRecord, JobRecord, empty_ledger
 from fetchmill._shared.status import sum_of
@@ -72,7 +69,7 @@ class RangeWorker:
         local: Path,
         say: Callable[[str], None],
     ) -> None:
-        self.name = f"{_host()}-{os.getpid()}-{secrets.token_hex(3)}"
+        self.name = process_name()
         self._directory = directory
         self._job = job
         self._options = options
@@ -387,12 +384,6 @@ class RangeWorker:
 
 def _fetches(heartbeat: Heartbeat) -> bool:
     return heartbeat.state in ("working", "draining", "waiting")
-
-
-def _host() -> str:
-    """The name of this machine, as part of a file's name."""
-    kept = [letter if letter.isalnum() or letter == "-" else "-" for letter in socket.gethostname()[:40]]
-    return "".join(kept) or "host"
 
 
 def _no_names() -> dict[str, dict[str, int]]:

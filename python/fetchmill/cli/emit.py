@@ -33,7 +33,7 @@ _PARTS_MIN = 2
 def command(scheduler: str, job: str, workers: int, **settings: str | None) -> int:
     """Write what SCHEDULER needs to start workers of the shared job in the directory JOB. Nothing is started.
 
-    The workers run `fetchmill join JOB`, so create the job first, with `fetchmill get LIST JOB --shared`.
+    The workers run `fetchmill join JOB`, so create the job first, with `fetchmill get SOURCE JOB --shared`.
     """
     for name in _NEEDED[scheduler]:
         if not settings[name]:

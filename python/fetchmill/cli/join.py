@@ -7,7 +7,7 @@ from fetchmill.cli.shared_jobs import given, run_worker, worker_command
 
 _HELP = """Work at the shared job of the directory JOB until it is finished or stopped.
 
-`fetchmill get LIST JOB --shared` creates the job. Any number of processes, on any machines that share the folder, may
+`fetchmill get SOURCE JOB --shared` creates the job. Any number of processes, on any machines that share the folder, may
 join it and leave it at any time. Each one takes ranges of the list that no other has. SIGTERM makes final what is
 fetched, within 20 s, and gives the rest back.
 

@@ -1,0 +1,257 @@
+"""The list of a source that lists its objects itself: one process makes it, before the job is created.
+
+list.json             the list that counts, and with which options it was made
+list/TOKEN.parquet    a manifest; one that list.json does not name is of a process that died
+claims/listing.N      which process makes it
+"""
+
+import json
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, Self
+
+from fetchmill._native import Job, hide_secrets
+from fetchmill._options.get import GetOptions
+from fetchmill._options.list import ListOptions
+from fetchmill._options.sources import names_not_for
+from fetchmill._quick_dataclass import dataclass
+from fetchmill._shared.heartbeats import BEATS_IN_A_LEASE, Heartbeats
+from fetchmill._shared.job_directory import LISTING, JobDirectory, number_of
+from fetchmill._shared.local_state import default_folder, process_name
+from fetchmill._shared.records import empty_ledger
+from fetchmill.errors import JournalError, UsageError
+
+_LIST = "list.json"
+_FOLDER = "list"
+# How often a process that waits looks whether the list is there.
+_LOOK_SECONDS = 0.5
+_STEP_SECONDS = 0.05
+# Of these a list has another meaning, or none.
+_NOT_OF_A_LIST = ("source", "format", "state", "dashboard", "dashboard_addr", "dashboard_token", "dashboard_host")
+# What the list has taken into account already.
+_FILTERS = ("include", "exclude")
+_SECRET = ("auth", "bearer", "bearer_command", "netrc", "client_cert", "client_key")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceListRecord:
+    """What `list.json` says.
+
+    Args:
+        file: the name of the manifest in the folder `list`.
+        source: what was listed, without secrets.
+        options: the options that the list depends on.
+        skipped: what was left out, by reason.
+        failed_folders: folders of a web server that gave no listing.
+    """
+
+    file: str
+    source: str
+    options: Mapping[str, Any]
+    skipped: Mapping[str, int]
+    failed_folders: int
+
+    @classmethod
+    def from_bytes(cls, content: bytes, path: str) -> Self:
+        """From the file.
+
+        Raises:
+            JournalError: it is damaged.
+        """
+        try:
+            values = json.loads(content)
+            stem, _, suffix = str(values["file"]).partition(".")
+            if not stem.isalnum() or suffix != "parquet":
+                raise ValueError(f"{values['file']!r} is no manifest")  # noqa: TRY301 - said as what cannot be read is
+            return cls(
+                file=str(values["file"]),
+                source=str(values["source"]),
+                options=dict(values["options"]),
+                skipped={str(reason): int(count) for reason, count in values["skipped"].items()},
+                failed_folders=int(values["failed_folders"]),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise JournalError(f"{path} is damaged ({error}); create the job again in another directory") from error
+
+    def to_bytes(self) -> bytes:
+        """The file."""
+        names = ("file", "source", "options", "skipped", "failed_folders")
+        return json.dumps({name: getattr(self, name) for name in names}, default=list).encode() + b"\n"
+
+
+def read_source_list(directory: JobDirectory) -> SourceListRecord | None:
+    """What was listed for a job; None if its source is a list, or is not listed yet.
+
+    Raises:
+        JournalError: the record is damaged.
+    """
+    content = directory.store.read(_LIST)
+    return None if content is None else SourceListRecord.from_bytes(content, str(directory.path / _LIST))
+
+
+class SourceList:
+    """See the module.
+
+    Args:
+        directory: the job directory.
+        options: those of the job; its source is a server or a bucket.
+        lease: seconds after which a process without a heartbeat does not make the list any more.
+        say: takes lines for people.
+    """
+
+    def __init__(self, directory: JobDirectory, options: GetOptions, lease: float, say: Callable[[str], None]) -> None:
+        self._directory = directory
+        self._options = options
+        self._lease = lease
+        self._say = say
+        self._name = process_name()
+        self._heartbeats = Heartbeats(directory, self._name)
+        self._source = hide_secrets(str(options.source))
+
+    def ranged_options(self) -> GetOptions:
+        """The options of the job with the list as its source, which is made first if need be.
+
+        Raises:
+            UsageError: the directory has another source's list, or the source has no objects.
+            FetchmillError: the source cannot be listed.
+        """
+        path = self._directory.path / _FOLDER / self._find_or_make().file
+        values = {option.name: option.default for option in fields(self._options)}
+        reset = {name: values[name] for name in (*names_not_for("list"), *_FILTERS)}
+        own: dict[str, Any] = {"source": str(path)}
+        if self._options.source_kind == "server" and self._options.listing != "json":
+            # All URLs are of the source's origin, which the user named.
+            own["allow_private"] = True
+            if any(getattr(self._options, name) for name in _SECRET) or self._options.headers:
+                own["credentials_for"] = self._options.credentials_for or _origin(str(self._options.source))
+        return replace(self._options, **reset, **own)
+
+    def _find_or_make(self) -> SourceListRecord:
+        is_waiting = False
+        while (found := read_source_list(self._directory)) is None:
+            self._directory.refuse_foreign()
+            number, maker = self._maker()
+            if maker is None:
+                # Before the claim, or others take this process for dead.
+                self._beat("listing")
+            if maker is None and (claim := self._directory.claim_listing(self._name, number)):
+                try:
+                    self._make()
+                finally:
+                    self._directory.store.remove(claim)
+            else:
+                if not is_waiting:
+                    self._say(f"waits until {maker or 'another process'} has listed {self._source}")
+                is_waiting = True
+                time.sleep(_LOOK_SECONDS)
+        self._check_same(found)
+        return found
+
+    def _maker(self) -> tuple[int, str | None]:
+        """The number of the next claim, and which living process makes the list."""
+        names = self._directory.claims().get(LISTING, [])
+        living = {each.worker for each in self._heartbeats.look() if each.lives(self._lease)}
+        makers = [worker for name in names if (worker := self._directory.claimant(name)) in living]
+        return number_of(names[-1]) + 1 if names else 1, makers[0] if makers else None
+
+    def _make(self) -> None:
+        token = secrets.token_hex(8)
+        place = self._directory.path / _FOLDER / f"{token}.parquet"
+        state = default_folder(token)
+        self._say(f"lists {self._source}")
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            report = self._list(place, state)
+            record = SourceListRecord(
+                file=place.name,
+                source=self._source,
+                options=self._listing_values(),
+                skipped=dict(report["skipped_by"]),
+                failed_folders=report["failures"].get("listing", 0),
+            )
+            self._say(f"listed {report['fetched']:,} objects in {report['seconds']:.1f} s")
+            if self._directory.store.create(_LIST, record.to_bytes()):
+                return
+            place.unlink(missing_ok=True)
+        except BaseException:
+            place.unlink(missing_ok=True)
+            with suppress(OSError):
+                place.parent.rmdir()
+            raise
+        finally:
+            self._beat("ended")
+            shutil.rmtree(state, ignore_errors=True)
+
+    def _list(self, place: Path, state: Path) -> dict[str, Any]:
+        """Lists the source into a manifest, with a heartbeat now and then; gives the report of that job."""
+        values = self._listing_values(with_secrets=True)
+        job = Job(ListOptions(source=self._options.source, manifest=str(place), state=str(state), **values).to_json())
+        beaten = 0.0
+        try:
+            while not job.wait(_STEP_SECONDS):
+                if time.monotonic() - beaten > self._lease / BEATS_IN_A_LEASE:
+                    self._beat("listing")
+                    beaten = time.monotonic()
+        except BaseException:
+            job.abort()
+            raise
+        report = job.report()
+        if report["found_nothing"] or not report["fetched"]:
+            raise UsageError(
+                f"{self._source} lists no object that is asked for; look at it with fetchmill list, and check the "
+                "prefix and what is included"
+            )
+        return report
+
+    def _beat(self, state: str) -> None:
+        self._heartbeats.write(
+            {"state": state, "sharers": 1, "ranges": [], "counts": empty_ledger(), "objects_per_second": 0.0}
+        )
+
+    def _listing_values(self, *, with_secrets: bool = False) -> dict[str, Any]:
+        """The options that a list has as well, and that differ from their defaults."""
+        of_lists = {option.name for option in fields(ListOptions)}
+        left_out = (*_NOT_OF_A_LIST, *(() if with_secrets else (*_SECRET, "headers", "proxy")))
+        values = {
+            option.name: getattr(self._options, option.name)
+            for option in fields(self._options)
+            if option.name in of_lists and option.name not in left_out
+            if getattr(self._options, option.name) != option.default
+        }
+        return {name: value for name, value in values.items() if value not in ({}, (), [])}
+
+    def _check_same(self, record: SourceListRecord) -> None:
+        mine = json.loads(json.dumps(self._listing_values(), default=list))
+        if record.source == self._source and record.options == mine:
+            return
+        raise UsageError(
+            f"{self._directory.path} has a list of {record.source} with other options or another source; run fetchmill "
+            f"join {self._directory.path}, or choose another directory"
+        )
+
+
+def await_list(directory: JobDirectory, say: Callable[[str], None]) -> None:
+    """Waits while another process lists the source of a job that is not created yet."""
+    heartbeats = Heartbeats(directory, process_name())
+    is_waiting = False
+    while not directory.exists() and directory.claims().get(LISTING):
+        if not any(each.state == "listing" and each.age < _LOST_SECONDS for each in heartbeats.look()):
+            return
+        if not is_waiting:
+            say("waits until the source is listed")
+        is_waiting = True
+        time.sleep(_LOOK_SECONDS)
+
+
+# A process that lists has a heartbeat at least so often, whatever its lease.
+_LOST_SECONDS = 3600.0 / BEATS_IN_A_LEASE
+
+
+def _origin(source: str) -> str:
+    scheme, _, rest = source.partition("://")
+    return f"{scheme}://{rest.partition('/')[0].rpartition('@')[2]}"

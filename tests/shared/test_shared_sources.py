@@ -1,0 +1,102 @@
+"""Shared jobs of sources that list their objects themselves: servers, folders and buckets."""
+
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import fetchmill
+import fetchmill.shared_jobs
+from conftest import Ended
+from fetchmill.s3_store import SECRET_KEY
+from fetchmill.testing import Server, s3, synthetic_body
+from shared_jobs import final_rows
+from token_server import SECRET, TokenServer
+
+Run = Callable[..., Ended]
+Start = Callable[..., "subprocess.Popen[str]"]
+
+SHARED = ("--shared", "--lease", "1s", "--format")
+
+
+def names(count: int) -> list[str]:
+    """Of a synthetic server."""
+    return [f"file-{number:012}" for number in range(count)]
+
+
+def test_starters_of_a_server_make_one_list(server: Callable[..., Server], run: Run, start: Start, dest: Path) -> None:
+    """Of three that start at once one lists, and the objects are those of a job on one machine."""
+    served = server(synthetic=6_000)
+    workers = [start("get", served.url, dest, *SHARED, "parquet", "--exclude", "*7") for _ in range(3)]
+
+    assert [worker.wait(60) for worker in workers] == [0] * 3
+
+    assert final_rows(dest) == dict.fromkeys((name for name in names(6_000) if name[-1] != "7"), 1)
+    assert len(list((dest / "list").iterdir())) == 1
+    status = fetchmill.shared_jobs.status(dest)
+    single = fetchmill.get(served.url, dest.parent / "single", format="parquet", exclude=["*7"])
+    assert (status.ledger["listed"], status.ledger["fetched"], dict(status.skipped_by)) == (
+        single.listed,
+        single.fetched,
+        dict(single.skipped_by),
+    )
+    assert run("verify", dest).code == 0
+    assert run("cat", dest, names(9)[8]).out == synthetic_body(names(9)[8], 100).decode()
+    other = run("get", served.url, dest, *SHARED, "parquet", "--exclude", "*8")
+    assert (other.code, "with other options" in other.err) == (2, True)
+
+
+def test_a_process_that_dies_while_it_lists_is_replaced(
+    server: Callable[..., Server], run: Run, start: Start, dest: Path
+) -> None:
+    """By one that waits; a third one joins, and a fourth is told that there is no job yet."""
+    served = server(synthetic=3_000, page_size=100, list_delay=(0.1, 0.1))
+    command = ("get", served.url, dest, *SHARED, "parquet")
+    first = start(*command)
+    while not list((dest / "claims").glob("listing.*")):
+        time.sleep(0.02)
+    assert "is being listed" in run("status", dest).err
+    second, third = start(*command), start("join", dest)
+    time.sleep(0.5)
+    first.kill()
+
+    assert (second.wait(60), third.wait(60)) == (0, 0)
+    assert final_rows(dest) == dict.fromkeys(names(3_000), 1)
+    assert not list(dest.rglob("listing.*"))
+
+
+def test_a_token_goes_to_the_source_alone(run: Run, dest: Path, tmp_path: Path) -> None:
+    """With the list and with each range; the job directory never has it, and a worker without it is refused."""
+    objects = {f"o{number}": b"%d" % number for number in range(50)}
+    with TokenServer(objects, tmp_path) as served:
+        token = ("--bearer-command", served.command)
+
+        ended = run("get", served.url, dest, *SHARED, "jsonl", *token)
+
+        assert ended.code == 0, ended.err
+        with fetchmill.open(dest) as found:
+            assert {name: found[name] for name in found} == objects
+        refused = run("join", dest)
+    assert (refused.code, "needs bearer_command" in refused.err) == (2, True)
+    stored = b"".join(path.read_bytes() for path in dest.rglob("*") if path.is_file())
+    assert SECRET.encode() not in stored
+    assert str(served.runs).encode() not in stored
+
+
+def test_a_bucket_is_shared(run: Run, environment: dict[str, str], dest: Path) -> None:
+    """Also with keys that URLs must encode; credentials are those of each worker."""
+    objects = {f"logs/{name}": name.encode() for name in ("a b+%", "größe/ß", "?q=1#f", "x//y", *map(str, range(300)))}
+    with s3(objects | {"other": b"1"}) as store:
+        env = environment | store.environment()
+        options = ("--endpoint-url", store.url, *SHARED)
+
+        ended = run("get", f"s3://{store.bucket}/logs/", dest, *options, "jsonl", "--size-from", "2", env=env)
+
+        assert ended.code == 0, ended.err
+        kept = {name: body for name, body in objects.items() if len(body) > 1}
+        with fetchmill.open(dest) as found:
+            assert {name: found[name] for name in found} == kept
+        none = run("get", f"s3://{store.bucket}/lgos/", dest.parent / "none", *options, "jsonl", env=env)
+        assert (none.code, "lists no object" in none.err) == (2, True), none.err
+        assert not (dest.parent / "none" / "list").exists()
+    assert SECRET_KEY not in "".join(path.read_text() for path in dest.glob("*.json"))
