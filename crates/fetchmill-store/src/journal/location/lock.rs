@@ -2,12 +2,15 @@
 //!
 //! Some file systems grant every lock. So a run writes a mark into the lock file, and before it changes the folder as a
 //! whole it checks that the mark is still there. Each transaction of a journal checks a number besides
-//! ([`crate::journal::database::fence`]). A run that ends removes its mark. One that finds a mark looks whether its process is alive.
+//! ([`crate::journal::database::fence`]). A run that ends removes its mark. One that finds a mark checks whether its process is alive.
+//!
+//! A process that was killed takes some milliseconds to end: it frees its memory, then its locks, and then its parent must
+//! reap it. Who runs the same command again at once waits for that.
 
 use std::fs::File;
-use std::io::Read as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
@@ -15,6 +18,9 @@ use rustix::io::Errno;
 use crate::durable;
 use fetchmill_model::error::{Error, Result};
 
+/// How long a process that was killed may take to end.
+const ENDING: Duration = Duration::from_secs(5);
+const STEP: Duration = Duration::from_millis(10);
 /// Longer than any mark.
 const MARK_BYTES_MAX: u64 = 4096;
 
@@ -36,12 +42,10 @@ impl JobLock {
         let opened = options.create(true).truncate(false).read(true).write(true).open(&path);
         let mut file = opened.map_err(|error| Error::storage("open", &path, error))?;
         lock(&file, FlockOperation::NonBlockingLockExclusive, &path, dest)?;
-        let mut found = String::new();
-        // What cannot be read is no mark.
-        let _ = (&mut file).take(MARK_BYTES_MAX).read_to_string(&mut found);
         let own = Mark::of_this_process(inode_of(&file));
         // That of another file came with a copy.
-        let before = found.parse::<Mark>().ok().filter(|before| before.inode == own.inode);
+        let before = read_mark(&file).and_then(|found| found.parse::<Mark>().ok());
+        let before = before.filter(|before| before.inode == own.inode);
         if before.as_ref().is_some_and(|before| before.is_visible_to(&own) && before.is_alive()) {
             return Err(busy(dest, "although its file system granted the lock"));
         }
@@ -85,9 +89,7 @@ impl JobLock {
 
     /// Whether the file that was locked has its mark, wherever that is now.
     fn has_mark(&self) -> bool {
-        let mut found = vec![0; MARK_BYTES_MAX as usize];
-        let read = self.file.read_at(&mut found, 0).unwrap_or_default();
-        self.mark.as_ref().is_some_and(|mark| found.get(..read) == Some(mark.as_bytes()))
+        self.mark.is_some() && self.mark == read_mark(&self.file)
     }
 }
 
@@ -137,7 +139,7 @@ impl Mark {
             boot: word(boot.trim()),
             namespace: word(&namespace.to_string_lossy()),
             process: std::process::id(),
-            started: started_at(std::process::id()).unwrap_or_default(),
+            started: Process::find(std::process::id()).map(|process| process.started).unwrap_or_default(),
             moment: since.as_nanos(),
             inode,
         }
@@ -149,7 +151,15 @@ impl Mark {
     }
 
     fn is_alive(&self) -> bool {
-        started_at(self.process) == Some(self.started)
+        self.process_state() == ProcessState::Alive
+    }
+
+    fn process_state(&self) -> ProcessState {
+        match Process::find(self.process) {
+            Some(process) if process.started == self.started && process.is_ending => ProcessState::Ending,
+            Some(process) if process.started == self.started => ProcessState::Alive,
+            _ => ProcessState::Gone,
+        }
     }
 }
 
@@ -176,12 +186,38 @@ fn inode_of(file: &File) -> u64 {
     file.metadata().map(|found| found.ino()).unwrap_or_default()
 }
 
-/// When a process was started (`proc_pid_stat(5)`, field 22); none if it is not there.
-fn started_at(process: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name of the program, in brackets, may have spaces.
-    let (_, fields) = stat.rsplit_once(") ")?;
-    fields.split(' ').nth(19)?.parse().ok()
+/// The process of a mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ProcessState {
+    Alive,
+    /// It does nothing any more; its locks may still be held.
+    Ending,
+    Gone,
+}
+
+/// What `proc_pid_stat(5)` says of a process.
+struct Process {
+    /// Field 22, in ticks since the kernel was started.
+    started: u64,
+    /// Whether it was killed or has returned: a zombie (field 3), or marked as exiting (field 9).
+    is_ending: bool,
+}
+
+impl Process {
+    /// `PF_EXITING` of Linux.
+    const EXITING: u64 = 0x4;
+
+    /// None if it is not there.
+    fn find(process: u32) -> Option<Self> {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+        // The name of the program, in brackets, may have spaces.
+        let (_, fields) = stat.rsplit_once(") ")?;
+        let fields: Vec<&str> = fields.split(' ').collect();
+        let flags: u64 = fields.get(6)?.parse().ok()?;
+        let is_dead = matches!(*fields.first()?, "Z" | "X");
+        let is_ending = is_dead || flags & Self::EXITING != 0;
+        Some(Process { started: fields.get(19)?.parse().ok()?, is_ending })
+    }
 }
 
 fn lock_path(state: &Path) -> PathBuf {
@@ -197,11 +233,34 @@ fn busy(dest: &Path, although: &str) -> Error {
 }
 
 fn lock(file: &File, how: FlockOperation, path: &Path, dest: &Path) -> Result<()> {
-    match rustix::fs::flock(file, how) {
-        Ok(()) => Ok(()),
-        Err(Errno::WOULDBLOCK) => Err(busy(dest, "")),
-        Err(error) => Err(Error::storage("lock", path, error)),
+    let deadline = Instant::now() + ENDING;
+    loop {
+        match rustix::fs::flock(file, how) {
+            Ok(()) => return Ok(()),
+            Err(Errno::WOULDBLOCK) if Instant::now() < deadline && holder_is_ending(file) => {
+                std::thread::sleep(STEP)
+            }
+            Err(Errno::WOULDBLOCK) => return Err(busy(dest, "")),
+            Err(error) => return Err(Error::storage("lock", path, error)),
+        }
     }
+}
+
+/// Whether the process that has marked a lock file does nothing any more.
+fn holder_is_ending(file: &File) -> bool {
+    let own = Mark::of_this_process(inode_of(file));
+    let found = read_mark(file).and_then(|found| found.parse::<Mark>().ok());
+    found.is_some_and(|mark| {
+        mark.inode == own.inode && mark.is_visible_to(&own) && mark.process_state() == ProcessState::Ending
+    })
+}
+
+/// The text of a lock file; none if it cannot be read.
+fn read_mark(file: &File) -> Option<String> {
+    let mut found = vec![0; MARK_BYTES_MAX as usize];
+    let read = file.read_at(&mut found, 0).ok()?;
+    found.truncate(read);
+    String::from_utf8(found).ok()
 }
 
 #[cfg(test)]
@@ -260,5 +319,23 @@ mod tests {
         assert!(!taken.unwrap().is_contested());
         assert!(!copied.unwrap().is_contested());
         assert!(contested.unwrap().is_contested());
+    }
+
+    #[test]
+    fn a_process_that_was_killed_holds_nothing_before_it_is_reaped() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let process = child.id();
+        let started = Process::find(process).unwrap().started;
+        let (_alive, refused) = left_by(|mark| Mark { process, started, ..mark });
+        child.kill().unwrap();
+        while !Process::find(process).unwrap().is_ending {
+            std::thread::sleep(STEP);
+        }
+
+        let (_ended, taken) = left_by(|mark| Mark { process, started, ..mark });
+
+        assert!(matches!(refused, Err(Error::Busy(_))));
+        assert!(taken.is_ok());
+        child.wait().unwrap();
     }
 }
