@@ -8,18 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from own_bench.machine import ROOT
+from own_bench.readme_chart import Bar, draw
 
 RESULTS = Path(__file__).with_name("results")
+CHART = ROOT / "docs" / "plots" / "readme.svg"
 PAGES = (ROOT / "docs" / "reference" / "performance.md", ROOT / "README.md")
 
 Row = tuple[str, ...]
 
 
 def main() -> int:
-    """Writes the tables between the markers `<!-- bench:NAME -->` and `<!-- /bench:NAME -->` of the pages."""
+    """Writes the chart, and the tables between `<!-- bench:NAME -->` and `<!-- /bench:NAME -->` of the pages."""
     results = load(RESULTS)
     for page in PAGES:
         page.write_text(filled(page.read_text(), results))
+    CHART.write_text(chart(results))
     return 0
 
 
@@ -316,6 +319,22 @@ def _buckets(document: dict[str, Any] | None) -> str:
     ]
     limits = {result["limit"] for result in found.values()}
     return _table((f"one bucket, {'/'.join(map(str, sorted(limits)))} in flight", *WAY_HEADS), rows)
+
+
+def chart(results: dict[str, Any]) -> str:
+    """The chart of the README: the rates of its two tables."""
+    servers: list[Bar] = [
+        (shown.strip("`"), found["rate"], "fetchmill" in shown)
+        for shown, scenario, name, _ in WAYS
+        if (found := results["scenarios"].get(scenario, {}).get("clients", {}).get(name))
+    ]
+    rates = {each["contender"]: each["requests_per_second"] for each in results.get("s3", {}).get("results", ())}
+    buckets: list[Bar] = [
+        (shown.strip("`"), rates[name]["median"], "fetchmill" in shown)
+        for name, (shown, _) in BUCKET_WAYS.items()
+        if name in rates
+    ]
+    return draw([("One server, objects/s", servers), ("One bucket, objects/s", buckets)])
 
 
 def _facts(results: dict[str, Any]) -> str:
