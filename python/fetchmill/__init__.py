@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from fetchmill._plan.plan import plan
     from fetchmill._plan.result import FormatPlan, Plan
     from fetchmill._plan.windows import Estimate
+    from fetchmill._ray.settings import Ray
     from fetchmill._stream.stream import Client, Headers, Reply, Request, Timings, astream, stream, stream_batches
     from fetchmill._sync.report import SyncPlan, SyncReport
     from fetchmill._sync.sync import sync
@@ -98,6 +99,7 @@ __all__ = [
     "OriginLatency",
     "Plan",
     "PlanOptions",
+    "Ray",
     "Reply",
     "ReplyError",
     "Report",
@@ -178,6 +180,7 @@ _MODULES = {
     "Objects": "fetchmill._destination.objects",
     "Plan": "fetchmill._plan.result",
     "PlanOptions": "fetchmill._options.plan",
+    "Ray": "fetchmill._ray.settings",
     "Client": "fetchmill._stream.stream",
     "Headers": "fetchmill._stream.stream",
     "Reply": "fetchmill._stream.stream",

@@ -1,6 +1,7 @@
 """Shared jobs: any number of processes, on any machines that share a folder, fetch one list together.
 
     fetchmill.shared_jobs.get("urls.txt", "/nfs/run", format="parquet")  # on each machine; the first creates the job
+    fetchmill.shared_jobs.get("urls.txt", "/nfs/run", format="parquet", on=fetchmill.Ray(workers=64))  # in a cluster
     fetchmill.shared_jobs.status("/nfs/run").ledger["fetched"]
     for name, body in fetchmill.open("/nfs/run").items(): ...
 
@@ -9,10 +10,12 @@ docs/guide/shared-jobs.md says which file systems will do and what happens when 
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from fetchmill._options.get import GetOptions
-from fetchmill._shared.creation import LEASE_SECONDS, create_or_join, join_job
+from fetchmill._ray.ray_job import RayJob, check_installed
+from fetchmill._ray.settings import Ray
+from fetchmill._shared.creation import LEASE_SECONDS, create_or_join, join_job, own_values
 from fetchmill._shared.job_directory import JobDirectory
 from fetchmill._shared.status import SharedStatus, WorkerStatus
 from fetchmill._shared.status import shared_status as _status
@@ -32,6 +35,7 @@ def get(
     dest: str | os.PathLike[str],
     *,
     lease: float = LEASE_SECONDS,
+    on: Ray | None = None,
     **options: Unpack["GetKeywords"],
 ) -> SharedStatus:
     """Fetches a source together with other processes, on any machines that share a folder.
@@ -46,6 +50,7 @@ def get(
         dest: the job directory: a missing or empty folder, or that of the same job.
         lease: seconds after which the ranges of a worker that writes no heartbeat are free for others. More is better
             where a file system shows changes late.
+        on: a Ray cluster that runs the workers. This process only watches the job, and fetches nothing itself.
         **options: the fields of `GetOptions`, without those that hold for one process only.
 
     Returns:
@@ -56,10 +61,13 @@ def get(
         SecurityError: the job directory belongs to another user.
         FetchmillError: whatever ends a job on one machine; the range is given back.
     """
-    return _run(create_or_join(GetOptions(source=source, dest=dest, **options), lease, _silent), Path(dest))
+    if on is not None:
+        check_installed()
+    checked = GetOptions(source=source, dest=dest, **options)
+    return _run(create_or_join(checked, lease, _silent), Path(dest), own_values(checked), on)
 
 
-def join(
+def join(  # noqa: PLR0913 - options of a process, all by name
     job: str | os.PathLike[str],
     *,
     headers: "Mapping[str, str] | None" = None,
@@ -69,6 +77,7 @@ def join(
     proxy: str | None = None,
     state: str | os.PathLike[str] | None = None,
     concurrency: "int | str | None" = None,
+    on: Ray | None = None,
 ) -> SharedStatus:
     """Works at a shared job that another process has created.
 
@@ -80,7 +89,8 @@ def join(
         bearer_command: the command that prints one.
         proxy: the proxy of this process.
         state: a folder on this machine for journals; one in the folder for temporary files if not given.
-        concurrency: requests in flight of this process at most.
+        concurrency: requests in flight of this process at most; with `on` of each worker.
+        on: a Ray cluster that runs workers, as for `get`.
 
     Returns:
         How far the whole job is.
@@ -99,7 +109,8 @@ def join(
         "state": state,
         "concurrency": concurrency,
     }
-    return _run(join_job(Path(job), own, _silent), Path(job))
+    given = {name: value for name, value in own.items() if value is not None}
+    return _run(join_job(Path(job), own, _silent), Path(job), given, on)
 
 
 def stop(job: str | os.PathLike[str], *, now: bool = False) -> None:
@@ -165,8 +176,11 @@ def status(job: str | os.PathLike[str]) -> SharedStatus:
     return _status(Path(job).absolute())
 
 
-def _run(worker: RangeWorker, path: Path) -> SharedStatus:
-    worker.run()
+def _run(worker: RangeWorker, path: Path, own: "Mapping[str, Any]", on: Ray | None) -> SharedStatus:
+    if on is None:
+        worker.run()
+    else:
+        RayJob(path, worker, own, on, say=_silent).run()
     return _status(path.absolute())
 
 

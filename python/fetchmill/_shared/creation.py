@@ -68,7 +68,7 @@ def create_or_join(options: GetOptions, lease: float, say: Callable[[str], None]
     mine = shared_options(options)
     job = directory.job() if directory.exists() else directory.create(_plan(options, source, mine, lease))
     _check_same(job, options, source, mine)
-    return _worker(directory, job, _own_values(options), options.state, say)
+    return _worker(directory, job, own_values(options), options.state, say)
 
 
 def join_job(path: Path, own: Mapping[str, Any], say: Callable[[str], None]) -> RangeWorker:
@@ -154,9 +154,9 @@ def shared_options(options: GetOptions) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value != {}}
 
 
-def _own_values(options: GetOptions) -> dict[str, Any]:
-    """The options of this process alone."""
-    names = (*SECRETS, "threads", "concurrency", "concurrency_max")
+def own_values(options: GetOptions) -> dict[str, Any]:
+    """The options of this process alone: secrets, and what it may use."""
+    names = (*SECRETS, "state", "threads", "concurrency", "concurrency_max")
     defaults = {option.name: option.default for option in fields(options)}
     own = {name: getattr(options, name) for name in names if getattr(options, name) != defaults[name]}
     return own | ({"headers": dict(options.headers)} if options.headers else {})

@@ -1,7 +1,7 @@
 """`fetchmill get`: runs a job, shows it, and turns its end into an exit code."""
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -12,6 +12,7 @@ from fetchmill.cli.log_file import BothDisplays, LogFile, log_options
 from fetchmill.cli.options import TableCommand, gathered, options_of
 from fetchmill.cli.parameter_types import SECONDS
 from fetchmill.cli.progress import Display, JsonDisplay, LiveDisplay
+from fetchmill.cli.ray_jobs import ray_options, run_shared
 from fetchmill.cli.streams import escape, say, write_event, write_line
 from fetchmill.cli.summary import (
     doubtful_lines,
@@ -58,6 +59,7 @@ Examples:
   fetchmill get http://127.0.0.1:8080 out/ --engine threads -j 50
   fetchmill get http://127.0.0.1:8080 s3://bucket/run/ --format parquet
   fetchmill get urls.parquet /nfs/run --format tar --shared   with as many workers as run this
+  fetchmill get urls.parquet /nfs/run --format tar --on ray --workers 64   workers in a Ray cluster
   fetchmill get urls.txt out/ --dry-run                       what would be fetched, without a request
   fetchmill get https://api.example.com out/ --bearer-command 'gcloud auth print-access-token'
   zcat urls.gz | fetchmill get - out/ --rate 50 --bearer "$TOKEN" --credentials-for https://api.example.com
@@ -107,14 +109,12 @@ def _run(
 
         # As `python -m` has it: modules of the working folder are found.
         sys.path.insert(0, str(Path.cwd()))
-    shared, lease = options.pop("shared"), options.pop("lease")
+    manner = _Manner(*(options.pop(name) for name in _Manner._fields))
     checked = GetOptions(source=source, dest=dest, **gathered(options))
     if dry_run:
         return _show_targets(checked)
-    if shared:
-        return _work(checked, lease, log_file, as_json=as_json, quiet=quiet)
-    if lease is not None:
-        raise click.UsageError("--lease is for --shared")
+    if manner.is_shared:
+        return _work(checked, manner, log_file, as_json=as_json, quiet=quiet)
     signals = Signals()
     with LogFile(log_file, log_format) as log, JobDashboard("get", checked) as dashboard:
         started, notices = _start(checked, signals)
@@ -155,6 +155,7 @@ command = TableCommand(
         click.Option(["--dry-run"], is_flag=True, help="Print the targets of a list, one a line, and make no request."),
         click.Option(["--shared"], is_flag=True, help=_SHARED_HELP),
         click.Option(["--lease"], type=SECONDS, help=_LEASE_HELP),
+        *ray_options(),
         *log_options(),
         click.Option(["--json", "as_json"], is_flag=True, help="Write events as JSON lines to standard output."),
         click.Option(["--quiet"], is_flag=True, help="Show nothing but errors."),
@@ -162,18 +163,39 @@ command = TableCommand(
 )
 
 
-def _work(options: GetOptions, lease: float | None, log_file: str | None, *, as_json: bool, quiet: bool) -> int:
+class _Manner(NamedTuple):
+    """Which processes fetch."""
+
+    shared: bool
+    lease: float | None
+    on: str | None
+    workers: int | None
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether there may be several."""
+        is_shared = self.shared or self.on is not None
+        if self.lease is not None and not is_shared:
+            raise click.UsageError("--lease is for --shared")
+        if self.workers is not None and self.on is None:
+            raise click.UsageError("--workers is for --on ray")
+        return is_shared
+
+
+def _work(options: GetOptions, manner: _Manner, log_file: str | None, *, as_json: bool, quiet: bool) -> int:
     """Creates a shared job or joins it; gives the exit code."""
     if log_file:
         raise click.UsageError("--log-file is for one machine: workers write logs into the job directory")
     from pathlib import Path
 
-    from fetchmill._shared.creation import LEASE_SECONDS, create_or_join
-    from fetchmill.cli.shared_jobs import run_worker
+    from fetchmill._shared.creation import LEASE_SECONDS, create_or_join, own_values
 
-    return run_worker(
+    return run_shared(
         Path(options.dest),
-        lambda say: create_or_join(options, lease or LEASE_SECONDS, say),
+        lambda say: create_or_join(options, manner.lease or LEASE_SECONDS, say),
+        own_values(options),
+        on=manner.on,
+        workers=manner.workers,
         as_json=as_json,
         quiet=quiet,
         tells_failures=False,

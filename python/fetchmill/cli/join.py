@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from fetchmill.cli.shared_jobs import given, run_worker, worker_command
+from fetchmill.cli.ray_jobs import ray_options, run_shared
+from fetchmill.cli.shared_jobs import given, worker_command
 
 _HELP = """Work at the shared job of the directory JOB until it is finished or stopped.
 
@@ -18,23 +19,30 @@ Examples:
   fetchmill join /nfs/run
   for h in a b c; do ssh $h fetchmill join /nfs/run & done
   FETCHMILL_BEARER=$TOKEN fetchmill join /nfs/run
+  fetchmill join /nfs/run --on ray --workers 64    as many workers in a Ray cluster
 """
 _EPILOG = """\b
-Exit codes: 0 the job is finished or was stopped, also when objects failed; 130 and 143 after
+Exit codes: 0 the job is finished or was stopped, also when objects failed (3 then with --on ray); 130 and 143 after
 SIGINT and SIGTERM; the others are errors (fetchmill --help).
 """
 
 
-def _run(job: str, as_json: bool, quiet: bool, **own: Any) -> int:  # noqa: ANN401
+def _run(job: str, as_json: bool, quiet: bool, on: str | None, workers: int | None, **own: Any) -> int:  # noqa: ANN401
     from fetchmill._shared.creation import join_job
 
-    return run_worker(
+    mine = given(own)
+    return run_shared(
         Path(job),
-        lambda say: join_job(Path(job), given(own), say),
+        lambda say: join_job(Path(job), mine, say),
+        mine,
+        on=on,
+        workers=workers,
         as_json=as_json,
         quiet=quiet,
         tells_failures=False,
     )
 
 
-command = worker_command("join", _run, help=_HELP, epilog=_EPILOG, short_help="Work at a shared job.")
+command = worker_command(
+    "join", _run, help=_HELP, epilog=_EPILOG, short_help="Work at a shared job.", more=ray_options()
+)

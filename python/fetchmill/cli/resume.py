@@ -1,9 +1,15 @@
 """`fetchmill resume`: goes on with a shared job that was stopped."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fetchmill.cli.shared_jobs import given, run_worker, worker_command
+from fetchmill.cli.ray_jobs import ray_options, run_shared
+from fetchmill.cli.shared_jobs import given, worker_command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fetchmill._shared.worker import RangeWorker
 
 _HELP = """Go on with the shared job of the directory JOB, stopped or not, as one of its workers.
 
@@ -13,6 +19,7 @@ also says whether objects failed.
 \b
 Examples:
   fetchmill resume /nfs/run
+  fetchmill resume /nfs/run --on ray               with workers in a Ray cluster
 """
 _EPILOG = """\b
 Exit codes: 0 all fetched, 3 finished with failed or absent targets or ranges set aside, 130 and 143
@@ -20,14 +27,22 @@ after SIGINT and SIGTERM; the others are errors (fetchmill --help).
 """
 
 
-def _run(job: str, as_json: bool, quiet: bool, **own: Any) -> int:  # noqa: ANN401
+def _run(job: str, as_json: bool, quiet: bool, on: str | None, workers: int | None, **own: Any) -> int:  # noqa: ANN401
     from fetchmill._shared.creation import join_job
     from fetchmill.shared_jobs import resume
 
-    resume(job)
-    return run_worker(
+    mine = given(own)
+
+    def make(say: "Callable[[str], None]") -> "RangeWorker":
+        resume(job)
+        return join_job(Path(job), mine, say)
+
+    return run_shared(
         Path(job),
-        lambda say: join_job(Path(job), given(own), say),
+        make,
+        mine,
+        on=on,
+        workers=workers,
         as_json=as_json,
         quiet=quiet,
         tells_failures=True,
@@ -35,5 +50,10 @@ def _run(job: str, as_json: bool, quiet: bool, **own: Any) -> int:  # noqa: ANN4
 
 
 command = worker_command(
-    "resume", _run, help=_HELP, epilog=_EPILOG, short_help="Go on with a shared job that was stopped."
+    "resume",
+    _run,
+    help=_HELP,
+    epilog=_EPILOG,
+    short_help="Go on with a shared job that was stopped.",
+    more=ray_options(),
 )

@@ -1,9 +1,5 @@
 """What the commands of shared jobs have in common: a worker that is shown, and the end of a job as lines."""
 
-import os
-import socket
-from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +7,7 @@ import click
 
 from fetchmill._options.get import GetOptions
 from fetchmill._options.units import format_bytes, format_count, format_seconds
+from fetchmill._shared.worker_log import WorkerLog
 from fetchmill.cli.options import TableCommand, gathered, options_of
 from fetchmill.cli.streams import escape, say, write_event
 from fetchmill.cli.watch import Signals
@@ -71,18 +68,14 @@ class _Log:
     """Lines to standard error and to a file of this process in the job directory."""
 
     def __init__(self, job: Path, *, quiet: bool) -> None:
-        self._place = job / "logs" / f"{socket.gethostname()[:40].replace('/', '-')}-{os.getpid()}.log"
+        self._file = WorkerLog(job)
         self._quiet = quiet
 
     def say(self, line: str) -> None:
-        """Shows a line. A log that cannot be written stops no worker."""
+        """Shows a line."""
         if not self._quiet:
             say(line)
-        with suppress(OSError):
-            if self._place.parent.parent.is_dir() and not self._place.parent.is_symlink():
-                self._place.parent.mkdir(exist_ok=True)
-                with self._place.open("a") as file:
-                    file.write(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {line}\n")
+        self._file.write(line)
 
 
 def status_lines(status: "SharedStatus") -> list[str]:
@@ -137,7 +130,13 @@ def _ranges(count: int) -> str:
 
 
 def worker_command(
-    name: str, callback: "Callable[..., int]", *, help: str, epilog: str, short_help: str
+    name: str,
+    callback: "Callable[..., int]",
+    *,
+    help: str,
+    epilog: str,
+    short_help: str,
+    more: "list[click.Parameter]",
 ) -> TableCommand:
     """A command that works at a job that is there."""
     return TableCommand(
@@ -149,6 +148,7 @@ def worker_command(
         params=[
             click.Argument(["job"], metavar="JOB", type=click.Path()),
             *own_options(),
+            *more,
             click.Option(["--json", "as_json"], is_flag=True, help="Write the end as JSON to standard output."),
             click.Option(["--quiet"], is_flag=True, help="Show nothing but errors."),
         ],

@@ -1,0 +1,76 @@
+"""The connection to a Ray cluster, and what went wrong when there is none."""
+
+import os
+from typing import Any
+
+import ray
+
+from fetchmill.errors import TemporaryError, UsageError
+
+_CLIENT = "ray://"
+_AUTH = "RAY_AUTH_MODE"
+
+
+def connect() -> str:
+    """Connects to the cluster of RAY_ADDRESS, to one that runs on this machine, or to a local one that it starts.
+
+    Returns:
+        A line for people.
+
+    Raises:
+        UsageError: RAY_ADDRESS cannot be used.
+        TemporaryError: the cluster does not answer.
+    """
+    address = os.environ.get("RAY_ADDRESS", "")
+    if address.startswith(_CLIENT):
+        raise UsageError(
+            f"RAY_ADDRESS={address}: Ray Client is not supported; run the command on a node of the cluster, as in: "
+            "ray job submit -- fetchmill get ... --on ray"
+        )
+    if address == "local":
+        return _start_local()
+    try:
+        _init(address or "auto")
+    except Exception as error:
+        if not address and isinstance(error, ConnectionError):
+            return _start_local()
+        raise _refusal(address or "the cluster on this machine", error) from error
+    count = len(nodes())
+    return f"Ray cluster at {ray.get_runtime_context().gcs_address}, {count} node{'' if count == 1 else 's'} with CPUs"
+
+
+def disconnect() -> None:
+    """Ends the connection, and a local Ray that `connect` has started. May wait for nodes that do not answer."""
+    ray.shutdown()
+
+
+def nodes() -> list[dict[str, Any]]:
+    """The nodes of the cluster that have CPUs and live."""
+    return [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
+
+
+def free_cpus() -> float:
+    """CPUs of the cluster that nobody has reserved."""
+    return float(ray.available_resources().get("CPU", 0.0))
+
+
+def _start_local() -> str:
+    # It is for this job alone, and nobody has agreed to be counted.
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    try:
+        _init("local", include_dashboard=False)
+    except Exception as error:
+        raise _refusal("a local Ray", error) from error
+    return "no Ray cluster runs here (RAY_ADDRESS is not set): started a local Ray on this machine"
+
+
+def _init(address: str, **options: Any) -> None:  # noqa: ANN401 - arguments of ray.init
+    ray.init(address=address, log_to_driver=False, logging_level="ERROR", **options)
+
+
+def _refusal(where: str, error: Exception) -> Exception:
+    text = str(error)
+    said = text.strip().splitlines()[0][:300] if text.strip() else type(error).__name__
+    if "auth" in type(error).__name__.lower() or "InvalidAuthToken" in text:
+        return UsageError(f"{where} refuses this process: {said}; set {_AUTH} as the nodes of the cluster have it")
+    return TemporaryError(f"{where} does not answer ({said}); check RAY_ADDRESS and that Ray runs there (ray status)")

@@ -1,0 +1,104 @@
+"""The process that keeps workers running in a Ray cluster: `python -m fetchmill._ray.launcher`.
+
+The first line of its input is an order, each further one a command: `drain`, `abort` or `end`. The end of the input
+means `abort`: the process that gave the order is gone. Events are JSON lines: `say` for people, and `kind` with `error`
+before a failure.
+"""
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from typing import Any, TextIO
+
+from fetchmill.errors import FetchmillError
+
+_STEP_SECONDS = 0.2
+# A worker that was asked to end needs at most this time.
+_DRAIN_SECONDS = 27.0
+# Workers end themselves when the job is finished.
+_END_SECONDS = 2.0
+# Ray's own end may wait for nodes that do not answer.
+_SHUTDOWN_SECONDS = 1.5
+_SET_PDEATHSIG = 1
+
+
+class _Commands:
+    """The lines of the input after the order."""
+
+    def __init__(self, source: TextIO) -> None:
+        self._source = source
+        self._last = ""
+        threading.Thread(target=self._read, name="fetchmill-commands", daemon=True).start()
+
+    @property
+    def last(self) -> str:
+        """The last command; empty before the first."""
+        return self._last
+
+    def _read(self) -> None:
+        for line in self._source:
+            self._last = line.strip()
+        if self._last != "end":
+            self._last = "abort"
+
+
+def main() -> int:
+    """Runs until a command ends it, or all workers have ended."""
+    # Ray's local processes end with this one, and this one must not outlive the caller.
+    ctypes.CDLL(None).prctl(_SET_PDEATHSIG, signal.SIGKILL)
+    events = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what Ray prints is no event
+
+    def emit(**values: Any) -> None:  # noqa: ANN401 - JSON
+        events.write(json.dumps(values) + "\n")
+        events.flush()
+
+    order = json.loads(sys.stdin.readline())
+    try:
+        _run(order, _Commands(sys.stdin), emit)
+    except FetchmillError as error:
+        emit(kind=type(error).__name__, error=str(error))
+        return 1
+    return 0
+
+
+def _run(order: dict[str, Any], commands: _Commands, emit: Any) -> None:  # noqa: ANN401 - a function with keywords
+    from fetchmill._ray.cluster import connect, disconnect
+    from fetchmill._ray.pool import WorkerPool
+
+    emit(say=connect())
+    pool = WorkerPool(order, emit)
+    try:
+        while not commands.last and pool.tend():
+            time.sleep(_STEP_SECONDS)
+        _end(pool, commands)
+    finally:
+        pool.close()
+        limit = threading.Timer(_SHUTDOWN_SECONDS, os._exit, (0,))
+        limit.daemon = True
+        limit.start()
+        disconnect()
+        limit.cancel()
+
+
+def _end(pool: Any, commands: _Commands) -> None:  # noqa: ANN401 - a WorkerPool, whose module imports Ray
+    """Waits for the workers, as the last command says."""
+    began = time.monotonic()
+    done = ""
+    while pool.has_running():
+        command = commands.last
+        if command != done and command in ("drain", "abort"):
+            pool.drain(now=command == "abort")
+            began = time.monotonic()
+        done = command
+        if time.monotonic() - began > (_DRAIN_SECONDS if command == "drain" else _END_SECONDS):
+            return
+        time.sleep(_STEP_SECONDS)
+
+
+if __name__ == "__main__":
+    os._exit(main())

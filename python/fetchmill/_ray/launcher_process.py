@@ -1,0 +1,109 @@
+"""The launcher as a child of this process: commands go in, events come out, and its end never takes long."""
+
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import IO, Any, Self
+
+from fetchmill._ray.failures import error_of
+from fetchmill.errors import TemporaryError
+
+# The launcher gives workers 2 s to end and Ray 1.5 s; then it is killed.
+_END_SECONDS = 4.0
+_REASON_BYTES = 4096
+
+
+class LauncherProcess:
+    """See the module. A context manager, which ends it.
+
+    Args:
+        order: the first line of its input.
+    """
+
+    def __init__(self, order: Mapping[str, Any]) -> None:
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - `close` does
+        # A session of its own: Ctrl-C in a terminal is for this process, which asks for a drain.
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "fetchmill._ray.launcher"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            start_new_session=True,
+        )
+        self._events: SimpleQueue[dict[str, Any]] = SimpleQueue()
+        self._reader = threading.Thread(target=self._read, name="fetchmill-ray", daemon=True)
+        self._reader.start()
+        self._ended_at: float | None = None
+        self.command(json.dumps(order))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close("end")
+
+    def command(self, line: str) -> None:
+        """Sends a line."""
+        if self._process.stdin is not None:
+            with suppress(OSError, ValueError):  # it has ended
+                self._process.stdin.write(line + "\n")
+                self._process.stdin.flush()
+
+    def pass_on(self, say: Callable[[str], None]) -> None:
+        """Gives what the launcher says to people.
+
+        Raises:
+            FetchmillError: the launcher has failed.
+        """
+        self._note_end()
+        with suppress(Empty):
+            while True:
+                event = self._events.get_nowait()
+                if "error" in event:
+                    raise error_of(event["kind"], event["error"])
+                say(event["say"])
+        if self._process.returncode not in (None, 0):
+            raise TemporaryError(f"the connection to Ray ended ({self._reason()}); run the same command again")
+
+    @property
+    def ended_for(self) -> float | None:
+        """Seconds since it has ended well; None while it runs."""
+        return None if self._ended_at is None else time.monotonic() - self._ended_at
+
+    def close(self, command: str, seconds: float = _END_SECONDS) -> None:
+        """Sends a last command, and waits for the end for at most this time."""
+        self.command(command)
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._errors):
+            if stream is not None:
+                with suppress(OSError, ValueError):
+                    stream.close()
+
+    def _note_end(self) -> None:
+        if self._ended_at is None and self._process.poll() is not None:
+            self._reader.join(_END_SECONDS)
+            self._ended_at = time.monotonic()
+
+    def _read(self) -> None:
+        with suppress(ValueError, OSError):  # closed by `close`
+            for line in self._process.stdout or ():
+                with suppress(ValueError):
+                    self._events.put(json.loads(line))
+
+    def _reason(self) -> str:
+        """The last line that it wrote before it failed."""
+        self._errors.seek(0, 2)
+        self._errors.seek(max(self._errors.tell() - _REASON_BYTES, 0))
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        return lines[-1].strip()[:300] if lines else f"exit code {self._process.returncode}"

@@ -1,0 +1,155 @@
+"""A shared job whose workers run in a Ray cluster, seen from the process that the user has started.
+
+Commit records say whether the job is finished. Ray is in another process (`launcher`), so that nothing it does can hold
+this one up, and it is imported only there.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from fetchmill._ray.launcher_process import LauncherProcess
+from fetchmill._ray.settings import Ray
+from fetchmill._shared.job_directory import JobDirectory
+from fetchmill._shared.status import SharedStatus, shared_status
+from fetchmill._shared.worker import RangeWorker
+from fetchmill.errors import TemporaryError, UsageError
+
+_STEP_SECONDS = 0.2
+_SHOW_SECONDS = 1.0
+# A status reads every commit record: at most a tenth of the time goes into it.
+_SHOW_SHARE = 10
+# All workers say that the job is finished; a client of NFS may see the last commit record this much later.
+_LAG_SECONDS = 60.0
+# Workers end within 25 s of being asked, and the launcher waits 27 s for them.
+_DRAIN_SECONDS = 30.0
+
+
+class RayJob:
+    """See the module.
+
+    Args:
+        job: the job directory; the job is there.
+        worker: a worker in this process. It fetches nothing: it ends the job when every range is final.
+        own: options of each worker, which may be secret: they are sent in a call, and stored nowhere.
+        ray: the cluster's workers.
+        say: takes lines for people.
+        show: takes the status, about once a second.
+    """
+
+    def __init__(
+        self,
+        job: Path,
+        worker: RangeWorker,
+        own: Mapping[str, Any],
+        ray: Ray,
+        *,
+        say: Callable[[str], None],
+        show: Callable[[SharedStatus], None] | None = None,
+    ) -> None:
+        self._directory = JobDirectory(job.absolute())
+        self._job = self._directory.job()
+        self._worker = worker
+        self._own = own
+        self._ray = ray
+        self._say = say
+        self._show = show
+        self._shown_at = 0.0
+        self._is_asked = False
+        self._launcher: LauncherProcess | None = None
+
+    def stop(self) -> None:
+        """Asks all workers to end: what is fed is fetched and made final, the rest is left."""
+        self._is_asked = True
+        if self._launcher is not None:
+            self._launcher.command("drain")
+
+    def abort(self) -> None:
+        """Has all workers give back what they have, and ends."""
+        self._is_asked = True
+        if self._launcher is not None:
+            self._launcher.close("abort")
+
+    def run(self) -> str:
+        """Works until the job is finished or stopped, or this process is asked to end.
+
+        Returns:
+            `finished`, `stopped` or `asked`.
+
+        Raises:
+            TemporaryError: no cluster answers, or it has ended.
+            FetchmillError: what ends a worker and would end each other one, too.
+        """
+        if self._directory.open_ranges(self._job):
+            if self._directory.is_stopped():
+                return "stopped"
+            reason = self._run_workers()
+            if reason != "finished":
+                return reason
+        # Whoever made the last range final may have been killed right after it.
+        self._worker.run()
+        return "finished"
+
+    def _run_workers(self) -> str:
+        with LauncherProcess(self._order()) as launcher:
+            self._launcher = launcher
+            if self._is_asked:  # a signal came while the process started
+                launcher.command("drain")
+            try:
+                reason = self._watch(launcher)
+            except KeyboardInterrupt:
+                launcher.close("drain", _DRAIN_SECONDS)
+                raise
+            finally:
+                self._launcher = None
+        return reason
+
+    def _watch(self, launcher: LauncherProcess) -> str:
+        while self._directory.open_ranges(self._job):
+            launcher.pass_on(self._say)
+            if launcher.ended_for is not None:
+                if self._is_asked:
+                    return "asked"
+                if self._directory.is_stopped():
+                    return "stopped"
+                if launcher.ended_for > _LAG_SECONDS:
+                    raise TemporaryError(
+                        f"{self._directory.path} has open ranges, and all workers in Ray have ended; run the same "
+                        "command again"
+                    )
+            self._show_status()
+            time.sleep(_STEP_SECONDS)
+        return "finished"
+
+    def _order(self) -> dict[str, Any]:
+        own = dict(self._own)
+        if own.get("state") is not None:
+            own["state"] = str(Path(own["state"]).absolute())
+        cpus = own.setdefault("threads", 1)
+        return {
+            "job": str(self._directory.path),
+            "id": self._job.id,
+            "own": own,
+            "workers": self._ray.workers,
+            "cpus": cpus,
+        }
+
+    def _show_status(self) -> None:
+        began = time.monotonic()
+        if self._show is None or began < self._shown_at:
+            return
+        self._show(shared_status(self._directory.path))
+        ended = time.monotonic()
+        self._shown_at = ended + max(_SHOW_SECONDS, _SHOW_SHARE * (ended - began))
+
+
+def check_installed() -> None:
+    """Refuses a Python without Ray.
+
+    Raises:
+        UsageError: it is not installed.
+    """
+    if find_spec("ray") is None:
+        raise UsageError("Ray is not installed here: pip install 'fetchmill[ray]', also on the nodes of the cluster")

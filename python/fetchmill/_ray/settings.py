@@ -1,0 +1,28 @@
+"""What the caller says about the workers in Ray."""
+
+from fetchmill._quick_dataclass import dataclass
+from fetchmill.errors import UsageError
+
+# Each worker writes a heartbeat into one folder, and the others read it.
+_WORKERS_MAX = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ray:
+    """A Ray cluster that runs the workers of a shared job.
+
+    The cluster is the one of the environment variable RAY_ADDRESS, else one that runs on this machine. If there is
+    none, a local Ray is started for the job. Each worker reserves as many CPUs as it has threads: `threads`, else 1.
+
+    Args:
+        workers: number of workers; one for each node with CPUs if None.
+
+    Raises:
+        UsageError: the number is not from 1 to 10,000.
+    """
+
+    workers: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.workers is not None and not 1 <= self.workers <= _WORKERS_MAX:
+            raise UsageError(f"workers must be from 1 to {_WORKERS_MAX:,}, not {self.workers}")

@@ -1,0 +1,103 @@
+"""The actor in Ray that is one worker of a shared job. Its class is imported on the nodes of the cluster.
+
+Failures are returned, not raised: an exception that reaches the launcher means that Ray or the process failed.
+"""
+
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from fetchmill._shared.creation import join_job
+from fetchmill._shared.job_directory import JobDirectory
+from fetchmill._shared.worker_log import WorkerLog
+from fetchmill.errors import FetchmillError, UsageError
+
+if TYPE_CHECKING:
+    from fetchmill._shared.worker import RangeWorker
+
+# A client of NFS may need this time to show a folder that another machine has just made.
+_SEEN_SECONDS = 5.0
+_STEP_SECONDS = 0.5
+_SHARE = "choose a folder that all nodes of the cluster share, at the same path"
+
+
+class RayWorker:
+    """See the module. Ray makes it in the main thread of its process, and calls its methods in other threads."""
+
+    def __init__(self) -> None:
+        self._worker: RangeWorker | None = None
+        self._is_asked = threading.Event()
+        # A node that is taken away ends its processes so: what is fetched is made final first.
+        signal.signal(signal.SIGTERM, self._drain)
+
+    def begin(self, job: str, job_id: str, own: dict[str, Any]) -> dict[str, Any]:
+        """Joins the job.
+
+        Args:
+            job: the job directory.
+            job_id: the id of its job.
+            own: options of this worker. They may be secret, so they come in a call and not with the actor, which the
+                control store of the cluster would keep.
+
+        Returns:
+            `name` of the worker, or `kind` and `error` of what refuses it.
+        """
+        found = _caught(lambda: self._begin(Path(job), job_id, own))
+        if "error" in found:
+            found["error"] = f"node {socket.gethostname()}: {found['error']}"
+        return found
+
+    def run(self) -> dict[str, Any]:
+        """Works until the job is finished or stopped; gives `reason`, or `kind` and `error`."""
+        worker = self._worker
+        if worker is None:
+            raise RuntimeError("the worker has not begun")
+        return _caught(lambda: {"reason": worker.run().reason})
+
+    def stop(self) -> None:
+        """Asks for the end: what is fed is fetched and made final."""
+        self._is_asked.set()
+        if self._worker is not None:
+            self._worker.stop()
+
+    def abort(self) -> None:
+        """Gives the ranges back and ends at once."""
+        self._is_asked.set()
+        if self._worker is not None:
+            self._worker.abort()
+
+    def _begin(self, job: Path, job_id: str, own: dict[str, Any]) -> dict[str, Any]:
+        _check_seen(job, job_id)
+        self._worker = join_job(job, own, WorkerLog(job).write)
+        if self._is_asked.is_set():
+            self._worker.stop()
+        return {"name": self._worker.name}
+
+    def _drain(self, _number: int, _frame: FrameType | None) -> None:
+        self.stop()
+
+
+def _check_seen(job: Path, job_id: str) -> None:
+    """Refuses a node that has not the folder of the others, or not the list."""
+    deadline = time.monotonic() + _SEEN_SECONDS
+    while not (directory := JobDirectory(job)).exists():
+        if time.monotonic() > deadline:
+            raise UsageError(f"{job} has no job there; {_SHARE}")
+        time.sleep(_STEP_SECONDS)
+    record = directory.job()
+    if record.id != job_id:
+        raise UsageError(f"{job} has another job there; {_SHARE}")
+    for file in record.files[:1]:
+        file.open().close()
+
+
+def _caught(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    try:
+        return call()
+    except FetchmillError as error:
+        return {"kind": type(error).__name__, "error": str(error)}

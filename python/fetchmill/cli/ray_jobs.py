@@ -1,0 +1,143 @@
+"""`--on ray` of the commands that work at a shared job: its options, what is shown meanwhile, and the exit code."""
+
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fetchmill._options.units import format_count
+from fetchmill.cli.parameter_types import COUNT
+from fetchmill.cli.progress import PLAIN_SECONDS
+from fetchmill.cli.shared_jobs import FINISHED_WITH_FAILURES, run_worker, status_lines
+from fetchmill.cli.streams import escape, say, write_event
+from fetchmill.cli.watch import Signals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from fetchmill._shared.status import SharedStatus
+    from fetchmill._shared.worker import RangeWorker
+
+_ON_HELP = """Start the workers in a Ray cluster: that of RAY_ADDRESS, one that runs here, or a local one
+(docs/guide/shared-jobs.md)."""
+_WORKERS_HELP = "Number of workers, with --on ray; one for each node if not given."
+
+
+def ray_options() -> list[click.Parameter]:
+    """`--on` and `--workers`."""
+    return [
+        click.Option(["--on"], type=click.Choice(["ray"]), help=_ON_HELP),
+        click.Option(["--workers"], type=COUNT, help=_WORKERS_HELP),
+    ]
+
+
+def run_shared(
+    job: Path,
+    make: "Callable[[Callable[[str], None]], RangeWorker]",
+    own: "Mapping[str, Any]",
+    *,
+    on: str | None,
+    workers: int | None,
+    as_json: bool,
+    quiet: bool,
+    tells_failures: bool,
+) -> int:
+    """Works at a shared job, in this process or in Ray; gives the exit code.
+
+    Args:
+        job: the job directory.
+        make: makes a worker, of what takes its lines.
+        own: options of each worker that the job directory does not have.
+        on: `ray`, or None for this process.
+        workers: number of workers in Ray; one for each node if None.
+        as_json: whether the end, and with Ray the progress, are events in JSON.
+        quiet: whether nothing is shown.
+        tells_failures: whether the exit code of a worker says that objects failed. With Ray it always does.
+    """
+    if on is None:
+        if workers is not None:
+            raise click.UsageError("--workers is for --on ray")
+        return run_worker(job, make, as_json=as_json, quiet=quiet, tells_failures=tells_failures)
+    from fetchmill._ray.ray_job import RayJob, check_installed
+    from fetchmill._ray.settings import Ray
+    from fetchmill._shared.status import shared_status
+
+    check_installed()
+    signals = Signals()
+    display = _Display(as_json=as_json, quiet=quiet)
+    running = RayJob(job, make(_silent), own, Ray(workers=workers), say=display.say, show=display.show)
+    signals.attach(running)
+    reason = running.run()
+    status = shared_status(job.absolute())
+    display.end(status)
+    if reason == "asked":
+        display.say(f"stopped by a signal: fetchmill join {job} --on ray goes on, and so does the same command")
+        return signals.exit_code or 0
+    return FINISHED_WITH_FAILURES if status.finished and status.has_failures else 0
+
+
+class _Display:
+    """A line at a time: on a terminal one that is written over, elsewhere one every ten seconds."""
+
+    def __init__(self, *, as_json: bool, quiet: bool) -> None:
+        self._as_json = as_json
+        self._quiet = quiet
+        self._is_live = not (as_json or quiet) and sys.stderr.isatty()
+        self._has_line = False
+        self._next = time.monotonic() + PLAIN_SECONDS
+
+    def say(self, line: str) -> None:
+        """Shows a line that stays."""
+        self._clear()
+        if self._as_json:
+            write_event("notice", {"message": line})
+        elif not self._quiet:
+            say(escape(line))
+
+    def show(self, status: "SharedStatus") -> None:
+        """Shows how far the job is."""
+        if self._as_json:
+            write_event("progress", status.to_dict())
+        elif self._is_live:
+            self._clear()
+            sys.stderr.write(_progress(status))
+            sys.stderr.flush()
+            self._has_line = True
+        elif not self._quiet and time.monotonic() >= self._next:
+            self._next = time.monotonic() + PLAIN_SECONDS
+            say(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {_progress(status)}")
+
+    def end(self, status: "SharedStatus") -> None:
+        """Shows the whole status."""
+        self._clear()
+        if self._as_json:
+            write_event("shared", status.to_dict())
+        elif not self._quiet:
+            for line in status_lines(status):
+                say(line)
+
+    def _clear(self) -> None:
+        if self._has_line:
+            sys.stderr.write("\r\x1b[K")
+            self._has_line = False
+
+
+def _progress(status: "SharedStatus") -> str:
+    """A shared job as one line."""
+    share = status.bytes_done / status.bytes_of_list if status.bytes_of_list else 1.0
+    living = [worker for worker in status.workers if worker.state in ("working", "waiting", "draining")]
+    counts = {name: status.ledger[name] + status.in_progress[name] for name in ("fetched", "absent", "failed")}
+    parts = [
+        f"{share:.0%} of the list is final",
+        *(f"{format_count(count)} {name}" for name, count in counts.items() if count or name == "fetched"),
+        f"{len(living)} worker{'' if len(living) == 1 else 's'}",
+        f"{format_count(round(sum(worker.objects_per_second for worker in living)))} objects/s",
+    ]
+    return ", ".join(parts)
+
+
+def _silent(_line: str) -> None:
+    pass
