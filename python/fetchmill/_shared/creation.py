@@ -21,7 +21,7 @@ from fetchmill.errors import SecurityError, UsageError
 LEASE_SECONDS = 10.0
 _LEASE_MIN, _LEASE_MAX = 1.0, 3600.0
 # Fields of requests that say nothing secret; the values of others are never stored.
-_OPEN_FIELDS = ("accept", "accept-language", "user-agent")
+OPEN_FIELDS = ("accept", "accept-language", "user-agent")
 # Options whose values may be secrets, or commands that a folder must not make anybody run: each worker has its own.
 SECRETS = ("auth", "bearer", "bearer_command", "netrc", "proxy")
 # Options that say where a process is and what it shows; they are no part of the job.
@@ -108,7 +108,7 @@ def _check_stored(directory: JobDirectory, job: JobRecord) -> None:
     """A job directory may come from anywhere: it must not name commands or secrets, which ours never do."""
     known = {option.name for option in fields(GetOptions) if option.metadata}
     wrong = [name for name in job.options if name not in known or name in (*SECRETS, *_OF_A_PROCESS, *_REFUSED)]
-    wrong += [name for name in job.options.get("headers", {}) if name.lower() not in _OPEN_FIELDS]
+    wrong += [name for name in job.options.get("headers", {}) if name.lower() not in OPEN_FIELDS]
     if wrong:
         raise SecurityError(f"{directory.path / 'job.json'} has {wrong[0]}, which no job directory has; do not use it")
 
@@ -149,7 +149,7 @@ def shared_options(options: GetOptions) -> dict[str, Any]:
             value = str(Path(value).absolute())
         values[option.name] = value
     if "headers" in values:
-        kept = {name: value for name, value in values["headers"].items() if name.lower() in _OPEN_FIELDS}
+        kept = {name: value for name, value in values["headers"].items() if name.lower() in OPEN_FIELDS}
         values["headers"] = kept
     return {name: value for name, value in values.items() if value != {}}
 
@@ -165,17 +165,12 @@ def own_values(options: GetOptions) -> dict[str, Any]:
 def _secrets(options: GetOptions) -> tuple[str, ...]:
     """Names of what each worker must have."""
     named = [name for name in SECRETS if getattr(options, name) not in (None, False)]
-    return (*named, *(f"header {name}" for name in options.headers or () if name.lower() not in _OPEN_FIELDS))
+    return (*named, *(f"header {name}" for name in options.headers or () if name.lower() not in OPEN_FIELDS))
 
 
 def _plan(options: GetOptions, source: str, shared: Mapping[str, Any], lease: float) -> JobRecord:
     """Divides the list. `source` is what the user has named."""
-    found = list_files(options.to_json())
-    list_format = found[0][1] if found else "txt"
-    has_fields = list_format in ("csv", "tsv")
-    files = [
-        _list_file(Path(path).absolute(), has_lines, has_fields, rows, options) for path, _, has_lines, rows in found
-    ]
+    list_format, files = files_of(options)
     return JobRecord(
         id=secrets.token_hex(8),
         options=shared,
@@ -186,6 +181,20 @@ def _plan(options: GetOptions, source: str, shared: Mapping[str, Any], lease: fl
         ranges=tuple(first_ranges(files)),
         lease=lease,
     )
+
+
+def files_of(options: GetOptions) -> tuple[str, list[ListFile]]:
+    """The format of a list, and its files.
+
+    Raises:
+        UsageError: a file cannot be opened, or options that CSV needs are missing.
+    """
+    found = list_files(options.to_json())
+    list_format = found[0][1] if found else "txt"
+    has_fields = list_format in ("csv", "tsv")
+    return list_format, [
+        _list_file(Path(path).absolute(), has_lines, has_fields, rows, options) for path, _, has_lines, rows in found
+    ]
 
 
 def _list_file(path: Path, has_lines: bool, has_fields: bool, rows: int | None, options: GetOptions) -> ListFile:

@@ -32,7 +32,7 @@ _LISTED_SECONDS = 0.1
 # How often the job is looked at while its pipe is full.
 _LOOK_SECONDS = 0.2
 # More blanks than a JSON array may have before it: a line that begins with `[` is no array of the whole list.
-_NO_ARRAY = b"\n" * 4097
+NO_ARRAY = b"\n" * 4097
 _MARK = b"\xef\xbb\xbf"
 
 
@@ -109,7 +109,7 @@ class PipeFeed:
             with self._file.open() as opened:
                 if not self._file.has_lines:
                     self._feed_file(job, opened, is_ended)
-                elif self._write(job, _NO_ARRAY if self._list_format == "jsonl" else opened.read(self._file.header)):
+                elif self._write(job, NO_ARRAY if self._list_format == "jsonl" else opened.read(self._file.header)):
                     self._feed_lines(job, opened, is_to_end)
                 self._file.check(opened)
         finally:

@@ -1,0 +1,108 @@
+"""Objects of a list as a Dataset of Ray Data.
+
+    import fetchmill.ray
+
+    dataset = fetchmill.ray.read("urls.parquet", column="url")
+    dataset.filter(lambda row: row["status"] == 200).map_batches(decode)
+
+The workers of a shared job in Ray are `fetchmill.Ray`, for `fetchmill.shared_jobs.get(..., on=...)`.
+"""
+
+import os
+from typing import TYPE_CHECKING, Any, Unpack
+
+from fetchmill._options.get import GetOptions
+from fetchmill._options.stream import StreamOptions
+from fetchmill._ray.ray_job import check_installed
+from fetchmill._shared.creation import OPEN_FIELDS, files_of
+from fetchmill.errors import UsageError
+
+__all__ = ["read"]
+
+if TYPE_CHECKING:
+    from fetchmill._options.keywords import StreamKeywords
+
+# Ray keeps the arguments of tasks in its object store, and may write them to a disk.
+_SECRETS = ("auth", "bearer", "proxy")
+
+
+def read(
+    source: str | os.PathLike[str],
+    *,
+    workers: int | None = None,
+    list_format: str | None = None,
+    column: str | int | None = None,
+    template: str | None = None,
+    csv_header: str | None = None,
+    delimiter: str | None = None,
+    **options: Unpack["StreamKeywords"],
+) -> Any:  # noqa: ANN401 - ray.data.Dataset, which has no types without Ray
+    """The objects of a list of URLs as a Dataset, with a row for each target, also for those that failed.
+
+    Each read task fetches one range of the list and gives blocks of at most 16 MiB of bodies, so memory is bounded. It
+    holds a reply until it is certain whose it is. Nothing is stored, and no shared folder is needed but for the list.
+    The first rows come after about a second. If a task or its node dies, Ray runs the task again: each row is there
+    once, and the requests of that range are made again. A Dataset that is executed twice fetches twice.
+
+    For results that are kept and can be resumed, run a shared job and read its files instead:
+    `ray.data.read_parquet` of `JOB/data/*/*.parquet` when the job is finished.
+
+    The columns are `url`, `status` (HTTP status; null without a complete reply), `error` (the failure kind; null with a
+    complete reply), `content_type`, `body` and `total_time` (seconds). A line that has no URL is a row with the error
+    `url` and the line as its `url`.
+
+    Args:
+        source: a list in a file, a folder or a glob, at the same path on all nodes.
+        workers: tasks that fetch at a time, at most; as many as the cluster has CPUs for if None.
+        list_format: as for `fetchmill.get`, like all of the list.
+        column: the column with the URL, or with what `template` takes.
+        template: a URL with `{}`.
+        csv_header: `yes` or `no`, for CSV and TSV.
+        delimiter: of CSV.
+        **options: the fields of `StreamOptions`. `rate` is for all tasks together and needs `workers`: each task gets
+            an equal share. The other limits are for each task. Credentials are refused, since Ray would store them:
+            use `netrc`, or what each node has for S3.
+
+    Returns:
+        A `ray.data.Dataset`; nothing is fetched before it is executed.
+
+    Raises:
+        UsageError: Ray is not installed, the list cannot be read, or an option cannot be used.
+
+    Example:
+        >>> dataset = fetchmill.ray.read("urls.txt", workers=8, rate=500)  # doctest: +SKIP
+    """
+    check_installed()
+    _check(options, workers)
+    given = {
+        "list_format": list_format,
+        "column": column,
+        "template": template,
+        "csv_header": csv_header,
+        "delimiter": delimiter,
+    }
+    list_options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    checked = GetOptions(source=source, dest="unused", format="null", **list_options)
+    if checked.source_kind != "list" or checked.source == "-":
+        raise UsageError(f"{source} is not a list in files; make one with fetchmill list")
+    found_format, files = files_of(checked)
+    if (rate := options.get("rate")) is not None and workers:
+        options["rate"] = rate / workers
+    StreamOptions(**options).to_json()
+    import ray
+
+    from fetchmill.ray._source import ListSource
+
+    listed = {**list_options, "list_format": found_format}
+    return ray.data.read_datasource(ListSource(files, listed, dict(options)), concurrency=workers)
+
+
+def _check(options: "StreamKeywords", workers: int | None) -> None:
+    given = [name for name in _SECRETS if options.get(name)]
+    given += [f"header {name}" for name in options.get("headers") or () if name.lower() not in OPEN_FIELDS]
+    if given:
+        raise UsageError(f"{given[0]} may be secret, and Ray stores it in its object store: use netrc on each node")
+    if workers is not None and workers < 1:
+        raise UsageError(f"workers must be at least 1, not {workers}")
+    if options.get("rate") is not None and workers is None:
+        raise UsageError("rate is for all tasks together: give workers, among which it is divided")

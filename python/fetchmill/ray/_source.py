@@ -1,0 +1,154 @@
+"""The source of Ray Data: its class is imported on the nodes."""
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from ray.data import Datasource, ReadTask
+from ray.data.block import BlockMetadata
+
+from fetchmill._native import ListTargets
+from fetchmill._options.get import GetOptions
+from fetchmill._shared.feeding import NO_ARRAY
+from fetchmill._shared.ranges import BLOCK, ListFile, Range, divide
+from fetchmill._stream.stream import stream_batches
+from fetchmill.errors import UsageError
+
+# Of a range: a second of work or more, and so little that a range that is fetched again costs little.
+_RANGE_MIN, _RANGE_MAX = 1 << 20, 8 << 20
+_ROWS_MIN, _ROWS_MAX = 20_000, 150_000
+_BAD_ROWS_MAX = 1_000
+
+SCHEMA = pa.schema(
+    [
+        ("url", pa.string()),
+        ("status", pa.uint16()),
+        ("error", pa.string()),
+        ("content_type", pa.string()),
+        ("body", pa.binary()),
+        ("total_time", pa.float64()),
+    ]
+)
+
+
+class ListSource(Datasource):  # type: ignore[misc] # Ray has no types here
+    """The targets of a list.
+
+    Args:
+        files: the files of the list.
+        list_options: how it is read: options of `get`.
+        options: how objects are fetched: options of streams, with the share of one task.
+    """
+
+    def __init__(self, files: list[ListFile], list_options: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._files = files
+        self._list_options = dict(list_options)
+        self._options = dict(options)
+
+    def estimate_inmemory_data_size(self) -> int | None:
+        """Nobody knows the sizes of objects before."""
+        return None
+
+    def get_read_tasks(
+        self,
+        parallelism: int,
+        per_task_row_limit: int | None = None,
+        data_context: Any = None,  # noqa: ANN401 - a context of Ray Data, which is not needed
+    ) -> list[ReadTask]:
+        """A task for each range."""
+        del data_context
+        return [
+            ReadTask(
+                _reader(file, range, self._list_options, self._options),
+                BlockMetadata(num_rows=None, size_bytes=None, input_files=(file.path,), exec_stats=None),
+                schema=SCHEMA,
+                per_task_row_limit=per_task_row_limit,
+            )
+            for file in self._files
+            for range in _ranges(file, parallelism)
+        ]
+
+
+def _ranges(file: ListFile, parallelism: int) -> Iterator[Range]:
+    whole = Range(file=0, start=file.header, end=file.end)
+    if whole.start >= whole.end:
+        return
+    least, most = (_RANGE_MIN, _RANGE_MAX) if file.rows is None else (_ROWS_MIN, _ROWS_MAX)
+    with file.open() as opened:
+        yield from divide(opened, file, whole, min(max(file.end // max(parallelism, 1), least), most))
+
+
+def _reader(
+    file: ListFile, range: Range, list_options: Mapping[str, Any], options: Mapping[str, Any]
+) -> Callable[[], Iterator[pa.Table]]:
+    return lambda: _fetch(file, range, list_options, options)
+
+
+def _fetch(
+    file: ListFile, range: Range, list_options: Mapping[str, Any], options: Mapping[str, Any]
+) -> Iterator[pa.Table]:
+    """Fetches the targets of a range; gives blocks."""
+    bad: list[str] = []
+    with (
+        _targets(file, range, list_options) as targets,
+        stream_batches(_urls(targets, bad), certain=True, **options) as batches,
+    ):
+        for batch in batches:
+            table = pa.table(pa.record_batch(batch))
+            yield table.select(SCHEMA.names).cast(SCHEMA)
+            if len(bad) >= _BAD_ROWS_MAX:
+                yield _bad_rows(bad)
+        if bad:
+            yield _bad_rows(bad)
+    with file.open():
+        pass  # it is what it was
+
+
+@contextmanager
+def _targets(file: ListFile, range: Range, list_options: Mapping[str, Any]) -> Iterator[ListTargets]:
+    """The list reader of a range."""
+    rows = {} if file.rows is None else {"first_row": range.start, "row_count": range.end - range.start}
+    with tempfile.NamedTemporaryFile(prefix="fetchmill-range-") as part:
+        source = file.path
+        if file.has_lines and file.rows is None:
+            source = part.name
+            _copy(file, range, Path(source), is_jsonl=list_options["list_format"] == "jsonl")
+        checked = GetOptions(source=source, dest="unused", format="null", **list_options)
+        yield ListTargets(json.dumps(json.loads(checked.to_json("list")) | rows))
+
+
+def _copy(file: ListFile, range: Range, part: Path, *, is_jsonl: bool) -> None:
+    """Copies lines of a list, after its header."""
+    with file.open() as opened, part.open("wb") as written:
+        # The first line of a range of JSON lines may begin like an array of the whole list.
+        written.write(NO_ARRAY if is_jsonl and range.start else opened.read(file.header))
+        opened.seek(range.start)
+        left = range.end - range.start
+        while left:
+            block = opened.read(min(left, BLOCK))
+            if not block:
+                raise UsageError(f"{file.path} ends too soon: it has changed since it was divided")
+            written.write(block)
+            left -= len(block)
+
+
+def _urls(targets: ListTargets, bad: list[str]) -> Iterator[str]:
+    while (page := targets.next_page()) is not None:
+        for url, name in page[0]:
+            if url is None:
+                bad.append(name)
+            else:
+                yield url
+
+
+def _bad_rows(lines: list[str]) -> pa.Table:
+    """Rows for lines without a URL; takes them from the list."""
+    columns: dict[str, list[Any]] = {name: [None] * len(lines) for name in SCHEMA.names}
+    columns |= {"url": list(lines), "error": ["url"] * len(lines)}
+    lines.clear()
+    return pa.table(columns, schema=SCHEMA)
