@@ -43,7 +43,7 @@ HELP = Path(__file__).parent / "help"
 # Options of `get` that are about the command line, not about the job.
 OF_THE_COMMAND = {"dry_run", "as_json", "quiet", "config", "log_file", "log_format"}
 # Those of `get` that make a shared job, which is a module of its own in Python.
-OF_SHARED_JOBS = {"shared", "lease"}
+OF_SHARED_JOBS = {"shared", "lease", "on", "workers"}
 
 
 def command_of(name: str) -> click.Command:

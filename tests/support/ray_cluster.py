@@ -1,7 +1,7 @@
 """A Ray cluster of a head without CPUs and some nodes, for tests: `python ray_cluster.py FOLDER NODES CPUS`.
 
-Says `address HOST:PORT`. A line on standard input is the number of a node, which is killed with all its processes; the end of the
-input ends the cluster. It runs in a network namespace, where only loopback is.
+Says `address HOST:PORT`. A line on standard input is the number of a node, which is killed with all its processes. The
+end of the input ends the cluster. It runs in a network namespace, where only loopback is.
 """
 
 import os

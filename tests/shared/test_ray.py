@@ -1,0 +1,198 @@
+"""Shared jobs whose workers run in Ray, and lists as a Dataset: a real cluster on loopback."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+
+import fetchmill
+import fetchmill.shared_jobs
+from conftest import Ended
+from fetchmill.shared_jobs import SharedStatus
+from ray_rig import URL, ray_rig
+from shared_jobs import final_rows
+
+OPTIONS = ("--allow-private", "--format", "parquet", "-j", "32", "--on", "ray")
+COUNTS = ("listed", "fetched", "absent", "failed", "skipped", "bytes")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """For a namespace, next to what a test writes."""
+    (tmp_path / "network").mkdir()
+    return tmp_path / "network"
+
+
+def write_urls(path: Path, count: int) -> list[str]:
+    """A list of objects, one that is absent, and one line that is no URL."""
+    urls = [f"{URL}/get/file-{number:012}" for number in range(count)]
+    path.write_text("".join(f"{line}\n" for line in [*urls, f"{URL}/get/nothing", "no url"]))
+    return urls
+
+
+def end_of(process: "subprocess.Popen[str]", timeout: float = 120) -> Ended:
+    """How a command ended."""
+    out, err = process.communicate(timeout=timeout)
+    return Ended(process.returncode, out, err)
+
+
+def wait_until(process: "subprocess.Popen[str]", job: Path, what: Callable[[SharedStatus], bool]) -> SharedStatus:
+    """Until a job is so far, while a process runs."""
+    deadline = time.monotonic() + 90
+    while process.poll() is None:
+        assert time.monotonic() < deadline, "it did not come"
+        if (job / "job.json").exists() and what(status := fetchmill.shared_jobs.status(job)):
+            return status
+        time.sleep(0.05)
+    raise AssertionError(end_of(process))
+
+
+def working(status: SharedStatus) -> list[str]:
+    """The workers that have a range."""
+    return [worker.name for worker in status.workers if worker.state == "working" and worker.ranges]
+
+
+@contextlib.contextmanager
+def frozen(pattern: str) -> Iterator[int]:
+    """Stops the processes with such a command line for a while; gives their number."""
+    found = subprocess.run(["pgrep", "-f", pattern], capture_output=True, check=True).stdout.split()
+    for process in found:
+        os.kill(int(process), signal.SIGSTOP)
+    try:
+        yield len(found)
+    finally:
+        for process in found:
+            os.kill(int(process), signal.SIGCONT)
+
+
+def process_of(worker: str) -> int:
+    """The process of a worker, which its name has."""
+    return int(worker.split("-")[-2])
+
+
+@pytest.mark.thorough
+def test_the_result_is_that_of_one_machine_when_a_worker_and_a_node_die(folder: Path, tmp_path: Path) -> None:
+    """Names, bytes and ledger are the same, and the command says what was lost and ends with 3, as for one machine."""
+    count = 20_000
+    urls = write_urls(tmp_path / "urls.txt", count)
+    job = tmp_path / "job"
+    with ray_rig(folder, nodes=2, delay="0.03-0.05") as rig:
+        single = rig.start("get", tmp_path / "urls.txt", tmp_path / "single", "--allow-private", "--format", "parquet")
+        command = ("get", tmp_path / "urls.txt", job, *OPTIONS, "--lease", "2s")
+        running = rig.start(*command, "--workers", "3")
+        first = wait_until(
+            running, job, lambda status: len(working(status)) == 3 and status.in_progress["fetched"] > 500
+        )
+        os.kill(process_of(working(first)[0]), signal.SIGKILL)
+        wait_until(running, job, lambda status: len(status.workers) >= 4 and status.ranges_open > 0)
+        rig.kill_node(0)
+        assert fetchmill.shared_jobs.status(job).ranges_open, "the node was killed too late to matter"
+
+        ended = end_of(running)
+        assert end_of(single).code == 3
+
+    assert ended.code == 3, ended.err
+    assert "is lost" in ended.err
+    assert final_rows(job) == Counter(urls)
+    status, report = fetchmill.shared_jobs.status(job), fetchmill.status(tmp_path / "single")
+    assert status.finished
+    assert {name: status.ledger[name] for name in COUNTS} == {name: getattr(report, name) for name in COUNTS}
+    one = pyarrow.parquet.read_table(sorted((tmp_path / "single").glob("*.parquet")), columns=["name", "body"])
+    several = pyarrow.parquet.read_table(sorted(job.glob("data/*/*.parquet")), columns=["name", "body"])
+    assert one.sort_by("name").equals(several.sort_by("name"))
+
+
+@pytest.mark.thorough
+@pytest.mark.timing
+def test_the_command_ends_with_the_last_commit_record_when_ray_hangs(folder: Path, tmp_path: Path) -> None:
+    """All processes of Ray but the workers are frozen on the way: no future ends, and the command does within 5 s."""
+    urls = write_urls(tmp_path / "urls.txt", 8_000)
+    job = tmp_path / "job"
+    with ray_rig(folder, nodes=2, delay="0.03-0.05") as rig:
+        running = rig.start("get", tmp_path / "urls.txt", job, *OPTIONS, "--workers", "3", "--quiet")
+        wait_until(running, job, lambda status: len(working(status)) == 3)
+        with frozen(f"(gcs_server|raylet) .*{rig.environment['RAY_TMPDIR']}") as count:
+            ended = end_of(running)
+            ended_at = time.time()
+
+    assert count == 4
+    assert (ended.code, ended.err) == (3, "")
+    assert ended_at - max(path.stat().st_mtime for path in (job / "commits").iterdir()) < 5
+    assert final_rows(job) == Counter(urls)
+
+
+@pytest.mark.thorough
+def test_ctrl_c_drains_and_the_same_command_goes_on(folder: Path, tmp_path: Path) -> None:
+    """What is fetched is final after SIGINT; the exit code is 130. `stop` ends all workers with 0."""
+    urls = write_urls(tmp_path / "urls.txt", 12_000)
+    job = tmp_path / "job"
+    with ray_rig(folder, nodes=1, delay="0.03-0.05") as rig:
+        command = ("get", tmp_path / "urls.txt", job, *OPTIONS, "--workers", "2", "--json")
+        running = rig.start(*command)
+        wait_until(running, job, lambda status: status.in_progress["fetched"] > 500)
+        running.send_signal(signal.SIGINT)
+        ended = end_of(running, 40)
+
+        assert ended.code == 130, ended.err
+        events = [json.loads(line) for line in ended.out.splitlines()]
+        assert f"join {job} --on ray goes on" in events[-1]["message"]
+        drained = fetchmill.shared_jobs.status(job)
+        assert 500 < drained.ledger["fetched"] < len(urls)
+        assert not drained.runs
+
+        running = rig.start("join", job, "-j", "32", "--on", "ray", "--workers", "2")
+        wait_until(running, job, lambda status: status.in_progress["fetched"] > 500)
+        fetchmill.shared_jobs.stop(job)
+        assert end_of(running, 40).code == 0
+        assert not fetchmill.shared_jobs.status(job).finished
+
+        ended = end_of(rig.start("resume", job, "--on", "ray"))
+        assert ended.code == 3, ended.err
+    assert final_rows(job) == Counter(urls)
+
+
+@pytest.mark.thorough
+def test_a_folder_that_nodes_do_not_see_is_refused(folder: Path, tmp_path: Path) -> None:
+    """One sentence names the node and the folder, and no node has made anything there."""
+    (tmp_path / "here").mkdir()
+    write_urls(tmp_path / "here" / "urls.txt", 10)
+    with ray_rig(folder, nodes=1, hidden=tmp_path / "here") as rig:
+        running = rig.start(
+            "get", tmp_path / "here" / "urls.txt", tmp_path / "here" / "job", *OPTIONS, "--workers", "2"
+        )
+        ended = end_of(running)
+
+    assert ended.code == 2, ended.err
+    errors = [line for line in ended.err.splitlines() if line.startswith("fetchmill: ")]
+    assert len(errors) == 1
+    assert f"{tmp_path / 'here' / 'job'} has no job there; choose a folder that all nodes" in errors[0]
+    assert fetchmill.shared_jobs.status(tmp_path / "here" / "job").workers == ()
+
+
+@pytest.mark.of_files("python/fetchmill/_ray", "python/fetchmill/_shared", "tests/shared/test_ray.py")
+def test_a_local_ray_is_started_when_there_is_no_cluster(folder: Path, tmp_path: Path) -> None:
+    """The function in Python has what the command has; Ray's processes end with it."""
+    urls = write_urls(tmp_path / "urls.txt", 2_000)
+    program = """
+import sys, fetchmill, fetchmill.shared_jobs as jobs
+own = {"format": "parquet", "allow_private": True, "headers": {"x-key": "s3cret"}, "credentials_for": sys.argv[3]}
+status = jobs.get(sys.argv[1], sys.argv[2], on=fetchmill.Ray(workers=2), **own)
+print(status.finished, status.ledger["fetched"], len(status.workers))
+"""
+    with ray_rig(folder) as rig:
+        ended = end_of(rig.python(program, tmp_path / "urls.txt", tmp_path / "job", URL))
+        left = subprocess.run(["pgrep", "-f", rig.environment["RAY_TMPDIR"]], capture_output=True, check=False).stdout
+
+    assert ended.out == "True 2000 3\n", ended.err
+    assert final_rows(tmp_path / "job") == Counter(urls)
+    assert left == b""
+    stored = b"".join(path.read_bytes() for path in (tmp_path / "job").rglob("*") if path.is_file())
+    assert b"s3cret" not in stored
