@@ -86,8 +86,8 @@ def test_the_result_is_that_of_one_machine_when_a_worker_and_a_node_die(folder: 
     job = tmp_path / "job"
     with ray_rig(folder, nodes=2, delay="0.03-0.05") as rig:
         single = rig.start("get", tmp_path / "urls.txt", tmp_path / "single", "--allow-private", "--format", "parquet")
-        command = ("get", tmp_path / "urls.txt", job, *OPTIONS, "--lease", "2s")
-        running = rig.start(*command, "--workers", "3")
+        command = ("get", tmp_path / "urls.txt", job, *OPTIONS, "--lease", "2s", "--workers", "3")
+        running = rig.start(*command, "-j", "16")
         first = wait_until(
             running, job, lambda status: len(working(status)) == 3 and status.in_progress["fetched"] > 500
         )
@@ -118,7 +118,7 @@ def test_the_command_ends_with_the_last_commit_record_when_ray_hangs(folder: Pat
     job = tmp_path / "job"
     with ray_rig(folder, nodes=2, delay="0.03-0.05") as rig:
         running = rig.start("get", tmp_path / "urls.txt", job, *OPTIONS, "--workers", "3", "--quiet")
-        wait_until(running, job, lambda status: len(working(status)) == 3)
+        wait_until(running, job, lambda status: status.in_progress["fetched"] > 500)
         with frozen(f"(gcs_server|raylet) .*{rig.environment['RAY_TMPDIR']}") as count:
             ended = end_of(running)
             ended_at = time.time()
