@@ -5,18 +5,22 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet
 import pytest
 
 import fetchmill
+import fetchmill.ray
 import fetchmill.shared_jobs
 from conftest import Ended
 from fetchmill.shared_jobs import SharedStatus
+from fetchmill.testing import synthetic_body
 from ray_rig import URL, ray_rig
 from shared_jobs import final_rows
 
@@ -189,10 +193,85 @@ print(status.finished, status.ledger["fetched"], len(status.workers))
 """
     with ray_rig(folder) as rig:
         ended = end_of(rig.python(program, tmp_path / "urls.txt", tmp_path / "job", URL))
-        left = subprocess.run(["pgrep", "-f", rig.environment["RAY_TMPDIR"]], capture_output=True, check=False).stdout
 
     assert ended.out == "True 2000 3\n", ended.err
     assert final_rows(tmp_path / "job") == Counter(urls)
-    assert left == b""
     stored = b"".join(path.read_bytes() for path in (tmp_path / "job").rglob("*") if path.is_file())
     assert b"s3cret" not in stored
+
+
+def assert_line_is(content: bytes, place: str, line: bytes) -> None:
+    """A place is `line N after byte B of PATH`."""
+    words = place.split()
+    assert content[int(words[4]) :].splitlines()[int(words[1]) - 1] == line
+
+
+@pytest.mark.thorough
+def test_a_list_is_a_dataset_with_rows_for_failures(folder: Path, tmp_path: Path) -> None:
+    """Lines in three ranges, and rows of Parquet: each target is one row."""
+    urls = write_urls(tmp_path / "urls.txt", 50_000)
+    pyarrow.parquet.write_table(pyarrow.table({"url": urls}), tmp_path / "urls.parquet", row_group_size=7_000)
+    program = """
+import sys, pyarrow, pyarrow.parquet, ray, fetchmill.ray
+ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+for name, options in (("urls.txt", {}), ("urls.parquet", {"column": "url", "rate": 1e5})):
+    dataset = fetchmill.ray.read(f"{sys.argv[1]}/{name}", workers=2, **options)
+    blocks = ray.get(dataset.to_arrow_refs())
+    pyarrow.parquet.write_table(pyarrow.concat_tables(blocks), f"{sys.argv[1]}/read-{name}")
+"""
+    with ray_rig(folder) as rig:
+        ended = end_of(rig.python(program, tmp_path))
+
+    assert ended.code == 0, ended.err
+    for name, others in (("urls.txt", 2), ("urls.parquet", 0)):
+        rows = pyarrow.parquet.read_table(tmp_path / f"read-{name}").to_pylist()
+        good = {row["url"]: row["body"] for row in rows if row["status"] == 200}
+        assert good == {url: synthetic_body(url.rpartition("/")[2], 100) for url in urls}
+        assert len(rows) == len(urls) + others
+    bad = [row for row in pyarrow.parquet.read_table(tmp_path / "read-urls.txt").to_pylist() if row["status"] != 200]
+    found = sorted((row["url"], row["status"], row["error"]) for row in bad)
+    assert found[0] == (f"{URL}/get/nothing", 404, None)
+    assert found[1][1:] == (None, "url")
+    assert_line_is((tmp_path / "urls.txt").read_bytes(), found[1][0], b"no url")
+
+
+def test_a_dataset_takes_no_secret_and_no_rate_without_workers(tmp_path: Path) -> None:
+    """Ray would store the one, and nobody could divide the other."""
+    write_urls(tmp_path / "urls.txt", 1)
+    secret: list[dict[str, Any]] = [{"bearer": "x"}, {"auth": ("u", "p")}, {"headers": {"X-Key": "x"}}]
+    for options in secret:
+        with pytest.raises(fetchmill.UsageError, match="may be secret"):
+            fetchmill.ray.read(tmp_path / "urls.txt", **options)
+    with pytest.raises(fetchmill.UsageError, match="rate is for all tasks together"):
+        fetchmill.ray.read(tmp_path / "urls.txt", rate=5)
+
+
+def test_without_ray_the_option_says_how_to_get_it(run: Callable[..., Ended], tmp_path: Path) -> None:
+    """In one line, and before anything is made. `--workers` alone is refused."""
+    write_urls(tmp_path / "urls.txt", 1)
+    program = "import sys; sys.modules['ray'] = None; from fetchmill.__main__ import main; sys.exit(main())"
+    command = [sys.executable, "-c", program, "get", "urls.txt", "job", *OPTIONS]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "Ray is not installed here: pip install 'fetchmill[ray]'" in done.stderr
+    assert not (tmp_path / "job").exists()
+    alone = run("get", "urls.txt", "job", "--workers", "3")
+    assert (alone.code, "--workers is for --on ray" in alone.err) == (2, True)
+    with pytest.raises(fetchmill.UsageError, match="workers must be from 1 to 10,000, not 0"):
+        fetchmill.Ray(workers=0)
+
+
+@pytest.mark.thorough
+def test_a_ray_client_address_is_refused(folder: Path, tmp_path: Path) -> None:
+    """Its users learn what to do instead; one where nobody answers is refused, too."""
+    write_urls(tmp_path / "urls.txt", 1)
+    with ray_rig(folder) as rig:
+        rig.environment["RAY_ADDRESS"] = "ray://10.0.0.1:10001"
+        ended = end_of(rig.start("get", tmp_path / "urls.txt", tmp_path / "job", *OPTIONS))
+        assert (ended.code, "ray job submit -- fetchmill get" in ended.err) == (2, True)
+
+        rig.environment["RAY_ADDRESS"] = "127.0.0.1:1234"
+        ended = end_of(rig.start("get", tmp_path / "urls.txt", tmp_path / "job", *OPTIONS))
+        assert (ended.code, "127.0.0.1:1234 does not answer" in ended.err) == (5, True), ended.err

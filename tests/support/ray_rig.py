@@ -13,6 +13,12 @@ from conftest import COMMAND
 from network import Network, network
 
 PROGRAM = Path(__file__).with_name("ray_cluster.py")
+LEFT = """
+"$@"; code=$?; n=0
+while pgrep -x 'raylet|gcs_server' > /dev/null && [ $n -lt 50 ]; do sleep 0.1; n=$((n+1)); done
+[ $n -lt 50 ] || echo left
+exit $code
+"""
 URL = "http://127.0.0.1:8080"
 
 
@@ -36,8 +42,12 @@ class RayRig:
         return self._start([*COMMAND, *map(str, arguments)])
 
     def python(self, program: str, *arguments: object) -> "subprocess.Popen[str]":
-        """Starts a program of Python."""
-        return self._start([sys.executable, "-c", program, *map(str, arguments)])
+        """Starts a program of Python that sees no process but its own, so that it finds no other Ray.
+
+        It says `left` when a local Ray is there 5 s after its end.
+        """
+        alone = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", LEFT, "sh"]
+        return self._start([*alone, sys.executable, "-c", program, *map(str, arguments)])
 
     def kill_node(self, number: int) -> None:
         """Kills a node with all its processes."""

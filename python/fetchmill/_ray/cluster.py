@@ -1,6 +1,7 @@
 """The connection to a Ray cluster, and what went wrong when there is none."""
 
 import os
+import socket
 from typing import Any
 
 import ray
@@ -9,6 +10,7 @@ from fetchmill.errors import TemporaryError, UsageError
 
 _CLIENT = "ray://"
 _AUTH = "RAY_AUTH_MODE"
+_LISTENS_SECONDS = 10.0
 
 
 def connect() -> str:
@@ -29,6 +31,7 @@ def connect() -> str:
         )
     if address == "local":
         return _start_local()
+    _check_listens(address)
     try:
         _init(address or "auto")
     except Exception as error:
@@ -52,6 +55,17 @@ def nodes() -> list[dict[str, Any]]:
 def free_cpus() -> float:
     """CPUs of the cluster that nobody has reserved."""
     return float(ray.available_resources().get("CPU", 0.0))
+
+
+def _check_listens(address: str) -> None:
+    """Refuses an address where nobody listens: Ray would try it for minutes."""
+    host, _, port = address.rpartition(":")
+    if not (host and port.isdigit()):
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _LISTENS_SECONDS).close()
+    except OSError as error:
+        raise _refusal(address, error) from error
 
 
 def _start_local() -> str:

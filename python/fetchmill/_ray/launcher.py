@@ -12,6 +12,8 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TextIO
 
 from fetchmill.errors import FetchmillError
@@ -19,6 +21,8 @@ from fetchmill.errors import FetchmillError
 _STEP_SECONDS = 0.2
 # A worker that was asked to end needs at most this time.
 _DRAIN_SECONDS = 27.0
+# A local Ray starts within 5 s on a quiet machine.
+_CONNECT_SECONDS = 120.0
 # Workers end themselves when the job is finished.
 _END_SECONDS = 2.0
 # Ray's own end may wait for nodes that do not answer.
@@ -66,11 +70,34 @@ def main() -> int:
     return 0
 
 
+@contextmanager
+def _limit(emit: Any) -> Iterator[None]:  # noqa: ANN401 - a function with keywords
+    """Ends this process when Ray does not answer: its own limits add up to many minutes."""
+
+    def end() -> None:
+        where = os.environ.get("RAY_ADDRESS") or "the cluster that was found on this machine"
+        emit(
+            kind="TemporaryError",
+            error=f"{where} does not answer within {_CONNECT_SECONDS:.0f} s; check RAY_ADDRESS and `ray status`, or "
+            "set RAY_ADDRESS=local for a local Ray",
+        )
+        os._exit(1)
+
+    timer = threading.Timer(_CONNECT_SECONDS, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 def _run(order: dict[str, Any], commands: _Commands, emit: Any) -> None:  # noqa: ANN401 - a function with keywords
     from fetchmill._ray.cluster import connect, disconnect
     from fetchmill._ray.pool import WorkerPool
 
-    emit(say=connect())
+    with _limit(emit):
+        emit(say=connect())
     pool = WorkerPool(order, emit)
     try:
         while not commands.last and pool.tend():

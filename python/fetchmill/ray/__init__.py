@@ -49,7 +49,7 @@ def read(
 
     The columns are `url`, `status` (HTTP status; null without a complete reply), `error` (the failure kind; null with a
     complete reply), `content_type`, `body` and `total_time` (seconds). A line that has no URL is a row with the error
-    `url` and the line as its `url`.
+    `url` and its place as `url`: `line 7 after byte 0 of /nfs/urls.txt`.
 
     Args:
         source: a list in a file, a folder or a glob, at the same path on all nodes.

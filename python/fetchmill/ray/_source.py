@@ -94,6 +94,7 @@ def _fetch(
 ) -> Iterator[pa.Table]:
     """Fetches the targets of a range; gives blocks."""
     bad: list[str] = []
+    where = f"after {'byte' if file.rows is None else 'row'} {range.start} of {file.path}"
     with (
         _targets(file, range, list_options) as targets,
         stream_batches(_urls(targets, bad), certain=True, **options) as batches,
@@ -102,9 +103,9 @@ def _fetch(
             table = pa.table(pa.record_batch(batch))
             yield table.select(SCHEMA.names).cast(SCHEMA)
             if len(bad) >= _BAD_ROWS_MAX:
-                yield _bad_rows(bad)
+                yield _bad_rows(bad, where)
         if bad:
-            yield _bad_rows(bad)
+            yield _bad_rows(bad, where)
     with file.open():
         pass  # it is what it was
 
@@ -146,9 +147,9 @@ def _urls(targets: ListTargets, bad: list[str]) -> Iterator[str]:
                 yield url
 
 
-def _bad_rows(lines: list[str]) -> pa.Table:
-    """Rows for lines without a URL; takes them from the list."""
+def _bad_rows(lines: list[str], where: str) -> pa.Table:
+    """Rows for lines without a URL, which are counted from the start of their range; takes them from the list."""
     columns: dict[str, list[Any]] = {name: [None] * len(lines) for name in SCHEMA.names}
-    columns |= {"url": list(lines), "error": ["url"] * len(lines)}
+    columns |= {"url": [f"{line} {where}" for line in lines], "error": ["url"] * len(lines)}
     lines.clear()
     return pa.table(columns, schema=SCHEMA)
