@@ -64,17 +64,27 @@ def working(status: SharedStatus) -> list[str]:
     return [worker.name for worker in status.workers if worker.state == "working" and worker.ranges]
 
 
+def processes(pattern: str) -> list[int]:
+    """The processes with such a command line."""
+    return [*map(int, subprocess.run(["pgrep", "-f", pattern], capture_output=True, check=True).stdout.split())]
+
+
+def parent_of(process: int) -> int:
+    """The process that started it."""
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 @contextlib.contextmanager
-def frozen(pattern: str) -> Iterator[int]:
-    """Stops the processes with such a command line for a while; gives their number."""
-    found = subprocess.run(["pgrep", "-f", pattern], capture_output=True, check=True).stdout.split()
-    for process in found:
-        os.kill(int(process), signal.SIGSTOP)
+def frozen(stopped: list[int]) -> Iterator[None]:
+    """Stops processes for a while."""
+    for process in stopped:
+        os.kill(process, signal.SIGSTOP)
     try:
-        yield len(found)
+        yield
     finally:
-        for process in found:
-            os.kill(int(process), signal.SIGCONT)
+        for process in stopped:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGCONT)
 
 
 def process_of(worker: str) -> int:
@@ -117,17 +127,19 @@ def test_the_result_is_that_of_one_machine_when_a_worker_and_a_node_die(folder: 
 @pytest.mark.thorough
 @pytest.mark.timing
 def test_the_command_ends_with_the_last_commit_record_when_ray_hangs(folder: Path, tmp_path: Path) -> None:
-    """All processes of Ray but the workers are frozen on the way: no future ends, and the command does within 5 s."""
+    """The head, the nodes and the process that talks to Ray are frozen: no future ends, and the command does in 5 s."""
     urls = write_urls(tmp_path / "urls.txt", 8_000)
     job = tmp_path / "job"
     with ray_rig(folder, nodes=2, delay="0.03-0.05") as rig:
         running = rig.start("get", tmp_path / "urls.txt", job, *OPTIONS, "--workers", "3", "--quiet")
         wait_until(running, job, lambda status: status.in_progress["fetched"] > 500)
-        with frozen(f"(gcs_server|raylet) .*{rig.environment['RAY_TMPDIR']}") as count:
+        nodes = processes(f"(gcs_server|raylet) .*{rig.environment['RAY_TMPDIR']}")
+        launchers = [process for process in processes("fetchmill._ray.launcher") if parent_of(process) == running.pid]
+        assert (len(nodes), len(launchers)) == (4, 1)
+        with frozen(nodes + launchers):
             ended = end_of(running)
             ended_at = time.time()
 
-    assert count == 4
     assert (ended.code, ended.err) == (3, "")
     assert ended_at - max(path.stat().st_mtime for path in (job / "commits").iterdir()) < 5
     assert final_rows(job) == Counter(urls)

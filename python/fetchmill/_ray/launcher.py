@@ -24,9 +24,9 @@ _DRAIN_SECONDS = 27.0
 # A local Ray starts within 5 s on a quiet machine.
 _CONNECT_SECONDS = 120.0
 # Workers end themselves when the job is finished.
-_END_SECONDS = 2.0
+_END_SECONDS = 1.5
 # Ray's own end may wait for nodes that do not answer.
-_SHUTDOWN_SECONDS = 1.5
+_SHUTDOWN_SECONDS = 1.0
 _SET_PDEATHSIG = 1
 
 

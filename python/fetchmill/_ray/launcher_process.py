@@ -14,8 +14,8 @@ from typing import IO, Any, Self
 from fetchmill._ray.failures import error_of
 from fetchmill.errors import TemporaryError
 
-# The launcher gives workers 2 s to end and Ray 1.5 s; then it is killed.
-_END_SECONDS = 4.0
+# The launcher gives workers 1.5 s to end and Ray 1 s; then it is killed.
+_END_SECONDS = 3.0
 _REASON_BYTES = 4096
 
 
