@@ -94,11 +94,11 @@ def _limit(emit: Any) -> Iterator[None]:  # noqa: ANN401 - a function with keywo
 
 def _run(order: dict[str, Any], commands: _Commands, emit: Any) -> None:  # noqa: ANN401 - a function with keywords
     from fetchmill._ray.cluster import connect, disconnect
-    from fetchmill._ray.pool import WorkerPool
+    from fetchmill._ray.pool import RayPool
 
     with _limit(emit):
         emit(say=connect())
-    pool = WorkerPool(order, emit)
+    pool = RayPool(order, emit)
     try:
         while not commands.last and pool.tend():
             time.sleep(_STEP_SECONDS)
@@ -112,7 +112,7 @@ def _run(order: dict[str, Any], commands: _Commands, emit: Any) -> None:  # noqa
         limit.cancel()
 
 
-def _end(pool: Any, commands: _Commands) -> None:  # noqa: ANN401 - a WorkerPool, whose module imports Ray
+def _end(pool: Any, commands: _Commands) -> None:  # noqa: ANN401 - a RayPool, whose module imports Ray
     """Waits for the workers, as the last command says."""
     began = time.monotonic()
     done = ""

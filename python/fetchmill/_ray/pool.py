@@ -37,7 +37,7 @@ _BEAT_SECONDS = 1.0
 _NO_PACKAGE = "No module named 'fetchmill"
 
 
-class _Slot:
+class _PoolMember:
     """One of the workers that the caller wants: the actor that is it now, and those that died before."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class _Slot:
         return self.actor is not None and not self.has_ended
 
 
-class WorkerPool:
+class RayPool:
     """See the module.
 
     Args:
@@ -74,7 +74,7 @@ class WorkerPool:
         self._lease = self._directory.job().lease
         self._heartbeats = Heartbeats(self._directory, f"ray-{secrets.token_hex(4)}")
         count = order["workers"] or max(len(nodes()), 1)
-        self._slots = [_Slot() for _ in range(count)]
+        self._members = [_PoolMember() for _ in range(count)]
         self._make = ray.remote(
             num_cpus=order["cpus"], max_restarts=0, max_concurrency=4, scheduling_strategy="SPREAD"
         )(RayWorker)
@@ -83,93 +83,93 @@ class WorkerPool:
 
     def tend(self) -> bool:
         """Starts and replaces workers; whether there is still one to watch."""
-        for slot in self._slots:
-            if slot.actor is None and not slot.has_ended and time.monotonic() >= slot.starts_at:
-                self._start(slot)
+        for member in self._members:
+            if member.actor is None and not member.has_ended and time.monotonic() >= member.starts_at:
+                self._start(member)
         self._take_replies()
         self._look_at_heartbeats()
         self._say_what_is_missing()
-        return not all(slot.has_ended for slot in self._slots)
+        return not all(member.has_ended for member in self._members)
 
     def drain(self, *, now: bool) -> None:
         """Asks all workers to end; `now`: to give back what they have."""
-        for slot in self._slots:
-            if slot.is_running:
-                (slot.actor.abort if now else slot.actor.stop).remote()
+        for member in self._members:
+            if member.is_running:
+                (member.actor.abort if now else member.actor.stop).remote()
 
     def has_running(self) -> bool:
         """Whether a worker works. No other is started in place of one that has died."""
-        for slot in self._ready():
-            slot.has_ended = True
-        return any(slot.is_running and slot.name is not None for slot in self._slots)
+        for member in self._ready():
+            member.has_ended = True
+        return any(member.is_running and member.name is not None for member in self._members)
 
     def close(self) -> None:
         """Ends all workers, whatever they do."""
-        for slot in self._slots:
-            self._kill(slot)
+        for member in self._members:
+            self._kill(member)
 
     # The life of a worker.
 
-    def _start(self, slot: _Slot) -> None:
-        slot.actor = self._make.remote()
-        slot.began = time.monotonic()
-        slot.name = None
-        slot.call = slot.actor.begin.remote(self._order["job"], self._order["id"], self._order["own"])
+    def _start(self, member: _PoolMember) -> None:
+        member.actor = self._make.remote()
+        member.began = time.monotonic()
+        member.name = None
+        member.call = member.actor.begin.remote(self._order["job"], self._order["id"], self._order["own"])
 
-    def _ready(self) -> list[_Slot]:
-        """The slots whose last call has ended."""
-        by_call = {slot.call: slot for slot in self._slots if slot.is_running}
+    def _ready(self) -> list[_PoolMember]:
+        """The members whose last call has ended."""
+        by_call = {member.call: member for member in self._members if member.is_running}
         if not by_call:
             return []
         ready, _ = ray.wait(list(by_call), num_returns=len(by_call), timeout=0, fetch_local=False)
         return [by_call[call] for call in ready]
 
     def _take_replies(self) -> None:
-        for slot in self._ready():
+        for member in self._ready():
             try:
-                reply = ray.get(slot.call, timeout=_GET_SECONDS)
+                reply = ray.get(member.call, timeout=_GET_SECONDS)
             except ray.exceptions.RayError as error:
-                self._bury(slot, _cause(error))
+                self._bury(member, _cause(error))
                 continue
             if "error" in reply:
-                self._refuse_or_bury(slot, reply["kind"], reply["error"])
-            elif slot.name is None:
-                slot.name = reply["name"]
-                slot.call = slot.actor.run.remote()
-                self._emit(say=f"worker {slot.name} works in Ray")
+                self._refuse_or_bury(member, reply["kind"], reply["error"])
+            elif member.name is None:
+                member.name = reply["name"]
+                member.call = member.actor.run.remote()
+                self._emit(say=f"worker {member.name} works in Ray")
             elif reply["reason"] == "asked":
-                self._bury(slot, "its node is taken away")
+                self._bury(member, "its node is taken away")
             else:
-                slot.has_ended = True
+                member.has_ended = True
 
-    def _refuse_or_bury(self, slot: _Slot, kind: str, text: str) -> None:
+    def _refuse_or_bury(self, member: _PoolMember, kind: str, text: str) -> None:
         """Other workers would meet some errors, too: then the job is not continued."""
         error = error_of(kind, text)
-        if isinstance(error, (UsageError, SecurityError)) or slot.name is None:
+        if isinstance(error, (UsageError, SecurityError)) or member.name is None:
             raise error
-        self._bury(slot, text, error)
+        self._bury(member, text, error)
 
-    def _bury(self, slot: _Slot, why: str, error: FetchmillError | None = None) -> None:
+    def _bury(self, member: _PoolMember, why: str, error: FetchmillError | None = None) -> None:
         """Has another actor take the place of one that is dead."""
         final = len(self._directory.final_attempts())
-        slot.deaths = slot.deaths + 1 if final == slot.final_at_death else 1
-        slot.final_at_death = final
-        name = slot.name or "a worker"
-        self._kill(slot)
-        if slot.deaths >= _DEATHS_MAX:
+        member.deaths = member.deaths + 1 if final == member.final_at_death else 1
+        member.final_at_death = final
+        name = member.name or "a worker"
+        self._kill(member)
+        if member.deaths >= _DEATHS_MAX:
             raise error or TemporaryError(
-                f"{name} died {slot.deaths} times, and no range became final meanwhile ({why}); see the logs of the "
+                f"{name} died {member.deaths} times, and no range became final meanwhile ({why}); see the logs of the "
                 "workers in the job directory and in Ray"
             )
-        pause = min(2.0 ** (slot.deaths - 1), _PAUSE_MAX)
-        slot.starts_at = time.monotonic() + pause
+        pause = min(2.0 ** (member.deaths - 1), _PAUSE_MAX)
+        member.starts_at = time.monotonic() + pause
         self._emit(say=f"{name} is lost ({why}); another one starts in {pause:.0f} s")
 
-    def _kill(self, slot: _Slot) -> None:
-        if slot.actor is not None:
+    def _kill(self, member: _PoolMember) -> None:
+        if member.actor is not None:
             with suppress(Exception):  # it is dead already, or nobody can reach it
-                ray.kill(slot.actor)
-        slot.actor = slot.call = slot.name = None
+                ray.kill(member.actor)
+        member.actor = member.call = member.name = None
 
     # What Ray does not say in time.
 
@@ -182,23 +182,27 @@ class WorkerPool:
             ages = {each.worker: each.age for each in self._heartbeats.look()}
         except StorageError:
             return  # the folder hangs or is away: workers know what to do then
-        for slot in self._slots:
-            if slot.name is not None and ages.get(slot.name, 0.0) > self._lease * _LOST_LEASES and slot.is_running:
-                self._bury(slot, f"no heartbeat for {ages[slot.name]:.0f} s")
+        for member in self._members:
+            if (
+                member.name is not None
+                and ages.get(member.name, 0.0) > self._lease * _LOST_LEASES
+                and member.is_running
+            ):
+                self._bury(member, f"no heartbeat for {ages[member.name]:.0f} s")
 
     def _say_what_is_missing(self) -> None:
         now = time.monotonic()
-        missing = [slot for slot in self._slots if slot.is_running and slot.name is None]
-        for slot in missing:
-            if now - slot.began > _START_SECONDS:
-                self._kill(slot)
-        late = sum(now - slot.began > _PATIENCE_SECONDS for slot in missing)
+        missing = [member for member in self._members if member.is_running and member.name is None]
+        for member in missing:
+            if now - member.began > _START_SECONDS:
+                self._kill(member)
+        late = sum(now - member.began > _PATIENCE_SECONDS for member in missing)
         if late and now >= self._missed_at:
             self._missed_at = now + _WAITING_SECONDS
-            running = sum(slot.is_running and slot.name is not None for slot in self._slots)
+            running = sum(member.is_running and member.name is not None for member in self._members)
             self._emit(
-                say=f"{running} of {len(self._slots)} workers run; the others wait for {self._order['cpus']} CPU each "
-                f"({free_cpus():g} are free in the cluster)"
+                say=f"{running} of {len(self._members)} workers run; the others wait for {self._order['cpus']} CPU "
+                f"each ({free_cpus():g} are free in the cluster)"
             )
 
 

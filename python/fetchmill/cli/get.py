@@ -12,7 +12,7 @@ from fetchmill.cli.log_file import BothDisplays, LogFile, log_options
 from fetchmill.cli.options import TableCommand, gathered, options_of
 from fetchmill.cli.parameter_types import SECONDS
 from fetchmill.cli.progress import Display, JsonDisplay, LiveDisplay
-from fetchmill.cli.ray_jobs import ray_options, run_shared
+from fetchmill.cli.ray_jobs import ray_options
 from fetchmill.cli.streams import escape, say, write_event, write_line
 from fetchmill.cli.summary import (
     doubtful_lines,
@@ -109,12 +109,12 @@ def _run(
 
         # As `python -m` has it: modules of the working folder are found.
         sys.path.insert(0, str(Path.cwd()))
-    manner = _Manner(*(options.pop(name) for name in _Manner._fields))
+    sharing = _Sharing(*(options.pop(name) for name in _Sharing._fields))
     checked = GetOptions(source=source, dest=dest, **gathered(options))
     if dry_run:
         return _show_targets(checked)
-    if manner.is_shared:
-        return _work(checked, manner, log_file, as_json=as_json, quiet=quiet)
+    if sharing.is_shared:
+        return _work(checked, sharing, log_file, as_json=as_json, quiet=quiet)
     signals = Signals()
     with LogFile(log_file, log_format) as log, JobDashboard("get", checked) as dashboard:
         started, notices = _start(checked, signals)
@@ -163,7 +163,7 @@ command = TableCommand(
 )
 
 
-class _Manner(NamedTuple):
+class _Sharing(NamedTuple):
     """Which processes fetch."""
 
     shared: bool
@@ -182,20 +182,21 @@ class _Manner(NamedTuple):
         return is_shared
 
 
-def _work(options: GetOptions, manner: _Manner, log_file: str | None, *, as_json: bool, quiet: bool) -> int:
+def _work(options: GetOptions, sharing: _Sharing, log_file: str | None, *, as_json: bool, quiet: bool) -> int:
     """Creates a shared job or joins it; gives the exit code."""
     if log_file:
         raise click.UsageError("--log-file is for one machine: workers write logs into the job directory")
     from pathlib import Path
 
     from fetchmill._shared.creation import LEASE_SECONDS, create_or_join, own_values
+    from fetchmill.cli.ray_jobs import run_shared
 
     return run_shared(
         Path(options.dest),
-        lambda say: create_or_join(options, manner.lease or LEASE_SECONDS, say),
+        lambda say: create_or_join(options, sharing.lease or LEASE_SECONDS, say),
         own_values(options),
-        on=manner.on,
-        workers=manner.workers,
+        on=sharing.on,
+        workers=sharing.workers,
         as_json=as_json,
         quiet=quiet,
         tells_failures=False,

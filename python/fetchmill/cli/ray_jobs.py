@@ -3,7 +3,6 @@
 import sys
 import time
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,12 +10,12 @@ import click
 from fetchmill._options.units import format_count
 from fetchmill.cli.parameter_types import COUNT
 from fetchmill.cli.progress import PLAIN_SECONDS
-from fetchmill.cli.shared_jobs import FINISHED_WITH_FAILURES, run_worker, status_lines
 from fetchmill.cli.streams import escape, say, write_event
 from fetchmill.cli.watch import Signals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from fetchmill._shared.status import SharedStatus
     from fetchmill._shared.worker import RangeWorker
@@ -35,7 +34,7 @@ def ray_options() -> list[click.Parameter]:
 
 
 def run_shared(
-    job: Path,
+    job: "Path",
     make: "Callable[[Callable[[str], None]], RangeWorker]",
     own: "Mapping[str, Any]",
     *,
@@ -57,6 +56,8 @@ def run_shared(
         quiet: whether nothing is shown.
         tells_failures: whether the exit code of a worker says that objects failed. With Ray it always does.
     """
+    from fetchmill.cli.shared_jobs import FINISHED_WITH_FAILURES, run_worker
+
     if on is None:
         if workers is not None:
             raise click.UsageError("--workers is for --on ray")
@@ -67,7 +68,7 @@ def run_shared(
 
     check_installed()
     signals = Signals()
-    display = _Display(as_json=as_json, quiet=quiet)
+    display = _RayDisplay(as_json=as_json, quiet=quiet)
     running = RayJob(job, make(_silent), own, Ray(workers=workers), say=display.say, show=display.show)
     signals.attach(running)
     reason = running.run()
@@ -79,7 +80,7 @@ def run_shared(
     return FINISHED_WITH_FAILURES if status.finished and status.has_failures else 0
 
 
-class _Display:
+class _RayDisplay:
     """A line at a time: on a terminal one that is written over, elsewhere one every ten seconds."""
 
     def __init__(self, *, as_json: bool, quiet: bool) -> None:
@@ -116,6 +117,8 @@ class _Display:
         if self._as_json:
             write_event("shared", status.to_dict())
         elif not self._quiet:
+            from fetchmill.cli.shared_jobs import status_lines
+
             for line in status_lines(status):
                 say(line)
 
