@@ -16,6 +16,53 @@ from fetchmill.errors import ReplyError
 __version__: str
 
 @final
+class Bucket:
+    """Small objects below a prefix of a bucket. All methods may be called by many threads.
+
+    Each waits without the GIL for at most `seconds`, and repeats what fails meanwhile. Times are seconds since 1970 by
+    the store's clock.
+
+    Finds credentials. Nothing is asked for yet.
+
+    Args:
+        dest: bucket and prefix, `s3://BUCKET/PREFIX/`.
+        options: a JSON object with the fields of `fetchmill.StreamOptions` that say how the store is reached.
+
+    Raises:
+        UsageError: an option cannot be used; of each method: the store refuses what is asked for.
+        TemporaryError: of each method, when the store does not answer in time.
+    """
+
+    def __new__(cls, dest: str | os.PathLike[str], options: str) -> Self: ...
+    def text(self) -> str:
+        """Bucket and prefix, as users write them."""
+    def get(self, name: str, start: int, seconds: float) -> tuple[bytes, int] | None:
+        """At most 8 MiB of an object from a place on, and when it was written; None when there is no such object.
+
+        The time is 0 when the store does not say it. From the end on there are no bytes.
+        """
+    def put(self, name: str, body: bytes, seconds: float) -> int:
+        """Puts an object in place of the one with its name; gives the time."""
+    def create(self, name: str, body: bytes, seconds: float) -> bool | None:
+        """Asks once for an object to be made, if none has its name: whether it was.
+
+        None when it is not known what came of it: read the object to see it.
+        """
+    def list(
+        self, begin: str, token: str | None, seconds: float
+    ) -> tuple[list[tuple[str, int, str, int]], str | None, int]:
+        """A page of the names that begin with a text; the token of the next page, if there is one; and the time.
+
+        Each name comes with its size, its ETag and when it was written.
+        """
+    def delete(self, name: str, seconds: float) -> None:
+        """Deletes an object; one that is not there is no error."""
+    def put_file(self, name: str, path: str | os.PathLike[str], seconds: float) -> None:
+        """Uploads a file under a new name, in parts if it is large."""
+    def abort_uploads(self, begin: str, seconds: float) -> None:
+        """Aborts the uploads in parts of all names that begin with a text."""
+
+@final
 class Job:
     """A job that runs on its own threads from the moment it is made. Dropped before its end, it is aborted.
 
@@ -212,7 +259,7 @@ def list_files(options: str) -> list[tuple[str, str, bool, int | None]]:
         rows it has if it is Parquet.
 
     Raises:
-        UsageError: a file cannot be opened, or is a pipe; or their formats differ.
+        UsageError: a file cannot be opened, or is a pipe; or their formats differ; or an option cannot be used.
     """
 
 @final

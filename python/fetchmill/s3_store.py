@@ -57,6 +57,7 @@ class S3Behaviour(TypedDict, total=False):
         damage: keys of which so many GETs give one wrong byte, with the checksum and ETag of the right ones.
         fail_uploads: so many of the next uploads of objects and parts are answered 503 ServiceUnavailable.
         drop_uploads: so many of the next uploads of objects and parts end with a reset in the middle of their body.
+        ignore_conditions: whether `If-None-Match: *` is accepted and not obeyed, as by some older stores.
     """
 
     max_skew: float
@@ -78,6 +79,7 @@ class S3Behaviour(TypedDict, total=False):
     damage: Mapping[str, int]
     fail_uploads: int
     drop_uploads: int
+    ignore_conditions: bool
 
 
 @dataclass(frozen=True, kw_only=True)

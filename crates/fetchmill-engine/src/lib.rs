@@ -41,3 +41,4 @@ pub use request::stop_rules::{MaxFailed, StopReason};
 pub use request::storing_options::{Durability, TransformOptions};
 pub use request::stream_options::StreamOptions;
 pub use request::workers::Workers;
+pub use writer::upload::{Bucket, BucketObject, BucketPage, StoredKey};

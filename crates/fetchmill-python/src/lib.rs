@@ -3,6 +3,7 @@
 
 #![allow(clippy::doc_markdown, reason = "comments of what Python sees are its docstrings, in Python's style")]
 
+mod bucket;
 mod certainty;
 mod destination_content;
 mod diff;
@@ -35,6 +36,7 @@ use pyo3::types::PyTuple;
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<bucket::Bucket>()?;
     module.add_class::<certainty::OriginReplies>()?;
     module.add_class::<certainty::ConnectionReplies>()?;
     module.add_class::<job::Job>()?;

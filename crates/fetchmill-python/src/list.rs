@@ -108,10 +108,11 @@ type FileTuple = (PathBuf, &'static str, bool, Option<u64>);
 ///     rows it has if it is Parquet.
 ///
 /// Raises:
-///     UsageError: a file cannot be opened, or is a pipe; or their formats differ.
+///     UsageError: a file cannot be opened, or is a pipe; or their formats differ; or an option cannot be used.
 #[pyfunction]
 pub(crate) fn list_files(py: Python<'_>, options: &str) -> PyResult<Vec<FileTuple>> {
     let request = options::parse(options)?;
+    request.check().map_err(|error| errors::of(&error))?;
     let SourceOptions::List(Some(path)) = &request.source else {
         return Err(errors::usage("standard input, a program and a server have no list files"));
     };

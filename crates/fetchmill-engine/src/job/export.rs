@@ -265,7 +265,7 @@ impl ExportState {
 
 fn refuse_unfit(from: &JobLocation, snapshot: &JournalSnapshot, format: Format) -> Result<()> {
     must_have_objects(&snapshot.identity, &from.dest)?;
-    must_be_here(&snapshot.identity)?;
+    must_be_here(&snapshot.identity, from)?;
     let dest = from.dest.display();
     if snapshot.part("format") == Format::Null.name() {
         return Err(Error::Usage(format!("{dest} holds no objects: its format is null")));

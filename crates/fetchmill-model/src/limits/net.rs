@@ -135,6 +135,8 @@ pub const TOTAL_TIMEOUT: Duration = Duration::from_secs(60);
 pub const BODY_RATE_MIN: u64 = 64 * 1024;
 /// A page of the listing, whatever its size.
 pub const PAGE_TIMEOUT: Duration = Duration::from_secs(120);
+/// The head of a store's reply for a small object of a job directory: then it is asked again.
+pub const RECORD_TIMEOUT: Duration = Duration::from_secs(15);
 /// A connection that has been unused for this long is closed.
 pub const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(15);
 /// The same of more connections to one origin than requests may be in flight: some servers are slow because of how many

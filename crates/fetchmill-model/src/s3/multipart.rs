@@ -79,6 +79,12 @@ pub fn upload_id(document: &[u8]) -> Option<String> {
 
 /// The uploads of a key in a list of uploads; none: it is no such list.
 pub fn uploads_of(document: &[u8], key: &str) -> Option<Vec<String>> {
+    let uploads = all_uploads(document)?.into_iter().filter(|(of, _)| of == key);
+    Some(uploads.map(|(_, id)| id).collect())
+}
+
+/// All uploads in a list of uploads: their keys and ids; none: it is no such list.
+pub fn all_uploads(document: &[u8]) -> Option<Vec<(String, String)>> {
     let mut uploads = Vec::new();
     // Stores give the two in either order.
     let (mut its_key, mut its_id) = (None, None);
@@ -88,10 +94,8 @@ pub fn uploads_of(document: &[u8], key: &str) -> Option<Vec<String>> {
             "UploadId" => its_id = Some(text.to_owned()),
             _ => return,
         }
-        if let (Some(of), Some(id)) = (&its_key, &its_id) {
-            if of == key {
-                uploads.push(id.clone());
-            }
+        if let (Some(key), Some(id)) = (&its_key, &its_id) {
+            uploads.push((key.clone(), id.clone()));
             (its_key, its_id) = (None, None);
         }
     });

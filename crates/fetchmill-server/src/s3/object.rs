@@ -89,7 +89,8 @@ impl ObjectRequest<'_> {
         }
         let etag = store::etag_text(body);
         let object = Object { body: body.clone(), etag: etag.clone(), modified: self.now };
-        self.store.put(self.bucket, self.key, object, only_once(head)?)?;
+        let once = only_once(head)? && !self.behaviour.options.ignore_conditions;
+        self.store.put(self.bucket, self.key, object, once)?;
         reply.status(200);
         reply.etag(etag.as_bytes());
         reply.empty(200);

@@ -112,6 +112,8 @@ pub struct BehaviourOptions {
     pub fail_uploads: u64,
     /// So many uploads of objects and parts end with a reset in the middle of their body.
     pub drop_uploads: u64,
+    /// Whether `If-None-Match: *` is taken and not obeyed.
+    pub ignore_conditions: bool,
 }
 
 impl Default for BehaviourOptions {
@@ -135,6 +137,7 @@ impl Default for BehaviourOptions {
             damage: HashMap::new(),
             fail_uploads: 0,
             drop_uploads: 0,
+            ignore_conditions: false,
         }
     }
 }

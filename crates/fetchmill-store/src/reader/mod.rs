@@ -82,7 +82,7 @@ impl Destination {
         let place = JobLocation::find(dest, state)?;
         let status = read_status(&place)?;
         must_have_objects(&status.identity, dest)?;
-        must_be_here(&status.identity)?;
+        must_be_here(&status.identity, &place)?;
         let name = status.identity.get("format").map_or("", String::as_str);
         let shown = dest.display();
         let format = Format::from_name(name).ok_or_else(|| {

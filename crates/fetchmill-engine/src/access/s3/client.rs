@@ -13,6 +13,7 @@ use fetchmill_model::http1::{BodySink, Head, RequestParts};
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::s3::{BucketAddress, BucketName};
+use fetchmill_model::time_text::parse_http_date;
 use fetchmill_model::verdict::{ERROR_BYTES_MAX, StoreReply};
 use fetchmill_net::certain::RestedConnection;
 use fetchmill_net::{
@@ -54,6 +55,8 @@ pub(crate) struct BucketReply {
     region: Option<String>,
     /// The store's clock, as it was sent.
     date: Option<String>,
+    /// When the object was written, by the store's clock (`Last-Modified`).
+    modified: Option<String>,
     /// The region that the request was signed for.
     pub(super) signed_for: String,
     /// Milliseconds.
@@ -103,8 +106,20 @@ impl BucketReply {
                 self.region = Some(text(value));
             } else if name.eq_ignore_ascii_case(b"date") {
                 self.date = Some(text(value));
+            } else if name.eq_ignore_ascii_case(b"last-modified") {
+                self.modified = Some(text(value));
             }
         }
+    }
+
+    /// The store's clock, seconds since 1970; `None` = it did not say.
+    pub(crate) fn sent_at(&self) -> Option<u64> {
+        parse_http_date(self.date.as_ref()?.as_bytes())
+    }
+
+    /// When the object was written, by the same clock; `None` = the store did not say.
+    pub(crate) fn modified_at(&self) -> Option<u64> {
+        parse_http_date(self.modified.as_ref()?.as_bytes())
     }
 }
 

@@ -9,8 +9,11 @@
 //! It never holds up a thread that fetches: a writer waits for it before it begins a third shard
 //! ([`fetchmill_store::sink::UploadQueue`]).
 
+mod bucket;
 mod shard;
 mod store;
+
+pub use bucket::{Bucket, BucketObject, BucketPage, StoredKey};
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -25,6 +28,7 @@ use crate::control::stop::Stop;
 use crate::control::threads::spawn;
 use crate::event_queues::network_runtime;
 use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits;
 use fetchmill_model::outcome::{ShardEnd, ShardNumber};
 use fetchmill_model::s3::UploadDestination;
 use fetchmill_net::PoolSettings;
@@ -119,6 +123,7 @@ impl Uploader {
             self.upload.clone(),
             (control.clock, Arc::clone(&control.stop)),
             self.give_up_after,
+            limits::PAGE_TIMEOUT,
         )
     }
 

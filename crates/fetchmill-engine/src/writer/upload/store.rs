@@ -63,10 +63,11 @@ impl UploadClient {
         upload: UploadDestination,
         (clock, stop): (Clock, Arc<StopSignal>),
         give_up_after: Duration,
+        head_timeout: Duration,
     ) -> Result<Self> {
         let pool = PoolSettings {
             // The head's time runs from the first byte of a part that is sent.
-            timeouts: Timeouts { head: limits::PAGE_TIMEOUT, attempt: None, ..pool.timeouts },
+            timeouts: Timeouts { head: head_timeout, attempt: None, ..pool.timeouts },
             // Those of the source's requests.
             fields: OriginFields::new(None, Vec::new())?,
             paces: None,
@@ -180,6 +181,17 @@ impl UploadClient {
             tokio::time::sleep(Duration::from_millis(wait)).await;
         }
         Ok(())
+    }
+
+    /// One attempt at what must not be repeated blindly; without a reply, why there is none.
+    pub(super) async fn try_once(
+        &self,
+        ask: &BucketRequest<'_>,
+    ) -> Result<std::result::Result<BucketReply, String>> {
+        let connection = &mut RestedConnection::default();
+        let mut state = AttemptState::default();
+        let (_, answered) = self.client.ask(connection, ask, &mut state, &Rules::default()).await?;
+        Ok(answered.map_err(|broken| format!("{}: {}", broken.kind.name(), broken.reason)))
     }
 
     /// One attempt, also when the job was asked to stop: what the store does not need to keep.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use crate::journal::location::JobLocation;
 use fetchmill_model::error::{Error, Result};
 
 /// What stands for the format in the identity of a check: it has no objects, only rows.
@@ -97,9 +98,10 @@ pub fn must_have_objects(identity: &BTreeMap<String, String>, dest: &Path) -> Re
 /// The part of an identity that names the bucket which shards go to.
 pub const DESTINATION: &str = "destination";
 
-/// A job whose shards went to a bucket has none here: what reads objects refuses it.
-pub fn must_be_here(identity: &BTreeMap<String, String>) -> Result<()> {
-    let Some(destination) = identity.get(DESTINATION) else { return Ok(()) };
+/// A job whose shards went to a bucket has none here, unless they were copied to its journal: what reads objects refuses it.
+pub fn must_be_here(identity: &BTreeMap<String, String>, place: &JobLocation) -> Result<()> {
+    let destination = identity.get(DESTINATION).filter(|_| !place.has_own_journal());
+    let Some(destination) = destination else { return Ok(()) };
     Err(Error::Usage(format!(
         "the objects of this job are in {destination}: fetch its shards first, and read those (docs/guide/s3.md)"
     )))

@@ -209,6 +209,12 @@ impl JobLocation {
         Ok(place)
     }
 
+    /// Whether the destination has the journal itself: then its shards are next to it, also those that a job has sent to a
+    /// bucket and somebody has copied from there.
+    pub fn has_own_journal(&self) -> bool {
+        self.state == self.dest.join(STATE_FOLDER)
+    }
+
     /// The folder that must stay where it is while a job runs.
     fn kept_folder(&self) -> &Path {
         if self.is_one_file { &self.state } else { &self.dest }

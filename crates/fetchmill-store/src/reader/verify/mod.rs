@@ -150,7 +150,7 @@ fn verify(place: &JobLocation, options: &VerifyOptions, watch: &VerifyMonitor) -
     let started = Instant::now();
     let identity = read_status(place)?.identity;
     must_have_objects(&identity, &place.dest)?;
-    must_be_here(&identity)?;
+    must_be_here(&identity, place)?;
     if options.repair {
         repair::tidy(place)?;
     }

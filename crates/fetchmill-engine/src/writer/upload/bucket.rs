@@ -1,0 +1,301 @@
+//! Small objects of a bucket, for a program that keeps records there: the job directory of a shared job. A call makes its
+//! request on a connection of its own and repeats it until it is answered or its time is over. Nothing outside the prefix can
+//! be named.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::store::{UploadClient, UploadEnd};
+use crate::access::s3::{Access, BucketReply, BucketRequest, S3Settings};
+use crate::control::clock::Clock;
+use crate::control::stop::{StopSignal, Wakers};
+use crate::event_queues::network_runtime;
+use crate::request::stream_options::StreamOptions;
+use fetchmill_model::error::{Error, Result};
+use fetchmill_model::limits;
+use fetchmill_model::s3::{
+    ErrorDocument, ListQuery, StoreError, UploadDestination, multipart, read_page, upload_query,
+};
+use fetchmill_net::certain::RestedConnection;
+use fetchmill_net::{PoolSettings, RANGE};
+
+type BucketResult<T> = std::result::Result<T, UploadEnd>;
+
+/// See the module. Threads share it.
+#[derive(Debug)]
+pub struct Bucket {
+    place: UploadDestination,
+    access: Arc<Access>,
+    pool: PoolSettings,
+    clock: Clock,
+    stop: Arc<StopSignal>,
+}
+
+/// An object, or a part of it.
+#[derive(Debug)]
+pub struct BucketObject {
+    /// Its bytes.
+    pub body: Vec<u8>,
+    /// When it was written, by the store's clock: seconds since 1970.
+    pub modified: u64,
+}
+
+/// An object of a page.
+#[derive(Debug)]
+pub struct StoredKey {
+    /// What follows the prefix.
+    pub name: String,
+    /// Bytes.
+    pub size: u64,
+    /// Another one if the object was replaced.
+    pub etag: String,
+    /// When it was written, by the store's clock: seconds since 1970.
+    pub modified: u64,
+}
+
+/// A page of names.
+#[derive(Debug)]
+pub struct BucketPage {
+    /// In the store's order.
+    pub keys: Vec<StoredKey>,
+    /// Leads to the next page; `None` = this is the last one.
+    pub token: Option<String>,
+    /// The store's clock: seconds since 1970.
+    pub sent: u64,
+}
+
+impl Bucket {
+    /// Finds credentials. Nothing is asked for yet.
+    pub fn open(dest: &Path, options: &StreamOptions) -> Result<Self> {
+        let Some(place) = UploadDestination::of(dest)? else {
+            return Err(Error::Usage(format!(
+                "{} is not a bucket: it must begin with s3://",
+                dest.display()
+            )));
+        };
+        options.check()?;
+        let access = Access::new(S3Settings::of_process(&options.s3)?);
+        let pool = options.pool_settings(&access)?;
+        access.prepare(pool.clone(), 0);
+        let clock = Clock::start();
+        let stop = StopSignal::new(clock, Wakers::new(0));
+        Ok(Bucket { place, access, pool, clock, stop })
+    }
+
+    /// The bucket and the prefix, as users write them.
+    pub fn text(&self) -> String {
+        self.place.text()
+    }
+
+    /// Gets bytes of an object from a place on, at most as many as a part of an upload has; `None` = there is no such object.
+    pub fn get(&self, name: &str, start: u64, patience: Duration) -> Result<Option<BucketObject>> {
+        let key = self.key(name);
+        let range = format!("bytes={start}-{}", start.saturating_add(limits::UPLOAD_PART_BYTES as u64 - 1));
+        let fields = [(RANGE.to_owned(), range)];
+        self.run(patience, async |client| {
+            let ask = BucketRequest { fields: &fields, ..self.request("GET", Some(&key), "", None) };
+            let reply = client.ask(&mut RestedConnection::default(), &ask).await?;
+            let modified = reply.modified_at().unwrap_or(0);
+            match reply.status {
+                200 if start > 0 => Err(Error::Temporary(format!(
+                    "{} cannot be read in parts: the store answers a range with the whole",
+                    self.place.text_of(&key)
+                ))
+                .into()),
+                200 | 206 => Ok(Some(BucketObject { body: reply.body, modified })),
+                // After its last byte.
+                416 => Ok(Some(BucketObject { body: Vec::new(), modified })),
+                404 if meaning(&reply) != StoreError::NoBucket => Ok(None),
+                _ => Err(self.refused(client, "read", &key, &reply)),
+            }
+        })
+    }
+
+    /// Puts an object in place of the one with its name. Returns the store's clock: seconds since 1970.
+    pub fn put(&self, name: &str, body: &[u8], patience: Duration) -> Result<u64> {
+        let key = self.key(name);
+        self.run(patience, async |client| {
+            let ask = self.request("PUT", Some(&key), "", Some(body));
+            let reply = client.ask(&mut RestedConnection::default(), &ask).await?;
+            match reply.status {
+                200 => self.clock_of(&reply),
+                _ => Err(self.refused(client, "write", &key, &reply)),
+            }
+        })
+    }
+
+    /// Asks once for an object to be made, if none has its name. `None` = it is not known what came of it: whoever reads the
+    /// object sees it.
+    pub fn create(&self, name: &str, body: &[u8], patience: Duration) -> Result<Option<bool>> {
+        let key = self.key(name);
+        let fields = [("If-None-Match".to_owned(), "*".to_owned())];
+        let ended = self.run(patience, async |client| {
+            let ask = BucketRequest { fields: &fields, ..self.request("PUT", Some(&key), "", Some(body)) };
+            let Ok(reply) = client.try_once(&ask).await? else { return Ok(None) };
+            match reply.status {
+                200 => Ok(Some(true)),
+                412 => Ok(Some(false)),
+                501 => Err(Error::Usage(format!(
+                    "{}: the store does not know the condition If-None-Match, without which two workers could both \
+                     believe that they were first",
+                    self.text()
+                ))
+                .into()),
+                409 | 429 | 500.. => Ok(None),
+                _ => Err(self.refused(client, "write", &key, &reply)),
+            }
+        });
+        match ended {
+            Err(Error::Temporary(_)) => Ok(None),
+            ended => ended,
+        }
+    }
+
+    /// Lists a page of the names that begin with a text; `token` is that of the page before.
+    pub fn list(&self, begin: &str, token: Option<&str>, patience: Duration) -> Result<BucketPage> {
+        let prefix = self.key(begin);
+        let query = ListQuery {
+            prefix: prefix.as_bytes(),
+            token,
+            max_keys: limits::S3_PAGE_KEYS,
+            ..ListQuery::default()
+        };
+        let query = query.text();
+        self.run(patience, async |client| {
+            let reply = client
+                .ask(&mut RestedConnection::default(), &self.request("GET", None, &query, None))
+                .await?;
+            let mut keys = Vec::new();
+            let page = read_page(&reply.body, &mut |found| {
+                let listed = found.listed;
+                let name = std::str::from_utf8(listed.key).ok();
+                if let Some(name) = name.and_then(|name| name.strip_prefix(&self.place.prefix)) {
+                    keys.push(StoredKey {
+                        name: name.to_owned(),
+                        size: listed.size.unwrap_or(0),
+                        etag: String::from_utf8_lossy(listed.etag).into_owned(),
+                        modified: listed.modified,
+                    });
+                }
+            });
+            match page {
+                Ok(page) if reply.status == 200 => {
+                    Ok(BucketPage { keys, token: page.token, sent: self.clock_of(&reply)? })
+                }
+                _ => Err(self.refused(client, "list", &prefix, &reply)),
+            }
+        })
+    }
+
+    /// Deletes an object; one that is not there is no error.
+    pub fn delete(&self, name: &str, patience: Duration) -> Result<()> {
+        let key = self.key(name);
+        self.run(patience, async |client| {
+            let ask = self.request("DELETE", Some(&key), "", None);
+            let reply = client.ask(&mut RestedConnection::default(), &ask).await?;
+            match reply.status {
+                200..=299 => Ok(()),
+                404 if meaning(&reply) != StoreError::NoBucket => Ok(()),
+                _ => Err(self.refused(client, "remove", &key, &reply)),
+            }
+        })
+    }
+
+    /// Uploads a file under a new name, in parts if it is large.
+    pub fn put_file(&self, name: &str, path: &Path, patience: Duration) -> Result<()> {
+        let key = self.key(name);
+        self.access.load(&|| false)?;
+        let client = self.client(patience, limits::PAGE_TIMEOUT)?;
+        finish(network_runtime()?.block_on(client.put_file(path, &key, false)))
+    }
+
+    /// Aborts the uploads in parts of all names that begin with a text.
+    pub fn abort_uploads(&self, begin: &str, patience: Duration) -> Result<()> {
+        let prefix = self.key(begin);
+        let query = multipart::uploads_query(&prefix);
+        self.run(patience, async |client| {
+            let connection = &mut RestedConnection::default();
+            let reply = client.ask(connection, &self.request("GET", None, &query, None)).await?;
+            let uploads = multipart::all_uploads(&reply.body).filter(|_| reply.status == 200);
+            let Some(uploads) = uploads else {
+                return Err(self.refused(client, "list the uploads of", &prefix, &reply));
+            };
+            for (key, id) in uploads.iter().filter(|(key, _)| key.starts_with(&prefix)) {
+                let query = upload_query(id);
+                let reply = client.ask(connection, &self.request("DELETE", Some(key), &query, None)).await?;
+                if !matches!(reply.status, 200..=299 | 404) {
+                    return Err(self.refused(client, "abort the upload of", key, &reply));
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn key(&self, name: &str) -> String {
+        self.place.shard_key(name)
+    }
+
+    fn request<'a>(
+        &'a self,
+        method: &'a str,
+        key: Option<&'a str>,
+        query: &'a str,
+        body: Option<&'a [u8]>,
+    ) -> BucketRequest<'a> {
+        let (bucket, key) = (&self.place.bucket, key.map(str::as_bytes));
+        BucketRequest { method, bucket, key, query, fields: &[], body }
+    }
+
+    fn client(&self, patience: Duration, head_timeout: Duration) -> Result<UploadClient> {
+        let signal = (self.clock, Arc::clone(&self.stop));
+        UploadClient::new(&self.access, &self.pool, self.place.clone(), signal, patience, head_timeout)
+    }
+
+    /// Does something with the store, in this thread.
+    fn run<T>(
+        &self,
+        patience: Duration,
+        work: impl AsyncFnOnce(&UploadClient) -> BucketResult<T>,
+    ) -> Result<T> {
+        self.access.load(&|| false)?;
+        let client = self.client(patience, patience.min(limits::RECORD_TIMEOUT))?;
+        let ended =
+            network_runtime()?.block_on(async { tokio::time::timeout(patience, work(&client)).await });
+        ended.map_or_else(
+            |_| {
+                let seconds = patience.as_secs_f64();
+                Err(Error::Temporary(format!("{} gives no answer within {seconds:.1} s", self.text())))
+            },
+            finish,
+        )
+    }
+
+    /// The store's clock.
+    fn clock_of(&self, reply: &BucketReply) -> BucketResult<u64> {
+        let said = reply.sent_at();
+        said.ok_or_else(|| Error::Usage(format!("{}: the store's replies have no Date", self.text())).into())
+    }
+
+    /// What cannot become better by itself.
+    fn refused(&self, client: &UploadClient, action: &str, key: &str, reply: &BucketReply) -> UploadEnd {
+        Error::Usage(client.refusal(action, &self.place.text_of(key), reply)).into()
+    }
+}
+
+impl Drop for Bucket {
+    fn drop(&mut self) {
+        self.access.close();
+    }
+}
+
+fn meaning(reply: &BucketReply) -> StoreError {
+    ErrorDocument::read(&reply.body).unwrap_or_default().meaning(reply.status)
+}
+
+fn finish<T>(ended: BucketResult<T>) -> Result<T> {
+    ended.map_err(|end| match end {
+        UploadEnd::Failed(error) => error,
+        UploadEnd::Stopped => Error::Internal("a request to a bucket was stopped".into()),
+    })
+}

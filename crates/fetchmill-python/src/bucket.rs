@@ -1,0 +1,107 @@
+//! Small objects of a bucket, for the job directory of a shared job.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use fetchmill_engine::{Bucket as CoreBucket, StreamOptions};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::errors;
+
+/// Names with size, ETag and the time of writing; the token of the next page; the store's clock.
+type PyPage = (Vec<(String, u64, String, u64)>, Option<String>, u64);
+
+/// Small objects below a prefix of a bucket. All methods may be called by many threads.
+///
+/// Each waits without the GIL for at most `seconds`, and repeats what fails meanwhile. Times are seconds since 1970 by
+/// the store's clock.
+///
+/// Finds credentials. Nothing is asked for yet.
+///
+/// Args:
+///     dest: bucket and prefix, `s3://BUCKET/PREFIX/`.
+///     options: a JSON object with the fields of `fetchmill.StreamOptions` that say how the store is reached.
+///
+/// Raises:
+///     UsageError: an option cannot be used; of each method: the store refuses what is asked for.
+///     TemporaryError: of each method, when the store does not answer in time.
+#[pyclass(frozen, module = "fetchmill._native")]
+pub(crate) struct Bucket {
+    inner: CoreBucket,
+}
+
+#[pymethods]
+impl Bucket {
+    #[new]
+    #[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
+    fn new(py: Python<'_>, dest: PathBuf, options: &str) -> PyResult<Self> {
+        let open = || CoreBucket::open(&dest, &StreamOptions::from_json(options)?);
+        let inner = py.detach(open).map_err(|error| errors::of(&error))?;
+        Ok(Bucket { inner })
+    }
+
+    /// Bucket and prefix, as users write them.
+    fn text(&self) -> String {
+        self.inner.text()
+    }
+
+    /// At most 8 MiB of an object from a place on, and when it was written; None when there is no such object.
+    ///
+    /// The time is 0 when the store does not say it. From the end on there are no bytes.
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        name: &str,
+        start: u64,
+        seconds: f64,
+    ) -> PyResult<Option<(Bound<'py, PyBytes>, u64)>> {
+        let found = py.detach(|| self.inner.get(name, start, patience(seconds)));
+        let found = found.map_err(|error| errors::of(&error))?;
+        Ok(found.map(|object| (PyBytes::new(py, &object.body), object.modified)))
+    }
+
+    /// Puts an object in place of the one with its name; gives the time.
+    fn put(&self, py: Python<'_>, name: &str, body: &[u8], seconds: f64) -> PyResult<u64> {
+        let put = py.detach(|| self.inner.put(name, body, patience(seconds)));
+        put.map_err(|error| errors::of(&error))
+    }
+
+    /// Asks once for an object to be made, if none has its name: whether it was.
+    ///
+    /// None when it is not known what came of it: read the object to see it.
+    fn create(&self, py: Python<'_>, name: &str, body: &[u8], seconds: f64) -> PyResult<Option<bool>> {
+        let made = py.detach(|| self.inner.create(name, body, patience(seconds)));
+        made.map_err(|error| errors::of(&error))
+    }
+
+    /// A page of the names that begin with a text; the token of the next page, if there is one; and the time.
+    ///
+    /// Each name comes with its size, its ETag and when it was written.
+    fn list(&self, py: Python<'_>, begin: &str, token: Option<&str>, seconds: f64) -> PyResult<PyPage> {
+        let page = py.detach(|| self.inner.list(begin, token, patience(seconds)));
+        let page = page.map_err(|error| errors::of(&error))?;
+        let keys = page.keys.into_iter().map(|key| (key.name, key.size, key.etag, key.modified));
+        Ok((keys.collect(), page.token, page.sent))
+    }
+
+    /// Deletes an object; one that is not there is no error.
+    fn delete(&self, py: Python<'_>, name: &str, seconds: f64) -> PyResult<()> {
+        py.detach(|| self.inner.delete(name, patience(seconds))).map_err(|error| errors::of(&error))
+    }
+
+    /// Uploads a file under a new name, in parts if it is large.
+    #[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
+    fn put_file(&self, py: Python<'_>, name: &str, path: PathBuf, seconds: f64) -> PyResult<()> {
+        py.detach(|| self.inner.put_file(name, &path, patience(seconds))).map_err(|error| errors::of(&error))
+    }
+
+    /// Aborts the uploads in parts of all names that begin with a text.
+    fn abort_uploads(&self, py: Python<'_>, begin: &str, seconds: f64) -> PyResult<()> {
+        py.detach(|| self.inner.abort_uploads(begin, patience(seconds))).map_err(|error| errors::of(&error))
+    }
+}
+
+fn patience(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or_default()
+}
