@@ -1,15 +1,15 @@
-"""Shared jobs: any number of processes, on any machines that share a folder, fetch one list together.
+"""Shared jobs: any number of processes, on any machines that share a folder or a bucket, fetch one list together.
 
     fetchmill.shared_jobs.get("urls.txt", "/nfs/run", format="parquet")  # on each machine; the first creates the job
     fetchmill.shared_jobs.get("urls.txt", "/nfs/run", format="parquet", on=fetchmill.Ray(workers=64))  # in a cluster
     fetchmill.shared_jobs.status("/nfs/run").ledger["fetched"]
     for name, body in fetchmill.open("/nfs/run").items(): ...
 
-docs/guide/shared-jobs.md says which file systems will do and what happens when a worker dies.
+A job directory is a folder, or `s3://BUCKET/PREFIX`: each process has the credentials of a bucket from its environment.
+docs/guide/shared-jobs.md says which file systems and stores will do and what happens when a worker dies.
 """
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from fetchmill._options.get import GetOptions
@@ -47,7 +47,8 @@ def get(
     Args:
         source: a list of URLs in a file, a folder or a glob, at the same path on every machine; or a server that lists
             its objects, or a bucket, which one of the processes lists before the job is created.
-        dest: the job directory: a missing or empty folder, or that of the same job.
+        dest: the job directory: a missing or empty folder, a prefix of a bucket that no key has, or that of the same
+            job.
         lease: seconds after which the ranges of a worker that writes no heartbeat are free for others. More is better
             where a file system shows changes late.
         on: a Ray cluster that runs the workers. This process only watches the job, and fetches nothing itself.
@@ -64,7 +65,7 @@ def get(
     if on is not None:
         check_installed()
     checked = GetOptions(source=source, dest=dest, **options)
-    return _run(create_or_join(checked, lease, _silent), Path(dest), own_values(checked), on)
+    return _run(create_or_join(checked, lease, _silent), own_values(checked), on)
 
 
 def join(  # noqa: PLR0913 - options of a process, all by name
@@ -77,6 +78,9 @@ def join(  # noqa: PLR0913 - options of a process, all by name
     proxy: str | None = None,
     state: str | os.PathLike[str] | None = None,
     concurrency: "int | str | None" = None,
+    endpoint_url: str | None = None,
+    region: str | None = None,
+    profile: str | None = None,
     on: Ray | None = None,
 ) -> SharedStatus:
     """Works at a shared job that another process has created.
@@ -90,6 +94,9 @@ def join(  # noqa: PLR0913 - options of a process, all by name
         proxy: the proxy of this process.
         state: a folder on this machine for journals; one in the folder for temporary files if not given.
         concurrency: requests in flight of this process at most; with `on` of each worker.
+        endpoint_url: the store of a job directory in a bucket; as the environment says if not given.
+        region: the region of that bucket.
+        profile: the profile with the credentials for it.
         on: a Ray cluster that runs workers, as for `get`.
 
     Returns:
@@ -108,62 +115,101 @@ def join(  # noqa: PLR0913 - options of a process, all by name
         "proxy": proxy,
         "state": state,
         "concurrency": concurrency,
+        **_reach(endpoint_url, region, profile),
     }
     given = {name: value for name, value in own.items() if value is not None}
-    return _run(join_job(Path(job), own, _silent), Path(job), given, on)
+    return _run(join_job(os.fspath(job), own, _silent), given, on)
 
 
-def stop(job: str | os.PathLike[str], *, now: bool = False) -> None:
+def stop(
+    job: str | os.PathLike[str],
+    *,
+    now: bool = False,
+    endpoint_url: str | None = None,
+    region: str | None = None,
+    profile: str | None = None,
+) -> None:
     """Stops a shared job: each worker fetches what it has fed, makes that final and ends.
 
     Args:
         job: the job directory.
         now: whether workers end at once, and give back the ranges that they have.
+        endpoint_url: as for `join`.
+        region: as for `join`.
+        profile: as for `join`.
 
     Raises:
         UsageError: there is no job.
     """
-    directory = JobDirectory(Path(job).absolute())
+    directory = JobDirectory.at(job, _reach(endpoint_url, region, profile))
     directory.job()
     directory.stop(now=now)
 
 
-def resume(job: str | os.PathLike[str]) -> None:
+def resume(
+    job: str | os.PathLike[str],
+    *,
+    endpoint_url: str | None = None,
+    region: str | None = None,
+    profile: str | None = None,
+) -> None:
     """Takes `stop` back. Workers that join go on with the job.
 
     Args:
         job: the job directory.
+        endpoint_url: as for `join`.
+        region: as for `join`.
+        profile: as for `join`.
 
     Raises:
         UsageError: there is no job.
     """
-    directory = JobDirectory(Path(job).absolute())
+    directory = JobDirectory.at(job, _reach(endpoint_url, region, profile))
     directory.job()
     directory.go_on()
 
 
-def set_rate(job: str | os.PathLike[str], rate: float) -> None:
+def set_rate(
+    job: str | os.PathLike[str],
+    rate: float,
+    *,
+    endpoint_url: str | None = None,
+    region: str | None = None,
+    profile: str | None = None,
+) -> None:
     """Changes how many requests a second all workers of a shared job make together, also while they run.
 
     Args:
         job: the job directory.
         rate: requests a second; a number above 0.
+        endpoint_url: as for `join`.
+        region: as for `join`.
+        profile: as for `join`.
 
     Raises:
         UsageError: there is no job, or the rate is not above 0.
     """
     if not 0 < rate < float("inf"):
         raise UsageError(f"rate must be a number above 0, not {rate}")
-    directory = JobDirectory(Path(job).absolute())
+    directory = JobDirectory.at(job, _reach(endpoint_url, region, profile))
     directory.job()
     directory.set_rate(rate)
 
 
-def status(job: str | os.PathLike[str]) -> SharedStatus:
+def status(
+    job: str | os.PathLike[str],
+    *,
+    endpoint_url: str | None = None,
+    region: str | None = None,
+    profile: str | None = None,
+) -> SharedStatus:
     """How far a shared job is, and what its workers do.
 
     Args:
         job: the job directory.
+        endpoint_url: as for `join`.
+        region: as for `join`.
+        profile: as for `join`.
 
     Returns:
         The sum of what is final, and the last heartbeat of each worker.
@@ -172,16 +218,23 @@ def status(job: str | os.PathLike[str]) -> SharedStatus:
         UsageError: there is no job.
         JournalError: a file of the job directory is damaged.
         StorageError: the file system failed.
+        TemporaryError: the bucket does not answer.
     """
-    return _status(Path(job).absolute())
+    return _status(JobDirectory.at(job, _reach(endpoint_url, region, profile)))
 
 
-def _run(worker: RangeWorker, path: Path, own: "Mapping[str, Any]", on: Ray | None) -> SharedStatus:
+def _run(worker: RangeWorker, own: "Mapping[str, Any]", on: Ray | None) -> SharedStatus:
     if on is None:
         worker.run()
     else:
-        RayJob(path, worker, own, on, say=_silent).run()
-    return _status(path.absolute())
+        RayJob(worker, own, on, say=_silent).run()
+    return _status(JobDirectory(worker.store))
+
+
+def _reach(endpoint_url: str | None, region: str | None, profile: str | None) -> dict[str, Any]:
+    """How a bucket is reached, as far as the caller says."""
+    named = {"endpoint_url": endpoint_url, "region": region, "profile": profile}
+    return {name: value for name, value in named.items() if value is not None}
 
 
 def _silent(_line: str) -> None:

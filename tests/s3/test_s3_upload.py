@@ -452,7 +452,7 @@ def test_status_finds_the_job_of_a_bucket(run: Run, server: Serve, bucket: Bucke
         assert "40" in ended.out
         assert str(arguments[0]) in ended.out
         assert run("status", *arguments, "--failures").code == 0
-    missing = run("status", "s3://bucket/three/")
+    missing = run("status", "s3://bucket/three/", env=bucket.environment)
     assert (missing.code, missing.err.count("\n")) == (2, 1)
     assert "--state DIR" in missing.err
 

@@ -8,9 +8,10 @@ import pytest
 from fetchmill._shared.folder_store import FolderStore
 from fetchmill._shared.job_directory import JobDirectory
 from fetchmill._shared.local_state import make_folder, remove_folder
-from fetchmill._shared.ranges import ListFile, Range
-from fetchmill._shared.records import CommitRecord, JobRecord, empty_ledger
+from fetchmill._shared.ranges import Range
+from fetchmill._shared.records import CommitRecord, empty_ledger
 from fetchmill.errors import SecurityError
+from shared_jobs import job_record
 
 NO_NAMES: dict[str, dict[str, int]] = {"failures": {}, "failed_statuses": {}, "skipped_by": {}}
 
@@ -28,20 +29,9 @@ def record(attempt: str) -> CommitRecord:
 
 
 def job_directory(path: Path) -> JobDirectory:
-    """One with a job of one range."""
-    directory = JobDirectory(path)
-    directory.create(
-        JobRecord(
-            id="j",
-            options={},
-            secrets=(),
-            source="list",
-            files=(ListFile(path="list", size=9, modified=0, has_lines=True),),
-            list_format="txt",
-            ranges=(Range(file=0, start=0, end=9),),
-            lease=1.0,
-        )
-    )
+    """One with that job."""
+    directory = JobDirectory.at(path)
+    directory.create(job_record())
     return directory
 
 
@@ -51,8 +41,8 @@ def test_the_first_commit_record_stays(tmp_path: Path) -> None:
 
     assert directory.commit(record("a")).attempt == "a"
     assert directory.commit(record("b")).attempt == "a"
-    assert JobDirectory(tmp_path).job().id == "j"
-    other = JobDirectory(tmp_path)
+    assert JobDirectory.at(tmp_path).job().id == "j"
+    other = JobDirectory.at(tmp_path)
     other.job()
     assert [each.attempt for each in other.commits()] == ["a"]
     assert other.open_ranges(other.job()) == []
@@ -85,9 +75,9 @@ def test_a_claim_is_one_workers(tmp_path: Path) -> None:
     assert directory.claim(whole, "w2", 1) is None
     assert directory.claimant(f"{whole.id}.1") == "w1"
     assert directory.claim(whole, "w2", 2) is not None
-    assert directory.claims() == {whole.id: [f"{whole.id}.1", f"{whole.id}.2"]}
+    assert directory.claims() == {whole.id: {f"{whole.id}.1": "w1", f"{whole.id}.2": "w2"}}
     directory.release(claim)
-    assert directory.claims() == {whole.id: [f"{whole.id}.2"]}
+    assert directory.claims() == {whole.id: {f"{whole.id}.2": "w2"}}
     # Its reply may have been lost: the file says who has it.
     assert directory.claim(whole, "w2", 2) is not None
 
@@ -124,4 +114,4 @@ def test_attempts_are_folders_with_their_names(tmp_path: Path) -> None:
     for name in ("export", "00000-00000000000000-0123456789abcdef", "00000-0-x"):
         (tmp_path / "data" / name).mkdir(parents=True)
 
-    assert [path.name for path in directory.attempts()] == ["00000-00000000000000-0123456789abcdef"]
+    assert directory.attempts() == ["00000-00000000000000-0123456789abcdef"]

@@ -283,6 +283,10 @@ def test_what_schedulers_are_given(run: Run) -> None:
     assert (spec["metadata"]["name"], spec["spec"]["parallelism"]) == ("fetchmill-run-1", 8)
     assert spec["spec"]["template"]["spec"]["containers"][0]["command"] == ["fetchmill", "join", "/data/Run_1"]
     assert json.loads(batch.out)["arrayProperties"] == {"size": 9}
+    in_bucket = run("emit", "kubernetes", "s3://bucket/run", "--workers", "8", "--image", "fetchmill:1")
+    pod = json.loads(in_bucket.out)["spec"]["template"]["spec"]
+    assert pod["containers"][0]["command"] == ["fetchmill", "join", "s3://bucket/run"]
+    assert "volumes" not in pod
     assert "needs --image" in run("emit", "kubernetes", "/data/run", "--workers", "8").err
 
 

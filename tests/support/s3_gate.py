@@ -14,7 +14,13 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 FAILURES = "_failures.ndjson"
 # What a store says with a status.
-CODES = {403: "AccessDenied", 500: "InternalError", 503: "SlowDown"}
+CODES = {
+    403: "AccessDenied",
+    409: "ConditionalRequestConflict",
+    500: "InternalError",
+    501: "NotImplemented",
+    503: "SlowDown",
+}
 
 
 @dataclass(frozen=True)
@@ -43,7 +49,7 @@ class Request:
 
 
 # Called before a request is forwarded and behind its reply, with that moment's name; a number is the status of a reply
-# that is given instead.
+# that is given instead, or `S3Gate.LOST`.
 Hook = Callable[[Request, str], int | None]
 
 
@@ -53,6 +59,9 @@ class S3Gate:
     Args:
         store: URL of the store, on loopback.
     """
+
+    # No reply is given, and the connection ends.
+    LOST = 0
 
     def __init__(self, store: str) -> None:
         self._store = urlsplit(store).netloc
@@ -101,10 +110,8 @@ class S3Gate:
             # Whoever asked was killed. The store would wait for the rest.
             handler.close_connection = True
             return
-        status = self.hook(request, "before")
-        if status is not None:
-            document = f"<?xml version='1.0'?><Error><Code>{CODES[status]}</Code><Message>No.</Message></Error>"
-            self._answer(handler, status, {"Content-Type": "application/xml"}, document.encode())
+        if (status := self.hook(request, "before")) is not None:
+            self._refuse(handler, status)
             return
         with closing(http.client.HTTPConnection(self._store, timeout=60)) as connection:
             connection.putrequest(handler.command, handler.path, skip_host=True, skip_accept_encoding=True)
@@ -113,8 +120,17 @@ class S3Gate:
             connection.endheaders(body)
             reply = connection.getresponse()
             content = reply.read()
-        self.hook(request, "behind")
+        if (status := self.hook(request, "behind")) is not None:
+            self._refuse(handler, status)
+            return
         self._answer(handler, reply.status, dict(reply.getheaders()), content)
+
+    def _refuse(self, handler: BaseHTTPRequestHandler, status: int) -> None:
+        if status == self.LOST:
+            handler.close_connection = True
+            return
+        document = f"<?xml version='1.0'?><Error><Code>{CODES[status]}</Code><Message>No.</Message></Error>"
+        self._answer(handler, status, {"Content-Type": "application/xml"}, document.encode())
 
     @staticmethod
     def _answer(handler: BaseHTTPRequestHandler, status: int, fields: dict[str, str], content: bytes) -> None:

@@ -1,17 +1,16 @@
 """The objects of a shared job, read in place: those of its final ranges, one after the other."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from itertools import chain
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from fetchmill._destination.objects import Object, Objects
-from fetchmill._shared.folders import final_folders
+from fetchmill._shared.folders import AttemptFolders, final_attempts
 from fetchmill._shared.job_directory import JobDirectory
 from fetchmill.errors import UsageError
 
-T = TypeVar("T")
 # Destinations that are open at once: each has a few descriptors.
 _OPEN_MAX = 64
 
@@ -21,40 +20,58 @@ class SharedObjects(Objects):
 
     Ranges that become final later are not seen. A name that two lines of the list give may come twice: the first one
     counts. To find one name, each range is asked: one in a thousand takes some milliseconds.
+
+    Of a job in a bucket the manifests are copied, and the shards of a range when one of its objects is read.
     """
 
     def __init__(self, dest: str | os.PathLike[str]) -> None:
         self._dest = os.fspath(dest)
-        self._folders = final_folders(dest)
+        self._directory = JobDirectory.at(dest)
+        self._attempts = final_attempts(self._directory)
+        self._folders = AttemptFolders(self._directory)
+        # By their folders.
         self._opened: dict[str, Objects] = {}
         self._is_closed = False
 
     @property
     def format(self) -> str:
         """How the objects are stored."""
-        directory = JobDirectory(Path(os.path.abspath(self._dest)))  # noqa: PTH100 - a link stays one
-        return str(directory.job().options.get("format", "files"))
+        return str(self._directory.job().options.get("format", "files"))
+
+    def _facts(self) -> Iterator[Objects]:
+        """The destinations, for what their manifests say."""
+        self._must_be_open()
+        return (self._open(self._folders.facts(attempt)) for attempt in self._attempts)
 
     def _all(self) -> Iterator[Objects]:
-        """The destinations, each opened when it is needed first; at most as many stay open as descriptors allow."""
+        """The destinations, with their objects."""
+        self._must_be_open()
+        return (self._open(self._folders.whole(attempt)) for attempt in self._attempts)
+
+    def _must_be_open(self) -> None:
         if self._is_closed:
             raise UsageError("these objects are closed: open them again")
-        for folder in self._folders:
-            if folder not in self._opened:
-                if len(self._opened) >= _OPEN_MAX:
-                    self._opened.pop(next(iter(self._opened))).close()
-                self._opened[folder] = Objects(folder)
-            yield self._opened[folder]
+
+    def _open(self, folder: str) -> Objects:
+        """A destination, opened when it is needed first; at most as many stay open as descriptors allow."""
+        if folder not in self._opened:
+            if len(self._opened) >= _OPEN_MAX:
+                self._opened.pop(next(iter(self._opened))).close()
+            self._opened[folder] = Objects(folder)
+        return self._opened[folder]
 
     def __contains__(self, name: object) -> bool:
-        return any(name in objects for objects in self._all())
+        return any(name in objects for objects in self._facts())
 
     def __len__(self) -> int:
-        return sum(map(len, self._all()))
+        return sum(map(len, self._facts()))
 
     def length(self, name: str) -> int:
         """How many bytes an object has."""
-        return self._first(lambda objects: objects.length(name), name)
+        for objects in self._facts():
+            with suppress(KeyError):
+                return objects.length(name)
+        raise KeyError(name)
 
     def records(self) -> Iterator[Object]:
         """All objects with what is known of them, in the order of storage."""
@@ -66,6 +83,7 @@ class SharedObjects(Objects):
         for objects in self._opened.values():
             objects.close()
         self._opened.clear()
+        self._folders.close()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """A stream of Arrow batches; needs pyarrow.
@@ -83,14 +101,10 @@ class SharedObjects(Objects):
         return pa.RecordBatchReader.from_batches(first.schema, batches).__arrow_c_stream__(requested_schema)
 
     def _find(self, name: str) -> tuple[Any, ...]:
-        return self._first(lambda objects: objects._find(name), name)  # noqa: SLF001 - of its own class
-
-    def _first(self, find: Callable[[Objects], T], name: str) -> T:
-        for objects in self._all():
-            try:
-                return find(objects)
-            except KeyError:
-                continue
+        for attempt in self._attempts:
+            self._must_be_open()
+            if name in self._open(self._folders.facts(attempt)):
+                return self._open(self._folders.whole(attempt))._find(name)  # noqa: SLF001 - of its own class
         raise KeyError(name)
 
     def _rows(self) -> Iterator[tuple[Any, ...]]:
@@ -99,5 +113,5 @@ class SharedObjects(Objects):
     def _list_names(self, pattern: str | None, *, with_lengths: bool) -> Iterator[tuple[str, int | None]]:
         return chain.from_iterable(
             objects._list_names(pattern, with_lengths=with_lengths)  # noqa: SLF001 - of its own class
-            for objects in self._all()
+            for objects in self._facts()
         )

@@ -2,9 +2,9 @@
 
 import os
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fetchmill._shared.folders import AttemptFolders
 from fetchmill._shared.job_directory import JobDirectory
 from fetchmill._shared.ranges import Range
 from fetchmill._shared.records import JobRecord
@@ -38,14 +38,15 @@ def verify_shared(
     """
     from fetchmill.errors import UsageError
 
-    directory = JobDirectory(Path(os.path.abspath(os.fspath(dest))))  # noqa: PTH100 - a link stays one
+    directory = JobDirectory.at(dest)
     job = directory.job()
     total: VerifyReport | None = None
     final = []
     for record in directory.commits():
         final.append(record.range)
         if record.folder is not None:
-            found = verify_folder(str(directory.path / "data" / record.folder))
+            with AttemptFolders(directory) as folders:
+                found = verify_folder(folders.whole(record.folder))
             total = found if total is None else _sum(total, found)
     if total is None:
         raise UsageError(f"{os.fspath(dest)} has no final range yet: there is nothing to verify")

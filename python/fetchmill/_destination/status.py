@@ -9,7 +9,6 @@ from fetchmill._native import Failures, hide_secrets
 from fetchmill._native import skipped as listed_skips
 from fetchmill._native import status as journal_status
 from fetchmill._shared import is_shared_job
-from fetchmill._shared.folders import final_folders
 
 # Names that are kept for each reason, and hosts.
 _NAMES_MAX = 100
@@ -53,7 +52,7 @@ def failures(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | No
         JournalError: the journal or a failures shard cannot be read.
     """
     if state is None and is_shared_job(os.fspath(dest)):
-        for folder in final_folders(dest):
+        for folder in _folders(dest):
             yield from failures(folder)
         return
     batches = Failures(os.fspath(dest), None if state is None else os.fspath(state))
@@ -77,7 +76,7 @@ def skipped(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | Non
         JournalError: the journal cannot be read.
     """
     if state is None and is_shared_job(os.fspath(dest)):
-        return _sum_of_skips(skipped(folder) for folder in final_folders(dest))
+        return _sum_of_skips(skipped(folder) for folder in _folders(dest))
     place = os.fspath(dest), None if state is None else os.fspath(state)
     listed = {reason: names for reason, _, names in listed_skips(*place)}
     found = Status.from_native(journal_status(*place))
@@ -91,6 +90,17 @@ def skipped(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | Non
         )
         for reason, count in found.skipped_by.items()
     ]
+
+
+def _folders(dest: str | os.PathLike[str]) -> Iterator[str]:
+    """The folders with the journals of a shared job, each there until the next one is taken."""
+    from fetchmill._shared.folders import AttemptFolders, final_attempts
+    from fetchmill._shared.job_directory import JobDirectory
+
+    directory = JobDirectory.at(dest)
+    for attempt in final_attempts(directory):
+        with AttemptFolders(directory) as folders:
+            yield folders.facts(attempt)
 
 
 def _sum_of_skips(parts: Iterable[list[Skipped]]) -> list[Skipped]:

@@ -8,7 +8,6 @@ import secrets
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import ray
@@ -70,7 +69,7 @@ class RayPool:
     def __init__(self, order: dict[str, Any], emit: Callable[..., None]) -> None:
         self._order = order
         self._emit = emit
-        self._directory = JobDirectory(Path(order["job"]))
+        self._directory = JobDirectory.at(order["job"])
         self._lease = self._directory.job().lease
         self._heartbeats = Heartbeats(self._directory, f"ray-{secrets.token_hex(4)}")
         count = order["workers"] or max(len(nodes()), 1)

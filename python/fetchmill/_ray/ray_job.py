@@ -14,6 +14,7 @@ from fetchmill._ray.launcher_process import LauncherProcess
 from fetchmill._ray.settings import Ray
 from fetchmill._shared.job_directory import JobDirectory
 from fetchmill._shared.status import SharedStatus, shared_status
+from fetchmill._shared.store import is_bucket
 from fetchmill._shared.worker import RangeWorker
 from fetchmill.errors import TemporaryError, UsageError
 
@@ -31,7 +32,6 @@ class RayJob:
     """See the module.
 
     Args:
-        job: the job directory; the job is there.
         worker: a worker in this process. It fetches nothing: it ends the job when every range is final.
         own: options of each worker, which may be secret: they are sent in a call, and stored nowhere.
         ray: the cluster's workers.
@@ -41,7 +41,6 @@ class RayJob:
 
     def __init__(
         self,
-        job: Path,
         worker: RangeWorker,
         own: Mapping[str, Any],
         ray: Ray,
@@ -49,7 +48,11 @@ class RayJob:
         say: Callable[[str], None],
         show: Callable[[SharedStatus], None] | None = None,
     ) -> None:
-        self._directory = JobDirectory(job.absolute())
+        if is_bucket(worker.store.text):
+            raise UsageError(
+                f"{worker.store.text} is a bucket: with Ray the job directory is a folder that all nodes share"
+            )
+        self._directory = JobDirectory(worker.store)
         self._job = self._directory.job()
         self._worker = worker
         self._own = own
@@ -116,7 +119,7 @@ class RayJob:
                     return "stopped"
                 if launcher.ended_for > _LAG_SECONDS:
                     raise TemporaryError(
-                        f"{self._directory.path} has open ranges, and all workers in Ray have ended; run the same "
+                        f"{self._directory.text} has open ranges, and all workers in Ray have ended; run the same "
                         "command again"
                     )
             self._show_status()
@@ -129,7 +132,7 @@ class RayJob:
             own["state"] = str(Path(own["state"]).absolute())
         cpus = own.setdefault("threads", 1)
         return {
-            "job": str(self._directory.path),
+            "job": self._directory.text,
             "id": self._job.id,
             "own": own,
             "workers": self._ray.workers,
@@ -140,7 +143,7 @@ class RayJob:
         began = time.monotonic()
         if self._show is None or began < self._shown_at:
             return
-        self._show(shared_status(self._directory.path))
+        self._show(shared_status(self._directory))
         ended = time.monotonic()
         self._shown_at = ended + max(_SHOW_SECONDS, _SHOW_SHARE * (ended - began))
 

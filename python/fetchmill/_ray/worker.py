@@ -8,12 +8,12 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from fetchmill._shared.creation import join_job
 from fetchmill._shared.job_directory import JobDirectory
+from fetchmill._shared.store import open_store
 from fetchmill._shared.worker_log import WorkerLog
 from fetchmill.errors import FetchmillError, UsageError
 
@@ -47,7 +47,7 @@ class RayWorker:
         Returns:
             `name` of the worker, or `kind` and `error` of what refuses it.
         """
-        found = _caught(lambda: self._begin(Path(job), job_id, own))
+        found = _caught(lambda: self._begin(job, job_id, own))
         if "error" in found:
             found["error"] = f"node {socket.gethostname()}: {found['error']}"
         return found
@@ -71,9 +71,9 @@ class RayWorker:
         if self._worker is not None:
             self._worker.abort()
 
-    def _begin(self, job: Path, job_id: str, own: dict[str, Any]) -> dict[str, Any]:
+    def _begin(self, job: str, job_id: str, own: dict[str, Any]) -> dict[str, Any]:
         _check_seen(job, job_id)
-        self._worker = join_job(job, own, WorkerLog(job).write)
+        self._worker = join_job(job, own, WorkerLog(open_store(job)).write)
         if self._is_asked.is_set():
             self._worker.stop()
         return {"name": self._worker.name}
@@ -82,10 +82,10 @@ class RayWorker:
         self.stop()
 
 
-def _check_seen(job: Path, job_id: str) -> None:
+def _check_seen(job: str, job_id: str) -> None:
     """Refuses a node that has not the folder of the others, or not the list."""
     deadline = time.monotonic() + _SEEN_SECONDS
-    while not (directory := JobDirectory(job)).exists():
+    while not (directory := JobDirectory.at(job)).exists():
         if time.monotonic() > deadline:
             raise UsageError(f"{job} has no job there; {_SHARE}")
         time.sleep(_STEP_SECONDS)

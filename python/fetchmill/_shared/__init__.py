@@ -4,10 +4,25 @@ docs/internals/shared-jobs.md has the protocol. A worker claims a range of the l
 makes it final with one commit record. Claims are hints; commit records decide.
 """
 
+from pathlib import Path
+
+# Seconds that a bucket has to say whether it holds a shared job.
+_PATIENCE_SECONDS = 15.0
+
 
 def is_shared_job(dest: str) -> bool:
-    """Whether a destination is a job directory."""
-    from pathlib import Path
+    """Whether a destination is a job directory. A bucket is asked, unless a job of the working folder writes to it.
 
-    has_job = Path(dest, "job.json").is_file() or any(Path(dest, "claims").glob("listing.*"))
-    return has_job and not Path(dest, ".fetchmill").exists()
+    Raises:
+        UsageError: the bucket refuses to say.
+        TemporaryError: it does not answer.
+    """
+    if not dest.startswith("s3://"):
+        has_job = Path(dest, "job.json").is_file() or any(Path(dest, "claims").glob("listing.*"))
+        return has_job and not Path(dest, ".fetchmill").exists()
+    last = [part for part in dest.removeprefix("s3://").split("/") if part][-1:]
+    if not last or Path(f"{last[0]}.fetchmill", "job.sqlite").exists():
+        return False
+    from fetchmill._shared.store import open_store
+
+    return open_store(dest).with_patience(_PATIENCE_SECONDS).read("job.json") is not None

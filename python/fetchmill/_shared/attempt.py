@@ -9,23 +9,22 @@ import secrets
 import shutil
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from fetchmill._native import Job
 from fetchmill._options.get import GetOptions
 from fetchmill._shared.feeding import make_feed
-from fetchmill._shared.folder_store import sync_folder, sync_tree
 from fetchmill._shared.job_directory import Claim, JobDirectory
 from fetchmill._shared.ranges import Range, divide
 from fetchmill._shared.records import COUNTS, NAMED_COUNTS, CommitRecord, JobRecord
+from fetchmill._shared.store import STORE_ERRORS
 from fetchmill.errors import FetchmillError, StorageError
 
 # Ranges that one commit record may leave.
 _PIECES_MAX = 1_000
 _STEP_SECONDS = 0.01
-# What a journal needs only while its job runs.
-_LEFT_BEHIND = ("lock", "token")
 
 
 class Attempt:
@@ -56,17 +55,17 @@ class Attempt:
         self._directory = directory
         self._job = job
         self._worker = worker
-        self._folder = directory.path / "data" / f"{claim.range.id}-{self.id}"
+        self._name = f"{claim.range.id}-{self.id}"
         self._state = local / self.id
         # Whether a commit record that names this attempt may still appear.
         self._is_in_doubt = False
         self._file = job.files[claim.range.file]
         self._feed = make_feed(self._file, claim.range, job.list_format)
-        own = {"dest": str(self._folder), "state": str(self._state), "list_format": job.list_format}
+        dest = directory.store.destination(self._name)
+        own = {"dest": dest, "state": str(self._state), "list_format": job.list_format}
         try:
             checked = GetOptions(source=self._feed.source, **{**options, **own})
             values = json.loads(checked.to_json("list")) | dict(self._feed.options)
-            self._folder.parent.mkdir(parents=True, exist_ok=True)
             self.running = Job(json.dumps(values))
         except BaseException:
             self._feed.close()
@@ -128,7 +127,7 @@ class Attempt:
             position = self._feed.position(self.running)
             if report["interrupted"] or position == self.claim.range.start:
                 return None
-            self._publish()
+            self._directory.store.publish(self._name, self._state)
             return self._commit(report, position, pieces, piece_seconds)
         finally:
             self._feed.close()
@@ -139,22 +138,6 @@ class Attempt:
             return self.running.report()
         except FetchmillError as error:
             raise type(error)(str(error).replace(self._feed.source, self._file.path)) from error
-
-    def _publish(self) -> None:
-        """Moves the journal to the objects, and makes all of it durable."""
-        hidden = self._folder / ".fetchmill"
-        try:
-            for name in ("state", "state-token"):
-                (hidden / name).unlink(missing_ok=True)
-            for entry in self._state.iterdir():
-                if entry.name not in _LEFT_BEHIND:
-                    copy = shutil.copytree if entry.is_dir() else shutil.copyfile
-                    copy(entry, hidden / entry.name)
-            sync_tree(hidden)
-            sync_folder(self._folder)
-            sync_folder(self._folder.parent)
-        except OSError as error:
-            raise StorageError(f"cannot write {hidden}: {error}") from error
 
     def _commit(self, report: Mapping[str, Any], position: int, pieces: int, piece_seconds: float) -> CommitRecord:
         whole = self.claim.range
@@ -195,6 +178,8 @@ class Attempt:
 
     def discard(self) -> None:
         """Removes what the attempt wrote, unless a commit record names it."""
-        if not self._is_in_doubt and self._directory.final_attempts().get(self.claim.range.id) != self.id:
-            shutil.rmtree(self._folder, ignore_errors=True)
         shutil.rmtree(self._state, ignore_errors=True)
+        # What stays goes when the job is finished.
+        with suppress(*STORE_ERRORS):
+            if not self._is_in_doubt and self._directory.final_attempts().get(self.claim.range.id) != self.id:
+                self._directory.store.remove_attempt(self._name)

@@ -14,6 +14,7 @@ from fetchmill._shared.local_state import default_folder
 from fetchmill._shared.ranges import BLOCK, ListFile, first_line_end, first_ranges
 from fetchmill._shared.records import JobRecord
 from fetchmill._shared.source_list import SourceList, await_list
+from fetchmill._shared.store import is_bucket
 from fetchmill._shared.worker import RangeWorker
 from fetchmill.errors import SecurityError, UsageError
 
@@ -29,6 +30,14 @@ _OF_A_PROCESS = (
     *("source", "dest", "state", "dashboard", "dashboard_addr", "dashboard_token", "dashboard_host"),
     *("threads", "concurrency", "concurrency_max", "limit"),
 )
+# Options that say how a bucket is reached. If the job directory is in one, each worker has its own: the directory must
+# not name the endpoint that gets the credentials.
+REACH = (
+    *("endpoint_url", "region", "profile", "no_sign_request", "addressing_style", "requester_pays"),
+    *("use_fips_endpoint", "use_dualstack_endpoint", "use_accelerate_endpoint"),
+)
+# The same of connections to it.
+_CONNECTIONS = ("ca_file", "proxy")
 # Files that workers read themselves: a relative path would be another file elsewhere.
 _PATHS = ("ca_file", "client_cert", "client_key", "cookies", "sse_c_key_file")
 # What holds for one process only, or needs all targets at one place.
@@ -46,7 +55,8 @@ _REFUSED = {
     "limit_per_host": "it limits one process only",
     "dashboard": "it shows one process only: use fetchmill status --watch",
 }
-_STORED_FORMATS = ("parquet", "tar", "warc", "jsonl", "null")
+_BUCKET_FORMATS = ("parquet", "tar", "warc", "jsonl")
+_STORED_FORMATS = (*_BUCKET_FORMATS, "null")
 
 
 def create_or_join(options: GetOptions, lease: float, say: Callable[[str], None]) -> RangeWorker:
@@ -61,7 +71,7 @@ def create_or_join(options: GetOptions, lease: float, say: Callable[[str], None]
         UsageError: an option cannot be used for a shared job, or differs from that of the job that is there.
     """
     _check(options, lease)
-    directory = JobDirectory(Path(options.dest).absolute())
+    directory = JobDirectory.at(options.dest, reach_of(own_values(options) | {"ca_file": options.ca_file}))
     source = hide_secrets(str(options.source))
     if options.source_kind != "list":
         options = SourceList(directory, options, lease, say).ranged_options()
@@ -71,18 +81,23 @@ def create_or_join(options: GetOptions, lease: float, say: Callable[[str], None]
     return _worker(directory, job, own_values(options), options.state, say)
 
 
-def join_job(path: Path, own: Mapping[str, Any], say: Callable[[str], None]) -> RangeWorker:
+def reach_of(own: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a process that say how the bucket of a job directory is reached."""
+    return {name: own[name] for name in (*REACH, *_CONNECTIONS) if own.get(name) is not None}
+
+
+def join_job(job: str, own: Mapping[str, Any], say: Callable[[str], None]) -> RangeWorker:
     """A worker of the shared job of a directory.
 
     Args:
-        path: the job directory.
-        own: options of this process: secrets, `state`, `concurrency`, `threads`.
+        job: the job directory.
+        own: options of this process: secrets, `state`, `concurrency`, `threads`, how the bucket is reached.
         say: takes lines for people.
 
     Raises:
         UsageError: there is no job, or this process lacks a secret that it needs.
     """
-    directory = JobDirectory(path.absolute())
+    directory = JobDirectory.at(job, reach_of(own))
     await_list(directory, say)
     given = {name: value for name, value in own.items() if value is not None}
     return _worker(directory, directory.job(), given, given.pop("state", None), say)
@@ -95,7 +110,7 @@ def _worker(
     lacking = [name for name in job.secrets if not _is_given(own, name)]
     if lacking:
         raise UsageError(
-            f"{directory.path} needs {', '.join(lacking)}, and secrets are never stored in it: give "
+            f"{directory.text} needs {', '.join(lacking)}, and secrets are never stored in it: give "
             f"{'it' if len(lacking) == 1 else 'them'} to this worker as well"
         )
     headers = {**job.options.get("headers", {}), **own.get("headers", {})}
@@ -107,10 +122,12 @@ def _worker(
 def _check_stored(directory: JobDirectory, job: JobRecord) -> None:
     """A job directory may come from anywhere: it must not name commands or secrets, which ours never do."""
     known = {option.name for option in fields(GetOptions) if option.metadata}
-    wrong = [name for name in job.options if name not in known or name in (*SECRETS, *_OF_A_PROCESS, *_REFUSED)]
+    never = (*SECRETS, *_OF_A_PROCESS, *_REFUSED, *(REACH if is_bucket(directory.text) else ()))
+    wrong = [name for name in job.options if name not in known or name in never]
     wrong += [name for name in job.options.get("headers", {}) if name.lower() not in OPEN_FIELDS]
     if wrong:
-        raise SecurityError(f"{directory.path / 'job.json'} has {wrong[0]}, which no job directory has; do not use it")
+        place = directory.store.place("job.json")
+        raise SecurityError(f"{place} has {wrong[0]}, which no such job directory has; do not use it")
 
 
 def _is_given(own: Mapping[str, Any], secret: str) -> bool:
@@ -125,9 +142,13 @@ def _check(options: GetOptions, lease: float) -> None:
         raise UsageError(f"lease must be from {_LEASE_MIN:g} to {_LEASE_MAX:g} seconds, not {lease:g}")
     if options.source == "-":
         raise UsageError("standard input is read by one process only: store the list in a file that all workers see")
-    if str(options.dest).startswith("s3://"):
-        raise UsageError("a shared job needs a folder that all workers share: a bucket cannot be its directory yet")
-    if options.format not in _STORED_FORMATS:
+    if options.source_kind != "list" and is_bucket(options.dest):
+        raise UsageError(
+            f"{options.source} cannot be listed into a bucket: make a list first with fetchmill list, at the same path "
+            "on every machine"
+        )
+    formats = _BUCKET_FORMATS if is_bucket(options.dest) else _STORED_FORMATS
+    if options.format not in formats:
         raise UsageError("a shared job stores shards: choose format parquet, tar, warc or jsonl")
     if options.names == "seq":
         raise UsageError("names seq counts the targets of one process: choose another template for a shared job")
@@ -141,9 +162,10 @@ def _check(options: GetOptions, lease: float) -> None:
 def shared_options(options: GetOptions) -> dict[str, Any]:
     """The options that the job directory has: those that differ from their defaults, without secrets."""
     values: dict[str, Any] = {}
+    own = (*_OF_A_PROCESS, *SECRETS, *(REACH if is_bucket(options.dest) else ()))
     for option in fields(options):
         value = getattr(options, option.name)
-        if option.name in (*_OF_A_PROCESS, *SECRETS) or not option.metadata or value == option.default:
+        if option.name in own or not option.metadata or value == option.default:
             continue
         if option.name in _PATHS:
             value = str(Path(value).absolute())
@@ -155,8 +177,8 @@ def shared_options(options: GetOptions) -> dict[str, Any]:
 
 
 def own_values(options: GetOptions) -> dict[str, Any]:
-    """The options of this process alone: secrets, and what it may use."""
-    names = (*SECRETS, "state", "threads", "concurrency", "concurrency_max")
+    """The options of this process alone: secrets, how a bucket is reached, and what it may use."""
+    names = (*SECRETS, *REACH, "state", "threads", "concurrency", "concurrency_max")
     defaults = {option.name: option.default for option in fields(options)}
     own = {name: getattr(options, name) for name in names if getattr(options, name) != defaults[name]}
     return own | ({"headers": dict(options.headers)} if options.headers else {})

@@ -7,38 +7,69 @@ file systems, NFS, Lustre and GPFS. File systems that mount a bucket lack `link`
 import errno
 import os
 import secrets
+import shutil
+import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Self
 
-from fetchmill.errors import StorageError, UsageError
+from fetchmill._shared.store import LEFT_BEHIND, StoredFile
+from fetchmill.errors import SecurityError, StorageError, UsageError
 
 # Errors of a file system that has no hard links.
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 _STALE_TRIES = 3
+# Folders of a job directory.
+_FOLDERS = ("commits", "claims", "workers", "logs", "data", "list")
 
 
 class FolderStore:
-    """Small files with names below a folder; writes are durable when a method returns.
+    """See `Store`.
 
     Args:
         folder: the job directory.
-
-    Raises:
-        StorageError: of each method, when the file system fails.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.text = str(folder)
+
+    def place(self, name: str) -> str:
+        """See `Store`."""
+        return str(self.folder / name)
+
+    def with_patience(self, seconds: float) -> Self:
+        """A file system waits as long as it is mounted to."""
+        del seconds
+        return self
+
+    def check_owner(self, name: str) -> None:
+        """See `Store`."""
+        place = self.folder / name
+        with _failing("read", place):
+            owner = place.stat().st_uid
+        if owner != os.geteuid():
+            raise SecurityError(
+                f"{place} belongs to user {owner}, and this is user {os.geteuid()}; run all workers as its owner"
+            )
+        for folder in _FOLDERS:
+            if (self.folder / folder).is_symlink():
+                raise SecurityError(
+                    f"{self.folder / folder} is a link, and may lead out of the job directory: remove it"
+                )
+
+    def top(self) -> list[str]:
+        """See `Store`."""
+        try:
+            return os.listdir(self.folder)  # noqa: PTH208 - names only
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise UsageError(f"{self.folder} is no folder ({error.strerror}); a shared job needs one") from error
 
     def create(self, name: str, content: bytes) -> bool:
-        """Creates a file with its whole content, if no other has this name.
-
-        A reply that was lost can make a success look like a name that exists: read the file to know whose it is.
-
-        Returns:
-            Whether this call has made it.
-        """
+        """See `Store`. A reply that was lost can make a success look like a name that exists."""
         place = self.folder / name
         with _failing("write", place):
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -61,11 +92,7 @@ class FolderStore:
         return True
 
     def replace(self, name: str, content: bytes) -> float:
-        """Writes a file in place of the one with this name; readers see one of the two.
-
-        Returns:
-            When it was written, by the clock of the file system.
-        """
+        """See `Store`."""
         place = self.folder / name
         with _failing("write", place):
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -75,7 +102,7 @@ class FolderStore:
         return written_at
 
     def read(self, name: str) -> bytes | None:
-        """The content of a file; None if there is none."""
+        """See `Store`."""
         place = self.folder / name
         with _failing("read", place):
             for _ in range(_STALE_TRIES):
@@ -89,14 +116,18 @@ class FolderStore:
                         raise
             return place.read_bytes()
 
-    def owner(self, name: str) -> int:
-        """The user who owns a file."""
-        place = self.folder / name
-        with _failing("read", place):
-            return place.stat().st_uid
+    def contents(self, folder: str) -> list[StoredFile]:
+        """See `Store`. Of a file that cannot be read nothing is given: another worker may have just replaced it."""
+        found = []
+        for name in self.names(folder):
+            with suppress(StorageError):
+                content = self.read(f"{folder}/{name}")
+                written_at = self._written_at(f"{folder}/{name}")
+                if content is not None and written_at is not None:
+                    found.append(StoredFile(name=name, content=content, written_at=written_at))
+        return found
 
-    def written_at(self, name: str) -> float | None:
-        """When a file was written, by the clock of the file system; None if there is none."""
+    def _written_at(self, name: str) -> float | None:
         place = self.folder / name
         with _failing("read", place):
             try:
@@ -105,7 +136,7 @@ class FolderStore:
                 return None
 
     def names(self, folder: str) -> list[str]:
-        """Names of the files in a folder, without drafts."""
+        """See `Store`."""
         place = self.folder / folder
         with _failing("list", place):
             try:
@@ -114,10 +145,61 @@ class FolderStore:
                 return []
 
     def remove(self, name: str) -> None:
-        """Removes a file; one that is not there is no error."""
+        """See `Store`."""
         place = self.folder / name
         with _failing("remove", place):
             place.unlink(missing_ok=True)
+
+    def append(self, name: str, line: str) -> None:
+        """See `Store`."""
+        place = self.folder / name
+        with _failing("write", place):
+            # A job directory that is gone is not made again.
+            if self.folder.is_dir() and not place.parent.is_symlink():
+                place.parent.mkdir(exist_ok=True)
+                with place.open("a") as file:
+                    file.write(line)
+
+    def now(self) -> float:
+        """See `Store`."""
+        name = f"workers/.now-{secrets.token_hex(4)}"
+        try:
+            now = self.replace(name, b"")
+            self.remove(name)
+        except StorageError:
+            # A reader may have no right to write: then the clock of this machine must do.
+            return time.time()
+        return now
+
+    def destination(self, attempt: str) -> str:
+        """See `Store`."""
+        return self.place(f"data/{attempt}")
+
+    def attempts(self) -> list[str]:
+        """See `Store`."""
+        return self.names("data")
+
+    def publish(self, attempt: str, state: Path) -> None:
+        """See `Store`."""
+        folder = self.folder / "data" / attempt
+        hidden = folder / ".fetchmill"
+        with _failing("write", hidden):
+            for name in ("state", "state-token"):
+                (hidden / name).unlink(missing_ok=True)
+            for entry in state.iterdir():
+                if entry.name not in LEFT_BEHIND:
+                    copy = shutil.copytree if entry.is_dir() else shutil.copyfile
+                    copy(entry, hidden / entry.name)
+            sync_tree(hidden)
+            sync_folder(folder)
+            sync_folder(folder.parent)
+
+    def remove_attempt(self, attempt: str) -> None:
+        """See `Store`."""
+        shutil.rmtree(self.folder / "data" / attempt, ignore_errors=True)
+
+    def abort_uploads(self) -> None:
+        """In a folder everything is in a folder of an attempt."""
 
     def _write_draft(self, place: Path, content: bytes) -> Path:
         draft = place.with_name(f".{place.name}.{secrets.token_hex(8)}")

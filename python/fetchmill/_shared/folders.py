@@ -1,19 +1,124 @@
-"""Where the objects of a shared job are: the folders that its commit records name."""
+"""Where the objects of a shared job are read: in the folders that its commit records name.
 
-import os
+Below a prefix of a bucket there are no folders to read: they are copied, one after the other, and without their objects
+where those are not needed.
+"""
+
+import shutil
+import tempfile
+import weakref
 from pathlib import Path
+from typing import Self
 
+from fetchmill._shared.bucket_store import BucketStore
 from fetchmill._shared.job_directory import JobDirectory
+from fetchmill.errors import StorageError
+
+# What copies of objects may take of the disk. A range that has more is copied alone.
+_COPIES_BYTES = 2 << 30
+_HIDDEN = ".fetchmill/"
 
 
-def final_folders(dest: str | os.PathLike[str]) -> list[str]:
-    """The folders with the objects of a shared job, in the order of its list: each is a destination.
+def final_attempts(directory: JobDirectory) -> list[str]:
+    """The attempts with the objects of a shared job, in the order of its list.
 
     Raises:
         UsageError: there is no job.
         JournalError: a file of the job directory is damaged.
     """
-    directory = JobDirectory(Path(os.path.abspath(os.fspath(dest))))  # noqa: PTH100 - a link stays one
     directory.job()
     final = sorted(directory.final_attempts().items())
-    return [str(directory.path / "data" / f"{range_id}-{attempt}") for range_id, attempt in final if attempt]
+    return [f"{range_id}-{attempt}" for range_id, attempt in final if attempt]
+
+
+class AttemptFolders:
+    """The folders of attempts: each is a destination.
+
+    Args:
+        directory: the job directory.
+    """
+
+    def __init__(self, directory: JobDirectory) -> None:
+        self._directory = directory
+        # Of a bucket: copies that are there, the oldest first, and how many bytes of objects each has.
+        self._place: Path | None = None
+        self._remove: weakref.finalize[..., AttemptFolders] | None = None
+        self._copies: dict[str, int] = {}
+        self._facts: set[str] = set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    def facts(self, attempt: str) -> str:
+        """A folder with the journal of an attempt and the manifests of its shards. Its shards may lack their content.
+
+        Raises:
+            StorageError, TemporaryError: it cannot be copied.
+        """
+        store = self._directory.store
+        if not isinstance(store, BucketStore) or attempt in self._copies:
+            return self.whole(attempt)
+        if attempt not in self._facts:
+            self._copy(store, attempt, self._root() / f"{attempt}.facts", with_objects=False)
+            self._facts.add(attempt)
+        return str(self._root() / f"{attempt}.facts")
+
+    def whole(self, attempt: str) -> str:
+        """The same with its objects.
+
+        Raises:
+            StorageError, TemporaryError: it cannot be copied.
+        """
+        store = self._directory.store
+        if not isinstance(store, BucketStore):
+            return store.destination(attempt)
+        if attempt not in self._copies:
+            self._copies[attempt] = self._copy(store, attempt, self._root() / attempt, with_objects=True)
+        return str(self._root() / attempt)
+
+    def close(self) -> None:
+        """Removes copies."""
+        self._copies.clear()
+        self._facts.clear()
+        if self._remove is not None:
+            self._remove()
+        self._place = self._remove = None
+
+    def _copy(self, store: BucketStore, attempt: str, folder: Path, *, with_objects: bool) -> int:
+        """Copies an attempt into a folder; returns the bytes of its objects."""
+        objects = store.objects(attempt)
+        size = sum(objects.values())
+        if with_objects:
+            self._make_room(size)
+        for name, length in objects.items():
+            # A name is the store's word.
+            if "\0" in name or any(part in ("", ".", "..") for part in name.split("/")):
+                raise StorageError(f"{store.destination(attempt)}{name} is not a name of a file: it cannot be copied")
+            path = folder / name
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                if not with_objects and not name.startswith(_HIDDEN):
+                    with path.open("xb") as file:
+                        file.truncate(length)
+                    continue
+            except OSError as error:
+                raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
+            store.download(attempt, name, path)
+        return size
+
+    def _make_room(self, size: int) -> None:
+        """Removes the oldest copies. What is still open in one stays readable."""
+        while self._copies and sum(self._copies.values()) + size > _COPIES_BYTES:
+            oldest = next(iter(self._copies))
+            del self._copies[oldest]
+            shutil.rmtree(self._root() / oldest, ignore_errors=True)
+
+    def _root(self) -> Path:
+        if self._place is None:
+            self._place = Path(tempfile.mkdtemp(prefix="fetchmill-copies-"))
+            # Also when nobody closes it.
+            self._remove = weakref.finalize(self, shutil.rmtree, self._place, ignore_errors=True)
+        return self._place

@@ -1,17 +1,15 @@
 """Heartbeats: which workers of a shared job live, and how many share its limits.
 
-Each worker writes a file of its own. How old it is, is told by the clock of the file system, so that clocks of machines
-may differ.
+Each worker writes a file of its own. Its age is by the clock of the file system or of the bucket, so that clocks of
+machines may differ.
 """
 
 import json
-import time
 from collections.abc import Mapping
 from typing import Any
 
 from fetchmill._quick_dataclass import dataclass
 from fetchmill._shared.job_directory import JobDirectory
-from fetchmill.errors import StorageError
 
 # Heartbeats in the time of a lease.
 BEATS_IN_A_LEASE = 5
@@ -24,7 +22,7 @@ class Heartbeat:
     Args:
         worker: its name: host, process and a random part.
         state: `waiting`, `working`, `draining` or `ended`.
-        age: seconds since it said so, by the clock of the file system.
+        age: seconds since it said so, by the store's clock.
         sharers: among how many workers it divides the job's rate.
         ranges: the ids of the ranges that it has.
         counts: what its attempts counted that are not final yet.
@@ -64,26 +62,16 @@ class Heartbeats:
     def read(self) -> list[Heartbeat]:
         """What each worker said last; of what is damaged nothing."""
         found = []
-        for name in self._store.names("workers"):
-            try:
-                content, written_at = self._store.read(f"workers/{name}"), self._store.written_at(f"workers/{name}")
-            except StorageError:
-                continue  # its worker is taken for dead, if it lasts
-            if content is not None and written_at is not None:
-                heartbeat = _heartbeat(name.removesuffix(".json"), content, max(self._now - written_at, 0.0))
-                if heartbeat is not None:
-                    found.append(heartbeat)
+        for file in self._store.contents("workers"):
+            age = max(self._now - file.written_at, 0.0)
+            heartbeat = _heartbeat(file.name.removesuffix(".json"), file.content, age)
+            if heartbeat is not None:
+                found.append(heartbeat)
         return found
 
     def look(self) -> list[Heartbeat]:
-        """The same for a process that is no worker: it has no heartbeat, and asks the file system for the time."""
-        name = f"workers/.{self._worker}"
-        try:
-            self._now = self._store.replace(name, b"")
-            self._store.remove(name)
-        except StorageError:
-            # A reader may have no right to write: then the clock of this machine must do.
-            self._now = time.time()
+        """The same for a process that is no worker: it has no heartbeat, and asks the store for the time."""
+        self._now = self._store.now()
         return self.read()
 
 

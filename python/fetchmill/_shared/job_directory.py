@@ -15,14 +15,14 @@ import json
 import os
 import re
 import threading
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from typing import Any, Self
 
 from fetchmill._quick_dataclass import dataclass
-from fetchmill._shared.folder_store import FolderStore
 from fetchmill._shared.ranges import Range
 from fetchmill._shared.records import CommitRecord, JobRecord
-from fetchmill.errors import JournalError, SecurityError, UsageError
+from fetchmill._shared.store import Store, open_store
+from fetchmill.errors import JournalError, UsageError
 
 JOB = "job.json"
 STOPPED = "stopped"
@@ -35,7 +35,6 @@ _COMMITS = "commits"
 _ATTEMPT = re.compile(r"[0-9]{5}-[0-9]{14}-[0-9a-f]{16}")
 # What is there before the job, where a process lists its source.
 _BEFORE_THE_JOB = ("list.json", "list", "claims", "workers", "logs")
-_FOLDERS = (_COMMITS, "claims", "workers", "logs", "data")
 # A range whose workers died so often is set aside: it is what kills them.
 DEATHS_MAX = 3
 
@@ -62,20 +61,35 @@ class JobDirectory:
     """See the module.
 
     Args:
-        path: the folder.
+        store: its files.
 
     Raises:
-        StorageError: of each method, when the file system fails.
+        StorageError, TemporaryError: of each method, when the store fails.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.store = FolderStore(path)
+    def __init__(self, store: Store) -> None:
+        self.store = store
         self._id: str | None = None
         # Commit records never change, so each is read once. Its id and its attempt stay in memory: 200 bytes.
         self._lock = threading.Lock()
         self._attempts: dict[str, str] = {}
         self._rests: list[Range] = []
+
+    @classmethod
+    def at(cls, job: str | os.PathLike[str], reach: Mapping[str, Any] | None = None) -> Self:
+        """The job directory of a folder or a bucket; see `open_store`."""
+        return cls(open_store(job, reach))
+
+    @property
+    def text(self) -> str:
+        """The folder or the prefix, as users write it."""
+        return self.store.text
+
+    def with_patience(self, seconds: float) -> "JobDirectory":
+        """The same job directory, whose methods fail after about this time where the store is a bucket."""
+        other = JobDirectory(self.store.with_patience(seconds))
+        other._id = self._id
+        return other
 
     def exists(self) -> bool:
         """Whether there is a job."""
@@ -100,25 +114,18 @@ class JobDirectory:
             SecurityError: it is of another user.
             JournalError: it is damaged.
         """
-        place = self.path / JOB
+        place = self.store.place(JOB)
         content = self.store.read(JOB)
         if content is None and self.claims().get(LISTING):
             raise UsageError(
-                f"{self.path} has no job yet: its source is being listed; wait, or run the command again that began it"
+                f"{self.text} has no job yet: its source is being listed; wait, or run the command again that began it"
             )
         if content is None:
             raise UsageError(
-                f"{self.path} has no shared job; create one with fetchmill get SOURCE {self.path} --shared"
+                f"{self.text} has no shared job; create one with fetchmill get SOURCE {self.text} --shared"
             )
-        owner = self.store.owner(JOB)
-        if owner != os.geteuid():
-            raise SecurityError(
-                f"{place} belongs to user {owner}, and this is user {os.geteuid()}; run all workers as its owner"
-            )
-        for name in _FOLDERS:
-            if (self.path / name).is_symlink():
-                raise SecurityError(f"{self.path / name} is a link, and may lead out of the job directory: remove it")
-        job = JobRecord.from_bytes(content, str(place))
+        self.store.check_owner(JOB)
+        job = JobRecord.from_bytes(content, place)
         if self._id not in (None, job.id):
             raise UsageError(f"{place} is of another job now: it was replaced while this process worked at it")
         self._id = job.id
@@ -130,17 +137,14 @@ class JobDirectory:
         Raises:
             UsageError: it has something else, or is no folder.
         """
-        try:
-            names = os.listdir(self.path)  # noqa: PTH208 - names only
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise UsageError(f"{self.path} is no folder ({error.strerror}); a shared job needs one") from error
         own = (JOB, f".{JOB}.", _PROBE, f".{_PROBE}", ".list.json.")
-        foreign = sorted(name for name in names if not name.startswith(own) and name not in _BEFORE_THE_JOB)
+        names = [name for name in self.store.top() if name not in _BEFORE_THE_JOB]
+        foreign = sorted(name for name in names if not name.startswith(own))
         # Another process may have created the job since, and work at it.
         if foreign and not self.exists():
-            raise UsageError(f"{self.path} is not empty ({foreign[0]}); a shared job needs an empty or missing folder")
+            raise UsageError(
+                f"{self.text} is not empty ({foreign[0]}); a shared job needs an empty or missing folder or prefix"
+            )
 
     def _prove_creation(self, token: str) -> None:
         """Two creations of one file: the second must fail, or two workers could both believe that they were first."""
@@ -148,8 +152,8 @@ class JobDirectory:
         try:
             if not self.store.create(name, b"1") or self.store.create(name, b"2"):
                 raise UsageError(
-                    f"{self.path}: the file system lets two processes create the same file; a shared job needs a local "
-                    "file system, NFS, Lustre or GPFS"
+                    f"{self.text} lets two processes create the same file; a shared job needs a local file system, "
+                    "NFS, Lustre or GPFS, or a bucket whose store obeys If-None-Match"
                 )
         finally:
             self.store.remove(name)
@@ -166,7 +170,9 @@ class JobDirectory:
         self.store.create(name, record.to_bytes())
         found = self._read_commit(record.range.id)
         if found is None:
-            raise JournalError(f"{self.path / name} is gone, though it was just written; restore it from a backup")
+            raise JournalError(
+                f"{self.store.place(name)} is gone, though it was just written; restore it from a backup"
+            )
         return found
 
     def final_attempts(self) -> dict[str, str]:
@@ -198,11 +204,12 @@ class JobDirectory:
         content = self.store.read(name)
         if content is None:
             return None
-        record = CommitRecord.from_bytes(content, str(self.path / name))
+        place = self.store.place(name)
+        record = CommitRecord.from_bytes(content, place)
         if record.range.id != range_id:
-            raise JournalError(f"{self.path / name} is of another range ({record.range.id}); restore it")
+            raise JournalError(f"{place} is of another range ({record.range.id}); restore it")
         if record.job != self._id:
-            raise JournalError(f"{self.path / name} is of another job ({record.job}); restore it")
+            raise JournalError(f"{place} is of another job ({record.job}); restore it")
         with self._lock:
             if range_id not in self._attempts:
                 self._attempts[range_id] = record.attempt
@@ -218,14 +225,14 @@ class JobDirectory:
 
     # Claims.
 
-    def claims(self) -> dict[str, list[str]]:
-        """The names of the claims on each range, the oldest first."""
-        found: dict[str, list[str]] = {}
-        for name in self.store.names("claims"):
-            range_id, _, number = name.rpartition(".")
+    def claims(self) -> dict[str, dict[str, str | None]]:
+        """The claims on each range, the oldest first: their names, and the worker that each names."""
+        found: dict[str, dict[str, str | None]] = {}
+        for file in sorted(self.store.contents("claims"), key=lambda file: file.name):
+            range_id, _, number = file.name.rpartition(".")
             if number.isdigit():
-                found.setdefault(range_id, []).append(name)
-        return {range_id: sorted(names, key=number_of) for range_id, names in found.items()}
+                found.setdefault(range_id, {})[file.name] = _claimant(file.content)
+        return {each: {name: found[each][name] for name in sorted(found[each], key=number_of)} for each in found}
 
     def claim(self, range: Range, worker: str, number: int) -> Claim | None:
         """Claims a range for a worker; None if another one was faster."""
@@ -243,12 +250,7 @@ class JobDirectory:
 
     def claimant(self, name: str) -> str | None:
         """The worker that a claim names; None if the claim is gone, or says nothing."""
-        content = self.store.read(f"claims/{name}")
-        try:
-            values = json.loads(content or b"null")
-        except ValueError:
-            return None
-        return values.get("worker") if isinstance(values, dict) else None
+        return _claimant(self.store.read(f"claims/{name}"))
 
     def release(self, claim: Claim) -> None:
         """Gives a range back, or says that it is final."""
@@ -278,7 +280,7 @@ class JobDirectory:
             try:
                 return float(json.loads(content)["rate"])
             except (ValueError, KeyError, TypeError) as error:
-                raise JournalError(f"{self.path / SETTINGS} is damaged ({error}); remove it") from error
+                raise JournalError(f"{self.store.place(SETTINGS)} is damaged ({error}); remove it") from error
         rate = job.options.get("rate")
         return None if rate is None else float(rate)
 
@@ -286,8 +288,15 @@ class JobDirectory:
         """Changes it, also while workers run."""
         self.store.replace(SETTINGS, json.dumps({"rate": rate}).encode())
 
-    def attempts(self) -> Iterator[Path]:
-        """The folders of all attempts, and nothing else that somebody may have put there."""
-        for name in self.store.names("data"):
-            if _ATTEMPT.fullmatch(name):
-                yield self.path / "data" / name
+    def attempts(self) -> list[str]:
+        """The folders of all attempts below `data`, and nothing else that somebody may have put there."""
+        return [name for name in self.store.attempts() if _ATTEMPT.fullmatch(name)]
+
+
+def _claimant(content: bytes | None) -> str | None:
+    """The worker that a claim names; None if the claim is gone, or says nothing."""
+    try:
+        values = json.loads(content or b"null")
+    except ValueError:
+        return None
+    return values.get("worker") if isinstance(values, dict) else None

@@ -91,7 +91,7 @@ def read_source_list(directory: JobDirectory) -> SourceListRecord | None:
         JournalError: the record is damaged.
     """
     content = directory.store.read(_LIST)
-    return None if content is None else SourceListRecord.from_bytes(content, str(directory.path / _LIST))
+    return None if content is None else SourceListRecord.from_bytes(content, directory.store.place(_LIST))
 
 
 class SourceList:
@@ -120,10 +120,10 @@ class SourceList:
             UsageError: the directory has another source's list, or the source has no objects.
             FetchmillError: the source cannot be listed.
         """
-        path = self._directory.path / _FOLDER / self._find_or_make().file
+        path = self._directory.store.place(f"{_FOLDER}/{self._find_or_make().file}")
         values = {option.name: option.default for option in fields(self._options)}
         reset = {name: values[name] for name in (*names_not_for("list"), *_FILTERS)}
-        own: dict[str, Any] = {"source": str(path)}
+        own: dict[str, Any] = {"source": path}
         if self._options.source_kind == "server" and self._options.listing != "json":
             # All URLs are of the source's origin, which the user named.
             own["allow_private"] = True
@@ -154,14 +154,14 @@ class SourceList:
 
     def _maker(self) -> tuple[int, str | None]:
         """The number of the next claim, and which living process makes the list."""
-        names = self._directory.claims().get(LISTING, [])
+        claims = self._directory.claims().get(LISTING, {})
         living = {each.worker for each in self._heartbeats.look() if each.lives(self._lease)}
-        makers = [worker for name in names if (worker := self._directory.claimant(name)) in living]
-        return number_of(names[-1]) + 1 if names else 1, makers[0] if makers else None
+        makers = [worker for worker in claims.values() if worker in living]
+        return 1 + max(map(number_of, claims), default=0), makers[0] if makers else None
 
     def _make(self) -> None:
         token = secrets.token_hex(8)
-        place = self._directory.path / _FOLDER / f"{token}.parquet"
+        place = Path(self._directory.store.place(f"{_FOLDER}/{token}.parquet"))
         state = default_folder(token)
         self._say(f"lists {self._source}")
         try:
@@ -230,8 +230,8 @@ class SourceList:
         if record.source == self._source and record.options == mine:
             return
         raise UsageError(
-            f"{self._directory.path} has a list of {record.source} with other options or another source; run fetchmill "
-            f"join {self._directory.path}, or choose another directory"
+            f"{self._directory.text} has a list of {record.source} with other options or another source; run fetchmill "
+            f"join {self._directory.text}, or choose another directory"
         )
 
 

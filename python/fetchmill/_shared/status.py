@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, field
-from pathlib import Path
 from typing import Any, Self
 
 from fetchmill._quick_dataclass import dataclass
@@ -157,15 +156,14 @@ class SharedStatus:
         return asdict(self) | {"finished": self.finished}
 
 
-def shared_status(path: Path) -> SharedStatus:
+def shared_status(directory: JobDirectory) -> SharedStatus:
     """How far the shared job of a directory is.
 
     Raises:
         UsageError: there is none.
         JournalError: a file of it is damaged.
-        StorageError: the file system failed.
+        StorageError, TemporaryError: the store failed.
     """
-    directory = JobDirectory(path)
     job = directory.job()
     total = sum_of(directory.commits(), job)
     ledger, failures, skipped_by = _with_listing(total, read_source_list(directory))
@@ -179,7 +177,7 @@ def shared_status(path: Path) -> SharedStatus:
     workers = sorted((WorkerStatus.of(each, job.lease) for each in heartbeats), key=_order)
     return SharedStatus(
         source=job.source,
-        dest=str(path),
+        dest=directory.text,
         format=str(job.options.get("format", "files")),
         ledger=ledger,
         failures=failures,

@@ -1,7 +1,6 @@
 """A worker of a shared job: takes ranges from the job directory until every range has a commit record."""
 
 import random
-import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -17,7 +16,8 @@ from fetchmill._shared.local_state import make_folder, process_name, remove_fold
 from fetchmill._shared.ranges import Range
 from fetchmill._shared.records import CommitRecord, JobRecord, empty_ledger
 from fetchmill._shared.status import sum_of
-from fetchmill.errors import FetchmillError, JournalError, StorageError
+from fetchmill._shared.store import STORE_ERRORS, Store
+from fetchmill.errors import FetchmillError, JournalError
 
 # A range is worked at for so long, and the rest of it is left as new ranges of this length.
 RANGE_SECONDS = 30.0
@@ -75,7 +75,9 @@ class RangeWorker:
         self._options = options
         self._local = local
         self._say = say
-        self._heartbeats = Heartbeats(directory, self.name)
+        # What comes late is no heartbeat.
+        self._beating = directory.with_patience(job.lease / BEATS_IN_A_LEASE)
+        self._heartbeats = Heartbeats(self._beating, self.name)
         # Guards what the heartbeat's thread and those that finish attempts share with the one that feeds.
         # A signal may come while this thread holds it, and its handler takes it again.
         self._lock = threading.RLock()
@@ -94,6 +96,11 @@ class RangeWorker:
         self._stopped: str | None = None
         self._ended = threading.Event()
 
+    @property
+    def store(self) -> Store:
+        """The files of the job directory."""
+        return self._directory.store
+
     def stop(self) -> None:
         """Asks for the end: what is fed is fetched and made final, the rest is left."""
         self._asked_at = self._asked_at or time.monotonic()
@@ -105,7 +112,7 @@ class RangeWorker:
         for attempt in self._current():
             # First of all: the process may end at once, and a claim that stays counts as a death.
             with suppress(FetchmillError):
-                self._directory.release(attempt.claim)
+                self._beating.release(attempt.claim)
             attempt.stop()
 
     def run(self) -> WorkerEnd:
@@ -168,8 +175,9 @@ class RangeWorker:
         mine = {attempt.claim.range.id for attempt in self._current()}
         random.shuffle(open_ranges)
         for each in open_ranges:
-            names = claims.get(each.id, [])
-            if each.id in mine or any(self._directory.claimant(name) in living for name in names):
+            owners = claims.get(each.id, {})
+            names = list(owners)
+            if each.id in mine or not living.isdisjoint(owners.values()):
                 continue
             if len(names) >= DEATHS_MAX:
                 self._set_aside(each)
@@ -293,15 +301,16 @@ class RangeWorker:
 
     def _conclude(self) -> None:
         """Writes the sum of all ledgers, and removes what no commit record names."""
-        directory = JobDirectory(self._directory.path)
+        directory = JobDirectory(self.store)
         if directory.open_ranges(directory.job()):
-            raise JournalError(f"{directory.path} has open ranges again; run the same command again")
+            raise JournalError(f"{directory.text} has open ranges again; run the same command again")
         if self._directory.store.read(FINISHED) is None:
             self._directory.store.create(FINISHED, sum_of(self._directory.commits(), self._job).to_bytes())
         named = {f"{range_id}-{attempt}" for range_id, attempt in self._directory.final_attempts().items()}
-        for folder in self._directory.attempts():
-            if folder.name not in named:
-                shutil.rmtree(folder, ignore_errors=True)
+        for attempt in self._directory.attempts():
+            if attempt not in named:
+                self.store.remove_attempt(attempt)
+        self.store.abort_uploads()
         for names in self._directory.claims().values():
             for name in names:
                 self._directory.store.remove(f"claims/{name}")
@@ -313,13 +322,14 @@ class RangeWorker:
         last = time.monotonic()
         while not self._ended.wait(period if self._may_start.is_set() else min(period, IDLE_SECONDS / 2)):
             try:
-                self._directory.job()
+                written = time.monotonic()
+                self._beating.job()
                 self._write_heartbeat()
                 self._look_at_peers()
-                self._stopped = self._directory.is_stopped()
-                self._take_rate(self._directory.rate(self._job))
-                last = time.monotonic()
-            except StorageError as error:
+                self._stopped = self._beating.is_stopped()
+                self._take_rate(self._beating.rate(self._job))
+                last = written
+            except STORE_ERRORS as error:
                 # Others may fetch this worker's ranges by then. With a rate it must not fetch beside them.
                 leases = _DEAF_LEASES if self._rate is None else 0.7
                 if time.monotonic() - last > self._job.lease * leases:

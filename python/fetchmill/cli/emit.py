@@ -14,6 +14,7 @@ _EPILOG = """\b
 Examples:
   fetchmill emit slurm /lustre/run --workers 50 | sbatch
   fetchmill emit kubernetes /data/run --workers 50 --image IMAGE --claim data | kubectl apply -f -
+  fetchmill emit kubernetes s3://bucket/run --workers 50 --image IMAGE | kubectl apply -f -
   fetchmill emit aws-batch /efs/run --workers 50 --queue QUEUE --definition NAME > job.json
   aws batch submit-job --cli-input-json file://job.json"""
 # Kubernetes kills after this; a worker that was asked to end needs at most 25 s.
@@ -27,7 +28,7 @@ _PARTS_MIN = 2
 @click.argument("job", metavar="JOB", type=click.Path())
 @click.option("--workers", type=COUNT, required=True, help="How many processes work at once.")
 @click.option("--image", help="Image with fetchmill, for kubernetes.")
-@click.option("--claim", help="Persistent volume claim that holds JOB, for kubernetes.")
+@click.option("--claim", help="Persistent volume claim that holds JOB, for kubernetes and a folder.")
 @click.option("--queue", help="Job queue, for aws-batch.")
 @click.option("--definition", help="Job definition, for aws-batch: an image with fetchmill, and JOB mounted.")
 def command(scheduler: str, job: str, workers: int, **settings: str | None) -> int:
@@ -35,11 +36,16 @@ def command(scheduler: str, job: str, workers: int, **settings: str | None) -> i
 
     The workers run `fetchmill join JOB`, so create the job first, with `fetchmill get SOURCE JOB --shared`.
     """
+    in_bucket = job.startswith("s3://")
     for name in _NEEDED[scheduler]:
-        if not settings[name]:
+        if not settings[name] and not (in_bucket and name == "claim"):
             raise click.UsageError(f"{scheduler} needs --{name}")
-    if not job.startswith("/") or job.rstrip("/").count("/") < _PARTS_MIN:
-        raise click.UsageError(f"JOB must be a path such as /data/run, below the folder that is mounted, not {job}")
+    if in_bucket and settings["claim"]:
+        raise click.UsageError("--claim is for a JOB in a folder: leave it out for a bucket")
+    if not in_bucket and (not job.startswith("/") or job.rstrip("/").count("/") < _PARTS_MIN):
+        raise click.UsageError(
+            f"JOB must be a path such as /data/run, below the folder that is mounted, or s3://BUCKET/PREFIX, not {job}"
+        )
     if scheduler == "slurm":
         text = _slurm(job, workers)
     elif scheduler == "kubernetes":
@@ -74,18 +80,19 @@ def _slurm(job: str, workers: int) -> str:
 
 def _kubernetes(job: str, workers: int, settings: dict[str, str | None]) -> dict[str, object]:
     """A job without a number of completions: when one worker has ended well, no other is started."""
-    container = {
+    container: dict[str, object] = {
         "name": "worker",
         "image": settings["image"],
         "command": ["fetchmill", "join", job],
-        "volumeMounts": [{"name": "job", "mountPath": job.rstrip("/").rpartition("/")[0] or "/"}],
     }
-    pod = {
+    pod: dict[str, object] = {
         "restartPolicy": "OnFailure",
         "terminationGracePeriodSeconds": _GRACE_SECONDS,
         "containers": [container],
-        "volumes": [{"name": "job", "persistentVolumeClaim": {"claimName": settings["claim"]}}],
     }
+    if settings["claim"]:
+        container["volumeMounts"] = [{"name": "job", "mountPath": job.rstrip("/").rpartition("/")[0] or "/"}]
+        pod["volumes"] = [{"name": "job", "persistentVolumeClaim": {"claimName": settings["claim"]}}]
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",

@@ -60,6 +60,7 @@ Examples:
   fetchmill get http://127.0.0.1:8080 s3://bucket/run/ --format parquet
   fetchmill get urls.parquet /nfs/run --format tar --shared   with as many workers as run this
   fetchmill get urls.parquet /nfs/run --format tar --on ray --workers 64   workers in a Ray cluster
+  fetchmill get urls.txt s3://bucket/run --format tar --shared   the same without a shared folder
   fetchmill get urls.txt out/ --dry-run                       what would be fetched, without a request
   fetchmill get https://api.example.com out/ --bearer-command 'gcloud auth print-access-token'
   zcat urls.gz | fetchmill get - out/ --rate 50 --bearer "$TOKEN" --credentials-for https://api.example.com
@@ -73,8 +74,8 @@ Bytes may be written as 64KiB or 10MB, times as 1.5s, 50ms or 2m, numbers as 1e6
 """
 
 
-_SHARED_HELP = """Make DEST a job directory that any number of processes work at, also on other machines: the first one
-creates it, the others join (docs/guide/shared-jobs.md)."""
+_SHARED_HELP = """Make DEST, a folder or a bucket, a job directory that any number of processes work at, also on other
+machines: the first one creates it, the others join (docs/guide/shared-jobs.md)."""
 
 _LEASE_HELP = (
     """Time after which ranges of a worker without a heartbeat are free for others, with --shared; 10 s if not given."""
@@ -186,13 +187,11 @@ def _work(options: GetOptions, sharing: _Sharing, log_file: str | None, *, as_js
     """Creates a shared job or joins it; gives the exit code."""
     if log_file:
         raise click.UsageError("--log-file is for one machine: workers write logs into the job directory")
-    from pathlib import Path
-
     from fetchmill._shared.creation import LEASE_SECONDS, create_or_join, own_values
     from fetchmill.cli.ray_jobs import run_shared
 
     return run_shared(
-        Path(options.dest),
+        str(options.dest),
         lambda say: create_or_join(options, sharing.lease or LEASE_SECONDS, say),
         own_values(options),
         on=sharing.on,

@@ -1,6 +1,5 @@
 """`fetchmill join`: works at a shared job that another process has created."""
 
-from pathlib import Path
 from typing import Any
 
 from fetchmill.cli.ray_jobs import ray_options, run_shared
@@ -8,15 +7,16 @@ from fetchmill.cli.shared_jobs import given, worker_command
 
 _HELP = """Work at the shared job of the directory JOB until it is finished or stopped.
 
-`fetchmill get SOURCE JOB --shared` creates the job. Any number of processes, on any machines that share the folder, may
-join it and leave it at any time. Each one takes ranges of the list that no other has. SIGTERM makes final what is
-fetched, within 20 s, and gives the rest back.
+`fetchmill get SOURCE JOB --shared` creates the job. Any number of processes, on any machines that share the folder or
+the bucket, may join it and leave it at any time. Each one takes ranges of the list that no other has. SIGTERM makes
+final what is fetched, within 20 s, and gives the rest back.
 
 Options of the job come from JOB. Secrets are never stored there: give them to each worker.
 
 \b
 Examples:
   fetchmill join /nfs/run
+  fetchmill join s3://bucket/run --endpoint-url http://10.0.0.7:9000
   for h in a b c; do ssh $h fetchmill join /nfs/run & done
   FETCHMILL_BEARER=$TOKEN fetchmill join /nfs/run
   fetchmill join /nfs/run --on ray --workers 64    as many workers in a Ray cluster
@@ -32,8 +32,8 @@ def _run(job: str, as_json: bool, quiet: bool, on: str | None, workers: int | No
 
     mine = given(own)
     return run_shared(
-        Path(job),
-        lambda say: join_job(Path(job), mine, say),
+        job,
+        lambda say: join_job(job, mine, say),
         mine,
         on=on,
         workers=workers,

@@ -15,7 +15,6 @@ from fetchmill.cli.watch import Signals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from fetchmill._shared.status import SharedStatus
     from fetchmill._shared.worker import RangeWorker
@@ -34,7 +33,7 @@ def ray_options() -> list[click.Parameter]:
 
 
 def run_shared(
-    job: "Path",
+    job: str,
     make: "Callable[[Callable[[str], None]], RangeWorker]",
     own: "Mapping[str, Any]",
     *,
@@ -64,15 +63,17 @@ def run_shared(
         return run_worker(job, make, as_json=as_json, quiet=quiet, tells_failures=tells_failures)
     from fetchmill._ray.ray_job import RayJob, check_installed
     from fetchmill._ray.settings import Ray
+    from fetchmill._shared.job_directory import JobDirectory
     from fetchmill._shared.status import shared_status
 
     check_installed()
     signals = Signals()
     display = _RayDisplay(as_json=as_json, quiet=quiet)
-    running = RayJob(job, make(_silent), own, Ray(workers=workers), say=display.say, show=display.show)
+    worker = make(_silent)
+    running = RayJob(worker, own, Ray(workers=workers), say=display.say, show=display.show)
     signals.attach(running)
     reason = running.run()
-    status = shared_status(job.absolute())
+    status = shared_status(JobDirectory(worker.store))
     display.end(status)
     if reason == "asked":
         display.say(f"stopped by a signal: fetchmill join {job} --on ray goes on, and so does the same command")

@@ -1,6 +1,5 @@
 """`fetchmill resume`: goes on with a shared job that was stopped."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fetchmill.cli.ray_jobs import ray_options, run_shared
@@ -28,17 +27,19 @@ after SIGINT and SIGTERM; the others are errors (fetchmill --help).
 
 
 def _run(job: str, as_json: bool, quiet: bool, on: str | None, workers: int | None, **own: Any) -> int:  # noqa: ANN401
-    from fetchmill._shared.creation import join_job
-    from fetchmill.shared_jobs import resume
+    from fetchmill._shared.creation import join_job, reach_of
+    from fetchmill._shared.job_directory import JobDirectory
 
     mine = given(own)
 
     def make(say: "Callable[[str], None]") -> "RangeWorker":
-        resume(job)
-        return join_job(Path(job), mine, say)
+        directory = JobDirectory.at(job, reach_of(mine))
+        directory.job()
+        directory.go_on()
+        return join_job(job, mine, say)
 
     return run_shared(
-        Path(job),
+        job,
         make,
         mine,
         on=on,

@@ -1,22 +1,39 @@
 """`fetchmill set`: changes a shared job while it runs."""
 
+from typing import Any
+
 import click
 
+from fetchmill.cli.options import TableCommand
 from fetchmill.cli.parameter_types import NUMBER
+from fetchmill.cli.shared_jobs import given, reach_options
 from fetchmill.cli.streams import escape, say
 
 _EPILOG = """\b
 Examples:
   fetchmill set /nfs/run --rate 200"""
+_HELP = "Change the shared job of the directory JOB, also while workers run: they take it up within seconds."
 
 
-@click.command("set", epilog=_EPILOG, short_help="Change a shared job while it runs.")
-@click.argument("job", metavar="JOB", type=click.Path())
-@click.option("--rate", type=NUMBER, required=True, help="Requests a second at most, of all workers together.")
-def command(job: str, rate: float) -> int:
-    """Change the shared job of the directory JOB, also while workers run: they take it up within seconds."""
+def _run(job: str, rate: float, **reach: Any) -> int:  # noqa: ANN401
     from fetchmill.shared_jobs import set_rate
 
-    set_rate(job, rate)
+    set_rate(job, rate, **given(reach))
     say(f"all workers of {escape(job)} together make at most {rate:g} requests a second, within some seconds")
     return 0
+
+
+command = TableCommand(
+    "set",
+    callback=_run,
+    help=_HELP,
+    epilog=_EPILOG,
+    short_help="Change a shared job while it runs.",
+    params=[
+        click.Argument(["job"], metavar="JOB", type=click.Path()),
+        click.Option(
+            ["--rate"], type=NUMBER, required=True, help="Requests a second at most, of all workers together."
+        ),
+        *reach_options(),
+    ],
+)

@@ -1,6 +1,5 @@
 """What the commands of shared jobs have in common: a worker that is shown, and the end of a job as lines."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,18 +12,25 @@ from fetchmill.cli.streams import escape, say, write_event
 from fetchmill.cli.watch import Signals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
     from fetchmill._shared.status import SharedStatus
+    from fetchmill._shared.store import Store
     from fetchmill._shared.worker import RangeWorker
 
 FINISHED_WITH_FAILURES = 3
 # Options that a process has for itself.
-OWN = ("headers", "auth", "bearer", "bearer_command", "netrc", "proxy", "state", "concurrency", "threads")
+OWN = (
+    *("headers", "auth", "bearer", "bearer_command", "netrc", "proxy", "ca_file", "state", "concurrency", "threads"),
+    *("endpoint_url", "region", "profile", "no_sign_request", "addressing_style", "requester_pays"),
+    *("use_fips_endpoint", "use_dualstack_endpoint", "use_accelerate_endpoint"),
+)
+# Of these, what the commands need that only look at a job or change it.
+REACH = ("endpoint_url", "region", "profile")
 
 
 def run_worker(
-    job: Path,
+    job: str,
     make: "Callable[[Callable[[str], None]], RangeWorker]",
     *,
     as_json: bool,
@@ -41,15 +47,17 @@ def run_worker(
         tells_failures: whether the exit code says that objects failed. That of a worker does not: a scheduler would
             start it again.
     """
+    from fetchmill._shared.job_directory import JobDirectory
     from fetchmill._shared.status import shared_status
 
     signals = Signals()
-    log = _Log(job, quiet=quiet or as_json)
+    log = _Log(quiet=quiet or as_json)
     worker = make(log.say)
+    log.keep_in(worker.store)
     log.say(f"worker {worker.name} works at {job}")
     signals.attach(worker)
     end = worker.run()
-    status = shared_status(job.absolute())
+    status = shared_status(JobDirectory(worker.store))
     counts = f"{format_count(end.counts['fetched'])} fetched in {_ranges(end.ranges)}"
     log.say(f"worker {worker.name} ends ({_REASONS[end.reason]}): {counts}")
     for line in status_lines(status):
@@ -67,15 +75,19 @@ _REASONS = {"finished": "the job is finished", "stopped": "the job was stopped",
 class _Log:
     """Lines to standard error and to a file of this process in the job directory."""
 
-    def __init__(self, job: Path, *, quiet: bool) -> None:
-        self._file = WorkerLog(job)
+    def __init__(self, *, quiet: bool) -> None:
+        self._log = WorkerLog()
         self._quiet = quiet
+
+    def keep_in(self, store: "Store") -> None:
+        """Keeps the lines that follow in the job directory."""
+        self._log.keep_in(store)
 
     def say(self, line: str) -> None:
         """Shows a line."""
         if not self._quiet:
             say(line)
-        self._file.write(line)
+        self._log.write(line)
 
 
 def status_lines(status: "SharedStatus") -> list[str]:
@@ -163,7 +175,16 @@ def given(own: dict[str, Any]) -> dict[str, Any]:
 
 def own_options() -> list[click.Parameter]:
     """The options that a process has for itself."""
-    options = [option for option in options_of(GetOptions) if option.name in OWN]
+    return _options(OWN)
+
+
+def reach_options() -> list[click.Parameter]:
+    """The options of commands that only look at a job or change it: how its bucket is reached."""
+    return _options(REACH)
+
+
+def _options(names: "Container[str]") -> list[click.Parameter]:
+    options = [option for option in options_of(GetOptions) if option.name in names]
     for option in options:
         if isinstance(option, click.Option) and option.name in _HELP:
             option.help = _HELP[option.name]

@@ -73,7 +73,7 @@ def command(dest: str, failures: bool, skipped: bool, watch: bool, state: str | 
 
 def _show(dest: str, state: str | None, as_json: bool) -> bool:
     """Whether the job runs, and somebody reads."""
-    if _is_shared(dest):
+    if state is None and _is_shared(dest):
         return _show_shared(dest, as_json)
     if state is None and _is_synced(dest):
         return _show_sync(dest, as_json)
@@ -92,12 +92,11 @@ def _is_shared(dest: str) -> bool:
 
 def _show_shared(dest: str, as_json: bool) -> bool:
     """The same of a shared job."""
-    from pathlib import Path
-
+    from fetchmill._shared.job_directory import JobDirectory
     from fetchmill._shared.status import shared_status
     from fetchmill.cli.shared_jobs import status_lines
 
-    found = shared_status(Path(dest).absolute())
+    found = shared_status(JobDirectory.at(dest))
     text = json_line(found.to_dict()) if as_json else without_secrets("\n".join(status_lines(found)))
     return write_line(sys.stdout, text) and not found.finished and found.runs
 

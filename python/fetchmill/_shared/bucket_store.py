@@ -1,0 +1,203 @@
+"""The files of a job directory below a prefix of a bucket.
+
+All that the protocol needs of a store is `If-None-Match: *`: a PUT that fails if the key exists. If its reply is lost,
+the object says what came of it. Times are those of the store, which has whole seconds.
+"""
+
+import json
+import os
+import random
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from fetchmill._native import Bucket
+from fetchmill._shared.store import LEFT_BEHIND, StoredFile
+from fetchmill.errors import StorageError
+
+# A store that does not answer for so long has failed. It is shorter than the patience of the core with uploads.
+PATIENCE_SECONDS = 60.0
+# A pause before a creation is tried again, at most.
+_PAUSE_SECONDS = 0.5
+# What of a log is kept; each line writes all of it.
+_LOG_BYTES = 64 << 10
+# A time of whole seconds may be older than it says by so much.
+_CLOCK_STEP = 1.0
+_PART_BYTES = 8 << 20
+
+
+class BucketStore:
+    """See `Store`.
+
+    Args:
+        bucket: its objects.
+        patience: seconds after which a method fails.
+    """
+
+    def __init__(self, bucket: Bucket, patience: float = PATIENCE_SECONDS) -> None:
+        self.text = bucket.text()
+        self._bucket = bucket
+        self._patience = patience
+        self._lock = threading.Lock()
+        # Of each file that `contents` has read: ETag and time, and its content.
+        self._known: dict[str, tuple[tuple[str, int], bytes]] = {}
+        self._logs: dict[str, bytes] = {}
+
+    @classmethod
+    def open(cls, text: str, reach: Mapping[str, Any]) -> Self:
+        """The store of a prefix, `s3://BUCKET/PREFIX`; see `open_store`."""
+        return cls(Bucket(text, json.dumps(dict(reach))))
+
+    def place(self, name: str) -> str:
+        """See `Store`."""
+        return f"{self.text}{name}"
+
+    def with_patience(self, seconds: float) -> Self:
+        """See `Store`."""
+        return type(self)(self._bucket, seconds)
+
+    def check_owner(self, name: str) -> None:
+        """Who may write into the bucket is its owner's decision."""
+
+    def top(self) -> list[str]:
+        """See `Store`."""
+        return sorted({name.partition("/")[0] for name, *_ in self._list("")})
+
+    def create(self, name: str, content: bytes) -> bool:
+        """See `Store`."""
+        ends_at = time.monotonic() + self._patience
+        while True:
+            made = self._bucket.create(name, content, self._patience)
+            if made:
+                return True
+            # The reply of an attempt before this one may have been lost.
+            found = self.read(name)
+            if found is not None:
+                return found == content
+            if time.monotonic() >= ends_at:
+                raise StorageError(
+                    f"{self.place(name)} cannot be written: the store does not say what came of it; run the same "
+                    "command again"
+                )
+            time.sleep(random.uniform(0.0, _PAUSE_SECONDS))  # noqa: S311 - it keeps workers apart
+
+    def replace(self, name: str, content: bytes) -> float:
+        """See `Store`."""
+        return float(self._bucket.put(name, content, self._patience))
+
+    def read(self, name: str) -> bytes | None:
+        """See `Store`."""
+        pieces: list[bytes] = []
+        length = 0
+        while (found := self._bucket.get(name, length, self._patience)) is not None:
+            pieces.append(found[0])
+            length += len(found[0])
+            if len(found[0]) < _PART_BYTES:
+                return b"".join(pieces)
+        return None
+
+    def contents(self, folder: str) -> list[StoredFile]:
+        """See `Store`. What is as it was is not read again."""
+        before, known, files = self._known, {}, []
+        for name, _, etag, modified in self._list(f"{folder}/"):
+            leaf = name.removeprefix(f"{folder}/")
+            if "/" in leaf or not leaf:
+                continue
+            version = (etag, modified)
+            content = before[name][1] if name in before and before[name][0] == version else self.read(name)
+            if content is not None:
+                known[name] = (version, content)
+                files.append(StoredFile(name=leaf, content=content, written_at=modified + _CLOCK_STEP))
+        with self._lock:
+            others = {name: found for name, found in self._known.items() if not name.startswith(f"{folder}/")}
+            self._known = others | known
+        return files
+
+    def names(self, folder: str) -> list[str]:
+        """See `Store`."""
+        leaves = (name.removeprefix(f"{folder}/") for name, *_ in self._list(f"{folder}/"))
+        return [leaf for leaf in leaves if leaf and "/" not in leaf]
+
+    def remove(self, name: str) -> None:
+        """See `Store`."""
+        self._bucket.delete(name, self._patience)
+
+    def append(self, name: str, line: str) -> None:
+        """See `Store`. An object is written anew with each line, so of a long log only the end is kept."""
+        with self._lock:
+            content = self._logs.get(name, b"") + line.encode(errors="backslashreplace")
+            self._logs[name] = content[-_LOG_BYTES:]
+            self._bucket.put(name, self._logs[name], self._patience)
+
+    def now(self) -> float:
+        """See `Store`."""
+        return float(self._bucket.list("job.json", None, self._patience)[2])
+
+    def destination(self, attempt: str) -> str:
+        """See `Store`."""
+        return self.place(f"data/{attempt}/")
+
+    def attempts(self) -> list[str]:
+        """See `Store`."""
+        return sorted({name.split("/")[1] for name, *_ in self._list("data/") if name.count("/") > 1})
+
+    def publish(self, attempt: str, state: Path) -> None:
+        """See `Store`."""
+        for parent, folders, names in os.walk(state):
+            folder = Path(parent)
+            if folder == state:
+                folders[:] = [name for name in folders if name not in LEFT_BEHIND]
+            for name in names:
+                if folder == state and name in LEFT_BEHIND:
+                    continue
+                path = folder / name
+                key = f"data/{attempt}/.fetchmill/{path.relative_to(state).as_posix()}"
+                self._bucket.put_file(key, path, self._patience)
+
+    def remove_attempt(self, attempt: str) -> None:
+        """See `Store`."""
+        self._bucket.abort_uploads(f"data/{attempt}/", self._patience)
+        for name, *_ in list(self._list(f"data/{attempt}/")):
+            self._bucket.delete(name, self._patience)
+
+    def abort_uploads(self) -> None:
+        """See `Store`."""
+        self._bucket.abort_uploads("data/", self._patience)
+
+    def objects(self, attempt: str) -> dict[str, int]:
+        """The objects of an attempt, by their names in its folder: how many bytes each has."""
+        begin = f"data/{attempt}/"
+        return {name.removeprefix(begin): size for name, size, *_ in self._list(begin)}
+
+    def download(self, attempt: str, name: str, path: Path) -> None:
+        """Copies an object of an attempt into a new file.
+
+        Raises:
+            StorageError: the file cannot be written, or the object is gone.
+        """
+        key = f"data/{attempt}/{name}"
+        length = 0
+        try:
+            with path.open("xb") as file:
+                while (found := self._bucket.get(key, length, self._patience)) is not None:
+                    file.write(found[0])
+                    length += len(found[0])
+                    if len(found[0]) < _PART_BYTES:
+                        return
+        except OSError as error:
+            raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
+        raise StorageError(f"{self.place(key)} is gone: another process removes it, or the job is damaged")
+
+    def _list(self, begin: str) -> Iterator[tuple[str, int, str, int]]:
+        """Names that begin so, with size, ETag and time."""
+        token: str | None = None
+        while True:
+            keys, following, _ = self._bucket.list(begin, token, self._patience)
+            yield from keys
+            if following is None:
+                return
+            if following == token:
+                raise StorageError(f"{self.place(begin)} cannot be listed: the store repeats a page for ever")
+            token = following

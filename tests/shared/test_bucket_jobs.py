@@ -1,0 +1,328 @@
+"""Shared jobs whose directory is in a bucket: workers share nothing but the list, the store and its credentials."""
+
+import json
+import random
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import fetchmill
+import fetchmill.shared_jobs
+from conftest import Ended
+from fetchmill.testing import S3Store, Server, s3, synthetic_body
+from s3_gate import Request, S3Gate
+from s3_requests import client
+from shared_jobs import final_rows_of_bucket, write_list
+
+Run = Callable[..., Ended]
+Start = Callable[..., "subprocess.Popen[str]"]
+
+JOB = "s3://bucket/some/run"
+OPTIONS = ("--shared", "--allow-private", "--lease", "2s", "-j", "32", "--format")
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Store]:
+    """A store that speaks S3; this process has its credentials."""
+    with s3() as store:
+        for name, value in store.environment().items():
+            monkeypatch.setenv(name, value)
+        yield store
+
+
+@pytest.fixture
+def own(store: S3Store, environment: dict[str, str]) -> dict[str, str]:
+    """The environment of commands that have its credentials."""
+    return environment | store.environment()
+
+
+def wait_for(what: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
+    """Until something holds, while a process runs."""
+    deadline = time.monotonic() + 60
+    while not what() and process.poll() is None:
+        assert time.monotonic() < deadline, "it did not come"
+        time.sleep(0.05)
+
+
+def has_fetched(store: S3Store, count: int) -> bool:
+    """Whether attempts that are not final have so many objects."""
+    has_job = "some/run/job.json" in store.objects()
+    return has_job and fetchmill.shared_jobs.status(JOB).in_progress["fetched"] > count
+
+
+def assert_only_final(store: S3Store) -> None:
+    """What no commit record names is gone, in parts too."""
+    named = set()
+    for key, body in store.objects().items():
+        if "/commits/" in key:
+            record = json.loads(body)
+            named.add(f"{record['file']:05}-{record['range'][0]:014}-{record['attempt']}")
+    assert {key.split("/")[3] for key in store.objects() if "/data/" in key} == named
+    with closing(client(store)) as boto:
+        assert boto.list_multipart_uploads(Bucket="bucket").get("Uploads", []) == []
+
+
+def test_workers_die_drain_and_come_late(
+    store: S3Store, own: dict[str, str], server: Callable[..., Server], run: Run, start: Start, tmp_path: Path
+) -> None:
+    """Of three workers one is killed and one is asked to end; another one finishes. Each object is there once."""
+    served = server(synthetic=16_000, delay=(0.01, 0.02))
+    urls = write_list(tmp_path / "urls.txt", served, 16_000)
+    workers = [start("get", "urls.txt", JOB, *OPTIONS, "parquet", env=own) for _ in range(3)]
+    wait_for(lambda: has_fetched(store, 500), workers[0])
+    workers[0].kill()
+    workers[1].send_signal(signal.SIGTERM)
+    assert workers[1].wait(60) == 128 + signal.SIGTERM
+    workers[2].kill()
+
+    ended = run("join", JOB, env=own)
+
+    assert ended.code == 0, ended.err
+    assert final_rows_of_bucket(store) == Counter(urls)
+    assert_only_final(store)
+    status = fetchmill.shared_jobs.status(JOB)
+    assert (status.finished, status.ledger["fetched"], status.bytes_done) == (True, len(urls), status.bytes_of_list)
+    assert status.dest == f"{JOB}/"
+    # From another folder, as on another machine.
+    elsewhere = {"env": own, "cwd": tmp_path.parent}
+    assert run("verify", JOB, **elsewhere).code == 0
+    assert sorted(run("ls", JOB, **elsewhere).out.split()) == urls
+    assert run("cat", JOB, urls[7], **elsewhere).out == synthetic_body("file-000000000007", 100).decode()
+    with fetchmill.open(JOB) as objects:
+        assert len(objects) == pa.table(objects).num_rows == len(urls)
+    log = next(body for key, body in store.objects().items() if "/logs/" in key)
+    assert b"works at s3://bucket/some/run" in log
+
+
+def test_a_stopped_job_goes_on(
+    store: S3Store, own: dict[str, str], server: Callable[..., Server], run: Run, start: Start, tmp_path: Path
+) -> None:
+    """`stop` ends the workers with 0, and `resume` goes on; each may name the endpoint itself."""
+    served = server(synthetic=8_000, delay=(0.02, 0.02))
+    urls = write_list(tmp_path / "urls.txt", served, 8_000)
+    endpoint = ("--endpoint-url", store.url)
+    without = {name: value for name, value in own.items() if not name.startswith("AWS_ENDPOINT_URL")}
+    worker = start("get", "urls.txt", JOB, *OPTIONS, "parquet", *endpoint, "--rate", "100000", env=without)
+    wait_for(lambda: has_fetched(store, 100), worker)
+
+    assert run("set", JOB, "--rate", "50000", *endpoint, env=without).code == 0
+    assert run("stop", JOB, *endpoint, env=without).code == 0
+    assert worker.wait(60) == 0
+    stopped = run("status", JOB, env=own)
+    assert "stopped; fetchmill resume s3://bucket/some/run/ goes on" in stopped.out
+    assert not fetchmill.shared_jobs.status(JOB).finished
+    assert run("resume", JOB, *endpoint, env=without).code == 0
+    assert final_rows_of_bucket(store) == Counter(urls)
+    # The endpoint gets the credentials, so the bucket must not name it.
+    assert store.url.encode() not in store.objects()["some/run/job.json"]
+
+
+def test_two_starters_make_one_job(
+    store: S3Store, own: dict[str, str], server: Callable[..., Server], run: Run, start: Start, tmp_path: Path
+) -> None:
+    """Processes that start at once create one job; one with other options is refused by name."""
+    urls = write_list(tmp_path / "urls.txt", server(synthetic=1_000), 1_000)
+    workers = [start("get", "urls.txt", JOB, *OPTIONS, "parquet", env=own) for _ in range(3)]
+
+    assert [worker.wait(60) for worker in workers] == [0] * 3
+    assert final_rows_of_bucket(store) == Counter(urls)
+    assert_only_final(store)
+    other = run("get", "urls.txt", JOB, *OPTIONS, "jsonl", env=own)
+    assert (other.code, "format is 'parquet' in the job of" in other.err) == (2, True)
+
+
+def test_credentials_are_each_workers_own(
+    store: S3Store, own: dict[str, str], server: Callable[..., Server], run: Run, tmp_path: Path
+) -> None:
+    """They are never in the bucket, and a worker that lacks them is refused by name."""
+    served = server(synthetic=10)
+    write_list(tmp_path / "urls.txt", served, 10)
+    secret = ("--bearer", "s3cret-token", "--credentials-for", served.url)
+    assert run("get", "urls.txt", JOB, *OPTIONS, "parquet", *secret, env=own).code == 0
+
+    for key, body in store.objects().items():
+        assert own["AWS_SECRET_ACCESS_KEY"].encode() not in body, key
+        assert own["AWS_ACCESS_KEY_ID"].encode() not in body, key
+        assert b"s3cret" not in body, key
+    without = run("join", JOB, env=own | {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""})
+    assert (without.code, "give credentials (AWS_ACCESS_KEY_ID" in without.err) == (2, True), without.err
+    without = run("join", JOB, env=own)
+    assert (without.code, "needs bearer" in without.err) == (2, True), without.err
+    assert run("join", JOB, *secret[:2], env=own).code == 0
+
+
+def test_a_bucket_names_no_endpoint(
+    store: S3Store, own: dict[str, str], server: Callable[..., Server], run: Run, tmp_path: Path
+) -> None:
+    """Its workers would send their requests, and their session tokens, there."""
+    write_list(tmp_path / "urls.txt", server(synthetic=10), 10)
+    assert run("get", "urls.txt", JOB, *OPTIONS, "parquet", env=own).code == 0
+    record = json.loads(store.objects()["some/run/job.json"])
+    record["options"]["endpoint_url"] = "http://127.0.0.1:9"
+    store.put("some/run/job.json", json.dumps(record).encode())
+
+    ended = run("join", JOB, env=own)
+
+    assert (ended.code, "has endpoint_url" in ended.err) == (6, True), ended.err
+
+
+@pytest.mark.parametrize("format", ["tar", "warc", "jsonl"])
+@pytest.mark.sampled(1)
+def test_every_format_can_be_read(
+    format: str, own: dict[str, str], server: Callable[..., Server], run: Run, tmp_path: Path
+) -> None:
+    """Objects, failures and skips, as those of a job on one machine."""
+    url = server(synthetic=100).url
+    lines = [f"{url}/get/file-{number:012}" for number in range(60)]
+    (tmp_path / "urls.txt").write_text("\n".join([*lines, f"{url}/get/nothing", "no url"]))
+    shared = run("get", "urls.txt", JOB, *OPTIONS, format, env=own)
+    single = run("get", "urls.txt", "out", "--allow-private", "--format", format)
+
+    assert (shared.code, single.code) == (0, 3), shared.err
+    with fetchmill.open(JOB) as objects:
+        assert objects.format == format
+        assert sorted(objects.items()) == sorted(fetchmill.open(tmp_path / "out").items())
+        assert objects.length(lines[3]) == len(objects[lines[3]])
+        assert "nothing" not in objects
+    kinds = [sorted(each.kind for each in fetchmill.failures(dest)) for dest in (JOB, tmp_path / "out")]
+    assert kinds[0] == kinds[1]
+    failures = run("status", JOB, "--failures", env=own)
+    assert (failures.code, len(failures.out.splitlines())) == (0, 2)
+    assert run("verify", JOB, env=own).code == 0
+
+
+def test_a_damaged_shard_is_found(
+    store: S3Store, own: dict[str, str], server: Callable[..., Server], run: Run, tmp_path: Path
+) -> None:
+    """`verify` reads what is in the bucket, and not what was meant to be."""
+    write_list(tmp_path / "urls.txt", server(synthetic=100), 100)
+    assert run("get", "urls.txt", JOB, *OPTIONS, "tar", env=own).code == 0
+    key, body = next((key, body) for key, body in store.objects().items() if key.endswith(".tar"))
+    store.put(key, body[:1000] + bytes([body[1000] ^ 1]) + body[1001:])
+
+    assert run("verify", JOB, env=own).code == 10
+
+
+def test_uploads_in_parts_of_the_dead_are_aborted(
+    store: S3Store, own: dict[str, str], server: Callable[..., Server], run: Run, start: Start, tmp_path: Path
+) -> None:
+    """A worker is killed in the middle of a large shard; when the job is finished, nothing of that is left."""
+    served = server(synthetic=300, size=100_000)
+    urls = write_list(tmp_path / "urls.txt", served, 300)
+    with S3Gate(store.url) as gate:
+        behind = own | {"AWS_ENDPOINT_URL": gate.url, "AWS_ENDPOINT_URL_S3": gate.url}
+        worker = start("get", "urls.txt", JOB, *OPTIONS, "tar", "--threads", "1", env=behind)
+
+        def kill(request: Request, moment: str) -> None:
+            if (request.kind, moment) == ("part", "behind"):
+                worker.kill()
+
+        gate.hook = kill
+        assert worker.wait(60) == -signal.SIGKILL
+    with closing(client(store)) as boto:
+        assert boto.list_multipart_uploads(Bucket="bucket")["Uploads"]
+
+    assert run("join", JOB, env=own).code == 0
+    assert_only_final(store)
+    assert sorted(fetchmill.open(JOB)) == urls
+
+
+REFUSED = [
+    (("--format", "null"), "stores shards"),
+    (("--format", "files"), "stores shards"),
+    (("--format", "parquet", "--all-rows"), "is a bucket"),
+    (("--format", "warc", "--cdxj"), "is a bucket"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED)
+def test_refused_by_name(
+    options: tuple[str, ...], message: str, store: S3Store, own: dict[str, str], run: Run, tmp_path: Path
+) -> None:
+    """What a bucket cannot take is refused before anything is written."""
+    (tmp_path / "urls.txt").write_text("http://127.0.0.1:9/\n")
+
+    ended = run("get", "urls.txt", JOB, "--shared", *options, env=own)
+
+    assert (ended.code, message in ended.err) == (2, True), ended.err
+    assert store.objects() == {}
+
+
+FAULTS = ("kill", "freeze", "drain", "late", "stop", "outage")
+COUNT = 4_000
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("seed", range(30))
+def test_faults_lose_and_double_nothing(
+    seed: int,
+    store: S3Store,
+    own: dict[str, str],
+    server: Callable[..., Server],
+    run: Run,
+    start: Start,
+    tmp_path: Path,
+) -> None:
+    """Workers die and the store refuses, fails after it has done what it was asked, and loses replies."""
+    rng = random.Random(seed)
+    served = server(synthetic=COUNT, delay=(0.0, 0.02))
+    urls = write_list(tmp_path / "urls.txt", served, COUNT)
+    command = ("get", "urls.txt", JOB, *OPTIONS, "parquet")
+    with S3Gate(store.url) as gate:
+        faults = StoreFaults(rng.random())
+        gate.hook = faults
+        behind = own | {"AWS_ENDPOINT_URL": gate.url, "AWS_ENDPOINT_URL_S3": gate.url}
+        workers = [start(*command, env=behind) for _ in range(rng.randint(1, 3))]
+        for _ in range(rng.randint(2, 4)):
+            time.sleep(rng.uniform(0.2, 1.0))
+            living = [worker for worker in workers if worker.poll() is None]
+            fault = rng.choice(FAULTS)
+            if fault == "late":
+                workers.append(start(*command, env=behind))
+            elif fault == "stop":
+                run("stop", JOB, env=own)
+            elif fault == "outage":
+                faults.ends_at = time.monotonic() + rng.uniform(0.5, 3)
+            elif living:
+                numbers = {"kill": signal.SIGKILL, "freeze": signal.SIGSTOP, "drain": signal.SIGTERM}
+                rng.choice(living).send_signal(numbers[fault])
+        faults.share = 0.02
+        ended = run(*(("resume", JOB) if "some/run/job.json" in store.objects() else command), env=behind)
+        for worker in workers:
+            worker.send_signal(signal.SIGCONT)
+        for worker in workers:
+            worker.wait(60)
+
+    assert ended.code == 0, (seed, ended.err)
+    # What was frozen until then may have left something.
+    assert run("resume", JOB, env=own).code == 0
+    assert final_rows_of_bucket(store) == Counter(urls), seed
+    assert_only_final(store)
+    status = fetchmill.shared_jobs.status(JOB)
+    assert (status.finished, status.ledger["fetched"], status.set_aside) == (True, COUNT, ()), seed
+
+
+class StoreFaults:
+    """What a store does wrong: a share of the requests fails before or after it is done, or its reply is lost."""
+
+    def __init__(self, seed: float) -> None:
+        self._rng = random.Random(seed)
+        self.share = 0.05
+        # Until then it refuses everything.
+        self.ends_at = 0.0
+
+    def __call__(self, request: Request, moment: str) -> int | None:
+        """The status that is given instead."""
+        del request
+        if time.monotonic() < self.ends_at:
+            return 503
+        if self._rng.random() >= self.share:
+            return None
+        return self._rng.choice((503, 500) if moment == "before" else (500, S3Gate.LOST))

@@ -1,0 +1,273 @@
+"""What a job directory needs of its files, in a folder and in a bucket alike."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing.pool import ThreadPool
+from pathlib import Path
+
+import pytest
+
+from fetchmill._shared.bucket_store import BucketStore
+from fetchmill._shared.job_directory import JobDirectory
+from fetchmill._shared.store import Store, open_store
+from fetchmill.errors import UsageError
+from fetchmill.testing import S3Store, s3
+from s3_gate import Request, S3Gate
+from shared_jobs import job_record
+
+MakeStore = Callable[[], Store]
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Store]:
+    """A store that speaks S3; this process has its credentials."""
+    with s3() as store:
+        for name, value in store.environment().items():
+            monkeypatch.setenv(name, value)
+        yield store
+
+
+@pytest.fixture
+def gate(fake: S3Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Gate]:
+    """What every request to it goes through."""
+    with S3Gate(fake.url) as gate:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", gate.url)
+        yield gate
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def make_store(request: pytest.FixtureRequest, tmp_path: Path) -> MakeStore:
+    """Makes another view of one store."""
+    if request.param == "folder":
+        return lambda: open_store(tmp_path / "job")
+    request.getfixturevalue("fake")
+    return lambda: open_store("s3://bucket/some/job")
+
+
+def test_files_are_written_read_and_removed(make_store: MakeStore) -> None:
+    """Also empty and long ones, and each view of the store sees them."""
+    store, other = make_store(), make_store()
+    long = os.urandom(9 << 20)
+
+    assert store.read("a") is None
+    assert store.create("a", b"1")
+    store.replace("commits/b", b"")
+    store.replace("commits/c", long)
+    assert other.read("a") == b"1"
+    assert other.read("commits/b") == b""
+    assert other.read("commits/c") == long
+    store.replace("commits/c", b"short")
+    assert other.read("commits/c") == b"short"
+    assert sorted(other.names("commits")) == ["b", "c"]
+    assert (other.names("claims"), other.contents("claims")) == ([], [])
+    assert sorted(other.top()) == ["a", "commits"]
+    store.remove("a")
+    store.remove("a")
+    assert other.read("a") is None
+
+
+def test_the_first_content_stays(make_store: MakeStore) -> None:
+    """A second creation fails, and the file has the content of the first one."""
+    store = make_store()
+
+    assert store.create("commits/a", b"first")
+    assert not make_store().create("commits/a", b"second")
+    assert store.read("commits/a") == b"first"
+    store.remove("commits/a")
+    assert make_store().create("commits/a", b"second")
+
+
+def test_one_of_many_creates_a_file(make_store: MakeStore) -> None:
+    """Threads at once, each with a view of its own: each file has the content of the one that made it."""
+    with ThreadPool(4) as pool:
+        made = pool.map(lambda number: create_all(make_store(), number), range(4))
+
+    store = make_store()
+    for file in range(25):
+        (winner,) = [number for number, names in enumerate(made) if file in names]
+        assert store.read(f"commits/{file}") == b"%d" % winner
+
+
+def create_all(store: Store, number: int) -> list[int]:
+    """Tries to create all files; returns those that it made."""
+    return [file for file in range(25) if store.create(f"commits/{file}", b"%d" % number)]
+
+
+def test_contents_are_those_of_the_last_writer(make_store: MakeStore) -> None:
+    """What was read once is read again when it has changed, and forgotten when it is gone."""
+    store, writer = make_store(), make_store()
+    for content in (b"1", b"2"):
+        writer.replace("workers/w", content)
+        writer.replace("workers/v", b"same")
+        assert {file.name: file.content for file in store.contents("workers")} == {"w": content, "v": b"same"}
+    writer.remove("workers/v")
+    assert [file.name for file in store.contents("workers")] == ["w"]
+
+
+def test_times_are_of_one_clock(make_store: MakeStore) -> None:
+    """A file is as old as the store says, to two seconds, and never older than it is."""
+    store = make_store()
+    written = store.replace("workers/w", b"1")
+    (file,) = store.contents("workers")
+    assert abs(file.written_at - written) <= 2
+    time.sleep(1.2)
+    now = store.now()
+    assert now >= written
+    assert now - file.written_at <= 1.2 + 1
+
+
+def test_the_clock_is_the_stores(fake: S3Store) -> None:
+    """Ages do not depend on the clock of this machine."""
+    fake.change(clock_offset=5_000.0, max_skew=10_000.0)
+    store = open_store("s3://bucket/job")
+    written = store.replace("workers/w", b"1")
+    (file,) = store.contents("workers")
+
+    assert written > time.time() + 4_000
+    assert abs(file.written_at - written) <= 2
+    assert abs(store.now() - written) <= 2
+
+
+def test_a_log_has_its_lines(make_store: MakeStore) -> None:
+    """One process appends to it."""
+    store = make_store()
+    store.replace("job.json", b"{}")
+    store.append("logs/a.log", "one\n")
+    store.append("logs/a.log", "two\n")
+
+    assert make_store().read("logs/a.log") == b"one\ntwo\n"
+
+
+def test_attempts_are_published_and_removed(make_store: MakeStore, tmp_path: Path) -> None:
+    """The journal goes next to the objects, without what only a run needs."""
+    store = make_store()
+    names = [f"00000-00000000000000-{letter * 16}" for letter in "ab"]
+    for name in names:
+        state = tmp_path / name
+        (state / "failures").mkdir(parents=True)
+        for file in ("job.sqlite", "lock", "token", "failures/0"):
+            (state / file).write_bytes(b"x")
+        if not isinstance(store, BucketStore):
+            Path(store.destination(name), ".fetchmill").mkdir(parents=True)
+        store.publish(name, state)
+    assert sorted(store.attempts()) == names
+    for file, content in (("job.sqlite", b"x"), ("failures/0", b"x"), ("lock", None), ("token", None)):
+        assert store.read(f"data/{names[0]}/.fetchmill/{file}") == content
+    store.remove_attempt(names[0])
+    assert store.attempts() == names[1:]
+    assert store.read(f"data/{names[1]}/.fetchmill/job.sqlite") == b"x"
+
+
+@pytest.mark.parametrize("status", [409, 500, 503])
+@pytest.mark.parametrize("moment", ["before", "behind"])
+def test_a_creation_that_says_nothing_is_read(gate: S3Gate, status: int, moment: str) -> None:
+    """Whether the store refused it or did it: in the end one content is there, and its writer knows that it won."""
+    told: list[str] = []
+
+    def fail_once(request: Request, when: str) -> int | None:
+        if request.kind == "put" and when == moment and not told:
+            told.append(when)
+            return status
+        return None
+
+    gate.hook = fail_once
+
+    assert open_store("s3://bucket/job").create("commits/a", b"mine")
+    assert told == [moment]
+    assert not open_store("s3://bucket/job").create("commits/a", b"other")
+    assert open_store("s3://bucket/job").read("commits/a") == b"mine"
+
+
+def test_a_lost_reply_of_a_creation_is_no_defeat(gate: S3Gate) -> None:
+    """The store has made the object, and the connection breaks before it says so."""
+    lost: list[str] = []
+
+    def lose_once(request: Request, when: str) -> int | None:
+        if request.kind == "put" and when == "behind" and not lost:
+            lost.append(request.key)
+            return S3Gate.LOST
+        return None
+
+    gate.hook = lose_once
+
+    assert open_store("s3://bucket/job").create("commits/a", b"mine")
+    assert lost == ["job/commits/a"]
+
+
+def test_a_lost_creation_of_another_is_a_defeat(gate: S3Gate, fake: S3Store) -> None:
+    """A refusal says nothing of who was first; what is there does."""
+
+    def steal(request: Request, when: str) -> int | None:
+        if request.kind == "put" and when == "before":
+            fake.put("job/commits/a", b"theirs")
+            return 503
+        return None
+
+    gate.hook = steal
+
+    assert not open_store("s3://bucket/job").create("commits/a", b"mine")
+
+
+def test_a_store_that_ignores_the_condition_is_refused(fake: S3Store) -> None:
+    """Two workers could both believe that they were first."""
+    fake.change(ignore_conditions=True)
+
+    with pytest.raises(UsageError, match="lets two processes create the same file"):
+        JobDirectory.at("s3://bucket/job").create(job_record())
+    assert fake.objects() == {}
+
+
+def test_a_store_that_does_not_know_the_condition_is_refused(gate: S3Gate, fake: S3Store) -> None:
+    """It says so with status 501."""
+    gate.hook = lambda request, when: 501 if request.kind == "put" and when == "before" else None
+
+    with pytest.raises(UsageError, match="does not know the condition If-None-Match"):
+        JobDirectory.at("s3://bucket/job").create(job_record())
+    assert fake.objects() == {}
+
+
+def test_a_prefix_with_something_else_is_refused(fake: S3Store) -> None:
+    """A job directory is a prefix that no key has."""
+    fake.put("job/thesis.tex", b"")
+    fake.put("job2/other", b"")
+
+    with pytest.raises(UsageError, match=r"is not empty \(thesis.tex\)"):
+        JobDirectory.at("s3://bucket/job").create(job_record())
+
+
+def test_names_of_others_stay_outside(fake: S3Store) -> None:
+    """Only what is below the prefix is seen, and folders in a folder are no files of it."""
+    fake.put("job2/commits/a", b"")
+    fake.put("job/commits/deep/a", b"")
+    fake.put("job/commits/b", b"")
+
+    store = open_store("s3://bucket/job")
+    assert store.names("commits") == ["b"]
+    assert [file.name for file in store.contents("commits")] == ["b"]
+    assert store.attempts() == []
+
+
+@pytest.mark.usefixtures("fake")
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, "give credentials"),
+        ({"AWS_ACCESS_KEY_ID": "other"}, "does not know the access key"),
+        ({"AWS_SECRET_ACCESS_KEY": "wrong"}, "the secret of this access key"),
+    ],
+)
+def test_wrong_credentials_are_named(change: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the first request, in one line."""
+    for name, value in change.items():
+        monkeypatch.setenv(name, value)
+
+    with pytest.raises(UsageError, match=message):
+        open_store("s3://bucket/job").read("job.json")
+
+
+@pytest.mark.usefixtures("fake")
+def test_a_bucket_that_is_missing_is_named() -> None:
+    """A name that nobody has is no empty job directory."""
+    with pytest.raises(UsageError, match="is the name other right"):
+        open_store("s3://other/job").read("job.json")
