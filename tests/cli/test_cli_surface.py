@@ -15,6 +15,7 @@ from fetchmill._options.get import GetOptions
 from fetchmill._options.list import ListOptions
 from fetchmill._options.plan import PlanOptions
 from fetchmill._options.sync import SyncOptions
+from fetchmill._options.table import SECTIONS
 from fetchmill.cli.main import command as group
 
 COMMANDS = (
@@ -64,6 +65,53 @@ def test_help_is_the_committed_text(name: str, run: Callable[..., Any], request:
 
     assert (shown.code, shown.err) == (0, "")
     assert shown.out == file.read_text()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("width", [80, 120, 300])
+def test_help_has_80_columns_when_the_terminal_has_more(
+    name: str, width: int, run: Callable[..., Any], environment: dict[str, str]
+) -> None:
+    """Both helps; `-h` is a screen."""
+    words, wide = [name] if name else [], environment | {"COLUMNS": str(width)}
+    full, brief = (run(*words, option, env=wide) for option in ("--help", "-h"))
+
+    for shown in (full, brief):
+        assert (shown.code, shown.err) == (0, "")
+        assert [line for line in shown.out.splitlines() if len(line) > 80] == []
+    assert len(brief.out.splitlines()) <= 35
+
+
+@pytest.mark.parametrize("name", ["get", "sync", "check"])
+def test_brief_help_has_five_examples_and_twelve_options(name: str, run: Callable[..., Any]) -> None:
+    """Its last line says where the rest is."""
+    lines = run(name, "-h").out.splitlines()
+
+    assert sum(line.startswith("  fetchmill ") for line in lines) == 5
+    assert sum(bool(re.match("  -", line)) for line in lines) == 12
+    assert lines[-1] == f"All options: fetchmill {name} --help. Guides: fetchmill help."
+
+
+def test_sections_have_every_option_once() -> None:
+    """Of the commands with sections; a name in the table that no command has would be left over."""
+    listed = [name for names in SECTIONS.values() for name in names]
+    own = [each.name for name in ("get", "sync", "check", "list", "plan") for each in command_of(name).params]
+    arguments = {"source", "dest", "results", "manifest"}
+
+    assert len(listed) == len(set(listed))
+    # `limit` is another name of `concurrency`; the last two are options of all commands.
+    assert set(own) - arguments == set(listed) - {"limit", "brief", "help"}
+
+
+def test_sections_keep_related_options_together(run: Callable[..., Any]) -> None:
+    """In the order of the table."""
+    text = run("get", "--help").out
+    limits = re.search(r"^Limits:\n((?:  .*\n)+)", text, re.MULTILINE)
+    assert limits
+
+    written = re.findall(r"^  (?:-j, )?--([a-z-]+)", limits[1], re.MULTILINE)
+    assert written[written.index("limit-per-host") + 1] == "rate-per-host"
+    assert re.findall(r"^(\w.*):$", text, re.MULTILINE) == ["Examples", *(each for each in SECTIONS if each in text)]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

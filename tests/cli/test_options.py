@@ -216,7 +216,7 @@ def test_options_describe_themselves() -> None:
     for field in fields(GetOptions):
         assert f"        {field.name}: " in text
     assert "connect_timeout: Time for a connection. Default: 5 s." in text
-    assert "max_size: Largest body; a larger one is failed. Default: 64 MiB." in text
+    assert "max_size: Largest body; a larger one fails. Default: 64 MiB." in text
 
 
 def test_netrc_without_an_origin_is_refused() -> None:

@@ -10,10 +10,28 @@ from typing import Any, NoReturn
 
 import click
 
+from fetchmill.cli.help_texts import CliCommand
 from fetchmill.cli.parameter_types import COLUMNS, COUNT, SECONDS
 from fetchmill.cli.streams import say, write_line
 
 INTERRUPTED = 130
+
+_EXAMPLES = """
+fetchmill bench
+fetchmill bench slow --only native,asyncio,semaphore_gather
+fetchmill bench --contender 'python my.py {count} {url}' --only native
+fetchmill bench --url http://127.0.0.1:8080 --count 50000 --repeat 5
+fetchmill bench sites --html report.html
+fetchmill bench s3 --only native,s5cmd,obstore --count 100000 --seconds 60
+fetchmill bench s3 --full                            an hour or more
+fetchmill bench --published --json > figures.json    the published counts
+"""
+
+# The options that `-h` shows.
+_MATTERS = (
+    *("only", "contender", "count", "limit", "seconds", "repeat"),
+    *("url", "format", "published", "as_list", "html", "as_json"),
+)
 
 _HELP = """Compare ways to make very many requests: fetchmill's engines, the published ways, and your own program.
 
@@ -21,20 +39,9 @@ SCENARIO is `billion` (objects of 100 bytes from one server, without delay; if n
 delay, 1000 in flight), `sites` (many hosts over https, some of them broken) or `s3` (all objects of a bucket).
 Contenders run one at a time, in processes of their own, each with a server that is started for it. Without arguments
 this takes less than two minutes.
-
-\b
-Examples:
-  fetchmill bench
-  fetchmill bench slow --only native,asyncio,semaphore_gather
-  fetchmill bench --contender 'python my.py {count} {url}' --only native --count 20000
-  fetchmill bench --url http://127.0.0.1:8080 --count 50000 --repeat 5
-  fetchmill bench sites --html report.html
-  fetchmill bench s3 --only native,s5cmd,obstore --count 100000 --seconds 60
-  fetchmill bench s3 --full                            100 to 100,000 objects, 10 to 200 in flight: an hour or more
-  fetchmill bench --published --json > figures.json    the counts of the published texts: takes long, and says so
 """
 
-_EPILOG = """\b
+_EPILOG = """\
 A contender given by --contender is started as it is written, without a shell, in this folder; {count} is how many
 objects it should get, {url} the list/get server (GET /list, GET /get/{name}), {urls} a file with their URLs, and
 {limit} how many requests may be in flight. Of s3, {url} is the endpoint and {bucket} the bucket; the credentials are in
@@ -43,7 +50,15 @@ counts with what the server was asked for.
 """
 
 
-@click.command("bench", help=_HELP, epilog=_EPILOG, short_help="Compare ways to make requests on this machine.")
+@click.command(
+    "bench",
+    cls=CliCommand,
+    examples=_EXAMPLES,
+    matters=_MATTERS,
+    help=_HELP,
+    epilog=_EPILOG,
+    short_help="Compare ways to make requests on this machine.",
+)
 @click.argument("scenario", metavar="[SCENARIO]", required=False)
 @click.option("--contender", multiple=True, metavar="COMMAND", help="Your own program; may be repeated.")
 @click.option(

@@ -27,213 +27,209 @@ class OfFormat(TypedDict, total=False):
     """What `get` and `sync` have: how objects are stored."""
 
     format: Format
-    """How objects are stored: `files` is a file for each object; `parquet`, `tar`, `warc` and `jsonl` put many into
-    one; `null` counts and discards them."""
+    """Store one file per object, or many in shards; null stores nothing."""
     shard_size: int | None
-    """Size of a shard of tar, warc and jsonl (1 GiB if not given) or parquet (128 MiB)."""
+    """Size of a shard. Default: 128 MiB for parquet, 1 GiB for others."""
     warc_all: bool
-    """Store in warc what is no object, too: redirects, and what came in place of objects."""
+    """Also store redirects and error pages in the WARC."""
 
 
 class Storing(TypedDict, total=False):
     """What `get` alone has: more of how objects are stored, and who fetches them."""
 
     seal_after: float
-    """Age at which a shard of parquet is complete: readers see it then."""
+    """Complete a Parquet shard at this age, so that readers see it."""
     names: str
-    """What objects of a list are called: `source` is key or URL (for `files` host/path?query), `seq` their number, and
-    a template such as '{id}.jpg' makes it of columns."""
+    """Names of a list's objects: source, seq or a template; source is the key column or the URL (for files
+    host/path?query), seq the number, and '{id}.jpg' is made of columns."""
     strip_prefix: str | None
-    """Leading path that names lose when objects are stored, such as a/b/; others keep their names."""
+    """Leading path to remove from stored names, such as a/b/."""
     engine: EngineName
-    """What makes the requests: `native` is the fastest; the others are Python's ways, with requests (`sync`, `threads`,
-    `processes`) and aiohttp (`asyncio`, `combo`: processes x asyncio)."""
+    """What makes the requests; native is the fastest. Those of Python are sync, threads and processes (requests),
+    asyncio and combo (aiohttp; combo has several processes)."""
     pipeline: int
-    """Requests that are sent at once on a connection, for a server that lists its objects and does this well;
-    --concurrency counts connections then (docs/reference/http-support.md)."""
+    """Requests sent together on a connection; --concurrency then counts connections (see `fetchmill help
+    http-support`)."""
     server_times: bool
-    """Give files the time that the server says (Last-Modified), not the time of fetching."""
+    """Set the time of files to Last-Modified, not to now."""
     sidecar: Sequence[str] | None
-    """What stands beside each object in a shard of tar, as webdataset reads it: json for all kept columns, or
-    EXTENSION=COLUMN, such as txt=caption, for the value of one; may be repeated."""
+    """Add a member next to each object in tar, as webdataset reads it: json for all kept columns, or EXTENSION=COLUMN
+    such as txt=caption; repeatable."""
     hash: HashAlgorithm | None
-    """Give the rows of parquet and jsonl a column with this hash of each stored body."""
+    """Add a column with this hash of each body to parquet and jsonl."""
     store: Stored
-    """Store the objects that the items of --listing json lead to, or with `items` the items themselves: a row for each
-    in parquet or jsonl."""
+    """Store objects, or the items of --listing json themselves; items needs parquet or jsonl."""
     all_rows: bool
-    """Give every target of the finished job a row in parquet and jsonl: one that failed, was absent or skipped has no
-    body, and says why."""
+    """Also store rows of failed, absent and skipped targets; they have no body, and the reason. For parquet and
+    jsonl."""
     cdxj: bool
-    """Put an index in CDXJ beside each shard of warc of the finished job."""
+    """Write a CDXJ index next to each WARC shard."""
     transform: Function | str | None
-    """Function that turns fetched replies into what is stored, as MODULE:FUNCTION (docs/guide/transform.md)."""
+    """Function that makes what is stored, MODULE:FUNCTION; see `fetchmill help transform`."""
     transform_columns: Sequence[str] | None
-    """Columns of parquet and jsonl that the function fills, with commas between them."""
+    """Columns of parquet and jsonl that the function fills; separate them with commas."""
     transform_batch: int
-    """Replies that the function is given at once, at most."""
+    """Replies given to the function in one call, at most."""
     max_failed: int | str | None
-    """Targets of the whole job that may fail or be absent: a number, or a percentage as 1%. At or below it the exit
-    code is 0; above it the run is stopped early (exit code 8)."""
+    """Allow N (or P%) targets to fail or be absent; above it the run stops early with exit code 8, at or below it the
+    exit code is 0."""
     allow_absent: bool
-    """Exit with 0 when targets were absent but none failed; --max-failed does not count them."""
+    """Exit with 0 if targets were absent but none failed; --max-failed then does not count them."""
     retry_failed: bool | Sequence[str]
-    """Fetch again what failed or was absent in this job, or only what gave one of these answers: failure kinds,
-    statuses as 404, 5xx, dns*, with commas between them."""
+    """Fetch failed and absent targets again; with =KINDS only these failure kinds and statuses, such as
+    404,5xx,dns*."""
 
 
 class OfFiles(TypedDict, total=False):
     """What `get` and `sync` have: whether there is room for files."""
 
     preflight: bool
-    """Stop at the start, or as soon as it is known, when `files` would need more inodes or bytes than are free."""
+    """Stop as soon as the files cannot fit on the disk (inodes or bytes)."""
 
 
 class Rows(TypedDict, total=False):
     """What `check` and `list` have: how rows are written."""
 
     format: RowsFormat | None
-    """How rows are written; told from the end of their file's name if not given (csv and jsonl also with .gz or
-    .zst)."""
+    """Format of the rows. Default: from the file's extension, also with .gz or .zst for csv and jsonl."""
 
 
 class OfServer(TypedDict, total=False):
     """What `get` and `list` have: how a server lists its objects, and for how long it may be silent."""
 
     listing: Listing
-    """How the source is listed: `api` is GET /list in pages; `autoindex` (nginx's JSON) and `html` (index pages of
-    Apache, nginx, lighttpd, python -m http.server) walk a web server's folders; `links` takes the links below SOURCE of
-    any HTML pages; `sitemap` reads sitemaps; `json` reads the pages of any API in JSON, SOURCE being the first
-    (docs/guide/listings.md); `object` fetches SOURCE itself; `auto` finds out."""
+    """How the server lists its objects; auto finds out. api is GET /list in pages; autoindex (nginx JSON) and html
+    (index pages) walk folders; links takes all links of HTML pages below SOURCE; sitemap reads sitemaps; json reads the
+    pages of any JSON API; object fetches SOURCE itself. See `fetchmill help listings`."""
     list_path: str
-    """Path of a page of the listing, behind the path of SOURCE."""
+    """Path of the listing, after the path of SOURCE; for api."""
     names_field: str
-    """Field of a page with the names; may be dotted."""
+    """Field of a page with the names, for api; may be dotted."""
     marker_field: str
-    """Field of a page with the marker of the next one; may be dotted."""
+    """Field of a page with the next page's marker, for api; may be dotted."""
     total_field: str
-    """Field of a page with the number of all objects, if the server tells it; may be dotted."""
+    """Field of a page with the number of all objects, if any, for api; may be dotted."""
     marker_param: str
-    """Query parameter that carries the marker."""
+    """Query parameter that carries the marker, for api."""
     get_path: str
-    """Path of an object, behind the path of SOURCE."""
+    """Path of an object, after the path of SOURCE; for api."""
     give_up_after: float
-    """End the job (exit code 5) when nothing has succeeded, or a page of the listing has failed, for this long."""
+    """End the job with exit code 5 after this long without a success."""
 
 
 class OfJsonPages(TypedDict, total=False):
     """What `get`, `list` and `sync` have: how pages of JSON are read."""
 
     items_field: str
-    """Field of a page of JSON with the array of items; may be dotted. `.` is the page itself."""
+    """Field of a JSON page with the array of items; may be dotted. `.` is the page itself."""
     url_field: str | None
-    """Field of an item with the object's URL, absolute or relative to that of the page; may be dotted. If not given
-    items are strings."""
+    """Field of an item with its URL, absolute or relative to the page; may be dotted. Without it items are strings."""
     name_field: str | None
-    """Field of an item with the object's name; its URL if not given. May be dotted."""
+    """Field of an item with its name; may be dotted. Default: its URL."""
     size_field: str | None
-    """Field of an item with the object's size, which must be that of what comes; may be dotted."""
+    """Field of an item with its size; may be dotted. Another size fails the object."""
     modified_field: str | None
-    """Field of an item that says when the object was written last, for manifests and `sync`: a date of ISO 8601 or
-    HTTP, or seconds or milliseconds since 1970; may be dotted."""
+    """Field of an item with its last modification, for manifests and sync; may be dotted. Its value is a date (ISO 8601
+    or HTTP), or seconds or milliseconds since 1970."""
     next_page: NextPage | None
-    """How a page of JSON leads to the next one: `marker` and `url` are in --next-field, `link` in the head's Link field
-    (rel=next); `page` and `offset` count in a parameter until a page is empty; `none`: it is all."""
+    """How a JSON page leads to the next one: marker and url are in --next-field, link in the header Link (rel=next);
+    page and offset count until a page is empty; none has one page."""
     next_field: str | None
-    """Field of a page of JSON with the marker or URL of the next one; may be dotted."""
+    """Field of a JSON page with the next page's marker or URL; may be dotted."""
     page_param: str
-    """Query parameter of the page's number, counted from 1 or from what SOURCE says."""
+    """Query parameter with the page's number, from 1 or from that in SOURCE."""
     offset_param: str
-    """Query parameter of the number of items before a page, counted from 0 or from SOURCE's."""
+    """Query parameter with the number of items before a page, from 0 or from that in SOURCE."""
 
 
 class OfList(TypedDict, total=False):
     """What `get`, `check`, `list` and `sync` have: how a list is read."""
 
     list_format: ListFormat | None
-    """What a list is; told from its name if not given, else txt."""
+    """Format of the list. Default: from its extension, else txt."""
     column: str | None
-    """Column of a list with the URL: its name, or its number from 1; the first, or `url`, if not given."""
+    """Column with the URL: its name or number. Default: url, else the first."""
     template: str | None
-    """URL that is made of a column, as in 'https://www.{}'; {name} is another column."""
+    """Make the URL of columns: 'https://{}/{name}'; {} is --column, {name} any other column."""
     csv_header: CsvHeader
-    """Whether the first row of a csv or tsv list has the columns' names."""
+    """Whether the first row of csv or tsv has the column names."""
     delimiter: str | None
-    """Character between the fields of a csv list, or `tab`; detected if not given."""
+    """Character between csv fields, or tab. Default: detected."""
     quote: str | None
-    """Character that fields of a csv or tsv list may be quoted with, or `none`."""
+    """Character that quotes csv and tsv fields, or none."""
     key_column: str | None
-    """Column of a list with the names of objects; their URLs if not given."""
+    """Column with the names of objects. Default: their URLs."""
 
 
 class OfRows(TypedDict, total=False):
     """What `get`, `check` and `list` have: what is taken of a list."""
 
     keep_columns: Sequence[str] | None
-    """Columns of a list that go into the rows, with commas between them."""
+    """Columns of the list to store in the rows; separate with commas."""
     column_types: Sequence[str] | None
-    """What the values of kept columns, and of those of --transform-columns, are: COLUMN=TYPE with commas between them;
-    TYPE is string, int64, float64 or bool. A Parquet list says it itself; all others are string."""
+    """Types of stored columns, as COLUMN=TYPE with commas between them; TYPE is string, int64, float64 or bool.
+    Default: those of a Parquet list, else string."""
     sample: int | None
-    """Take only so many targets of a list, chosen evenly at random."""
+    """Take N targets of the list, chosen at random."""
 
 
 class OfFilters(TypedDict, total=False):
     """What `get`, `check`, `list` and `sync` have: what is left out."""
 
     include: Sequence[str] | None
-    """Take only what matches: a glob, or re:REGEX; may be repeated."""
+    """Take only matching names: a glob or re:REGEX; repeatable."""
     exclude: Sequence[str] | None
-    """Leave out what matches; may be repeated."""
+    """Leave out matching names: a glob or re:REGEX; repeatable."""
 
 
 class OfTargetRequests(TypedDict, total=False):
     """What `get` alone has: what the targets of a list are asked with."""
 
     method: str | None
-    """Method of the requests of a list; POST with a body, else GET, if not given."""
+    """Method of the requests of a list. Default: POST with a body, else GET."""
     data: str | None
-    """Body of each request, as a form has it: 'q={column}&n=1'; values are percent-encoded."""
+    """Body of each request as a form: 'q={column}&n=1'; values are percent-encoded."""
     data_json: str | None
     """Body of each request in JSON: '{"q": "{column}", "n": {number}}'; values are encoded."""
     idempotent: bool
-    """Requests may be made twice, and are tried again; if not given only GET and HEAD are."""
+    """Retry requests of any method; without it only GET and HEAD."""
     offset_column: str | None
-    """Column of a list with the first byte of the part to fetch (Range), counted from 0."""
+    """Column with the first byte to fetch (Range), from 0."""
     length_column: str | None
-    """Column of a list with the length of that part, in bytes; needs --offset-column."""
+    """Column with the number of bytes to fetch; needs --offset-column."""
     coalesce: int | None
-    """Fetch parts of one object that follow one another in the list with one request, when at most so many bytes lie
-    between them, as 4k."""
+    """Fetch neighbouring parts of an object with one request, if at most this many bytes are between them, such as
+    4k."""
     hash_column: str | None
-    """Column of a list with the hash that each object must have: SHA-256 or MD5, hexadecimal or Base64; another object
-    is failed (checksum)."""
+    """Column with the hash that each object must have: SHA-256 or MD5, hexadecimal or Base64. Another hash fails the
+    object (checksum)."""
 
 
 class OfRequests(TypedDict, total=False):
     """What all have: what requests carry, and whom to believe."""
 
     headers: Mapping[str, str] | None
-    """Field of requests to the source's origin, as in 'Name: value'; {column} is a value of a list; may be repeated."""
+    """Header of requests, 'Name: value'; repeatable. {column} is a value of the list. Sent to the source's origin
+    only."""
     credentials_for: str | None
     """Origin that gets headers and credentials, https://HOST[:PORT]; a list needs it."""
     ca_file: PathText | None
-    """Certificates to trust instead of the system's, in PEM."""
+    """PEM file with certificates to trust instead of the system's."""
     client_cert: PathText | None
-    """Certificate that shows an https server who asks, in PEM; it goes to the origin that gets credentials."""
+    """PEM file with a client certificate; only the origin that gets credentials sees it."""
     client_key: PathText | None
-    """Key of --client-cert, in PEM and without a password; if not given, it is in the same file."""
+    """PEM file with its key, without a password. Default: the file of --client-cert."""
     cookies: PathText | None
-    """File with cookies in the format of Netscape, which go to the hosts and paths that it names."""
+    """File with cookies in Netscape format; each goes to its own host and path."""
     retry_status: Sequence[int] | None
-    """Retry replies with this status as 503, such as 403 of a server that limits rates; may be repeated."""
+    """Retry this status as 503 is retried, such as 403; repeatable."""
     insecure_host: Sequence[str] | None
-    """Host whose certificate is not checked; may be repeated."""
+    """Do not verify this host's certificate; repeatable."""
     proxy: str | None
-    """Proxy for all requests, http://[USER:PASSWORD@]HOST:PORT, or socks5:// or socks5h://; `env` takes it from the
-    environment."""
+    """Proxy for all requests, http://[USER:PASSWORD@]HOST:PORT, socks5:// or socks5h://; env uses the variables
+    http_proxy, https_proxy and no_proxy."""
     resolver: Sequence[str] | None
-    """Name server to ask, ADDRESS[:PORT], or `system` for the machine's own look-up; may be repeated."""
+    """DNS server, ADDRESS[:PORT]; repeatable. system uses the machine's own look-up."""
 
 
 class OfFetching(TypedDict, total=False):
@@ -244,89 +240,87 @@ class OfFetching(TypedDict, total=False):
     limit: Concurrency | None
     """Another name of concurrency."""
     rate: float | None
-    """Requests a second at most, all together."""
+    """Requests per second at most, to all hosts together."""
     rate_per_host: float | None
-    """Requests a second at most, to each host; 50 for a list of many hosts if not given, 0: no limit."""
+    """Requests per second at most, to each host; 0 is no limit. Default: 50 for a list of many hosts."""
     redirects: int | None
-    """Redirects to follow one after the other; if not given 5, and 0 for objects of a server, sitemap or bucket."""
+    """Redirects to follow. Default: 5; 0 for objects of a server, sitemap or bucket."""
     attempts: int
-    """Attempts at a target before it is failed."""
+    """Attempts per target before it fails."""
     public_only: bool
-    """Let no target lead to a private address, whoever names it: a list, a server, a program."""
+    """Refuse private addresses for all targets, whoever names them."""
     http2: bool
-    """Use HTTP/2 where a server of https offers it."""
+    """Use HTTP/2 where an https server offers it."""
 
 
 class OfTrying(TypedDict, total=False):
     """What `get` and streams have: how far `concurrency="auto"` goes."""
 
     concurrency_max: int | None
-    """Requests in flight that --concurrency auto goes up to; if not given 64 for a list or a public address, 256 for
-    AWS's S3, else 16384."""
+    """Upper bound of --concurrency auto. Default: 64 for a list or a public address, 256 for AWS S3, else 16384."""
 
 
 class OfHosts(TypedDict, total=False):
     """What `get` and `check` have: what the hosts of a list are spared, and who asks them."""
 
     limit_per_host: int | None
-    """Requests in flight at most, to each host; 4 for a list of many hosts if not given, 0: no limit."""
+    """Requests in flight at most, to each host; 0 is no limit. Default: 4 for a list of many hosts."""
     allow_private: bool
-    """Let the targets of a list, or of pages of JSON, lead to private addresses."""
+    """Allow targets of a list, or of JSON pages, at private addresses."""
     threads: int | None
-    """Threads that fetch; one for each processor if not given."""
+    """Threads that fetch. Default: one per processor."""
 
 
 class OfRuns(TypedDict, total=False):
     """What `get` and `check` have: what a run may take. Once ended, the same command goes on."""
 
     max_duration: float | None
-    """Time of this run: it is stopped then, after a checkpoint (exit code 8)."""
+    """Stop this run after this time, at a checkpoint (exit code 8)."""
     max_bytes: int | None
-    """Bytes of bodies that this run receives: it is stopped then, after a checkpoint (exit code 8)."""
+    """Stop this run after this many body bytes, at a checkpoint (exit code 8)."""
 
 
 class OfBandwidth(TypedDict, total=False):
     """What `get`, `check` and `sync` have: what is taken of the network."""
 
     bwlimit: float | None
-    """Bytes of bodies a second at most, all together."""
+    """Body bytes per second at most, of all requests together."""
 
 
 class OfCommits(TypedDict, total=False):
     """What `get`, `check`, `list` and `sync` have: what is made durable, and when."""
 
     commit_window: float
-    """Time between commits: a crash costs what was fetched in it and a second more."""
+    """Time between commits; a crash repeats this much work and 1 s more."""
     durability: Durability
-    """What a commit survives: `power` is a power cut, `process` is the death of the process only (no syncs)."""
+    """What a commit survives: a power cut, or only the death of the process (no syncs)."""
 
 
 class OfState(TypedDict, total=False):
     """What `get`, `check` and `list` have: where it is made durable."""
 
     state: PathText | None
-    """Folder of the journal, on a local file system; DEST/.fetchmill if not given, for a bucket ./NAME.fetchmill."""
+    """Folder of the journal, on a local disk. Default: DEST/.fetchmill; for a bucket ./NAME.fetchmill."""
 
 
 class OfDashboards(TypedDict, total=False):
     """What `get`, `check` and `list` have: a page and metrics while the job runs. It only shows."""
 
     dashboard: bool | str
-    """Serve a page with charts, and metrics for Prometheus, while the job runs (docs/guide/dashboard.md)."""
+    """Serve a page with charts during the job; it also has Prometheus metrics, see `fetchmill help dashboard`."""
     dashboard_addr: str | None
-    """Serve them there; 127.0.0.1 and a free port if not given. An address that others can reach needs a token."""
+    """Address of the dashboard; one that others can reach needs a token. Default: 127.0.0.1 and a free port."""
     dashboard_token: str | None
-    """Token that readers must show, 16 characters or more; the command takes a file with it, or the variable the token
-    itself."""
+    """Token that readers must give, at least 16 characters; on the command line a file with it."""
     dashboard_host: Sequence[str] | None
-    """Name that browsers may know it by, beside its address and localhost; may be repeated."""
+    """Extra host name that browsers may use for the dashboard; repeatable."""
 
 
 class OfTokens(TypedDict, total=False):
     """What `get`, `list` and `sync` have: a token that does not last."""
 
     bearer_command: str | None
-    """Command that prints a token for bearer authentication, run by a shell, and again when the server answers 401."""
+    """Shell command that prints a bearer token; run again after a 401."""
 
 
 class OfOrigins(TypedDict, total=False):
@@ -341,102 +335,101 @@ class OfOrigins(TypedDict, total=False):
     connect_timeout: float
     """Time for a connection."""
     head_timeout: float
-    """Time from a request to the end of the reply's head."""
+    """Time from a request to the end of the reply's headers."""
     idle_timeout: float
     """Time without a byte of a body."""
     endpoint_url: str | None
-    """Store to ask instead of AWS, http://HOST[:PORT] or https://HOST[:PORT]."""
+    """URL of an S3 store other than AWS. Example: http://127.0.0.1:7070."""
     region: str | None
-    """Region of the bucket; found out if neither environment nor profile says it."""
+    """Region of the bucket. Default: from environment or profile, else detected."""
     profile: str | None
-    """Profile of ~/.aws/config and ~/.aws/credentials with the credentials."""
+    """Profile of ~/.aws/config and ~/.aws/credentials."""
     no_sign_request: bool
-    """Sign no requests and look for no credentials: for public buckets."""
+    """Send requests without credentials, for public buckets."""
     addressing_style: Addressing | None
-    """Where the bucket stands in a request: `virtual` is in the host, `path` in the path; `auto`, if not given, is in
-    the host at AWS and in the path elsewhere."""
+    """Place of the bucket's name: virtual is the host, path the path. Default: auto, the host for AWS and the path for
+    others."""
     requester_pays: bool
-    """Be the request payer: say in each request that you pay for it, since the owner of the bucket does not."""
+    """Pay for the requests to a requester-pays bucket."""
     sse_c_key_file: PathText | None
-    """File with the key that the objects were encrypted with (SSE-C): its 32 bytes, or their base64."""
+    """File with the objects' encryption key (SSE-C), 32 bytes or their base64."""
     use_fips_endpoint: bool
-    """Ask AWS at its FIPS endpoints."""
+    """Use the FIPS endpoints of AWS."""
     use_dualstack_endpoint: bool
-    """Ask AWS at its dual-stack endpoints, which have IPv6 addresses too."""
+    """Use the dual-stack endpoints of AWS (IPv4 and IPv6)."""
     use_accelerate_endpoint: bool
-    """Ask AWS at its transfer acceleration endpoint."""
+    """Use the transfer acceleration endpoint of AWS."""
 
 
 class OfEncodings(TypedDict, total=False):
     """What `get` and streams have: how replies may be encoded."""
 
     compressed: bool
-    """Ask for replies in gzip, br or zstd, and store them decoded (docs/reference/http-support.md)."""
+    """Ask for gzip, br or zstd, and store replies decoded; see `fetchmill help http-support`."""
 
 
 class OfRobots(TypedDict, total=False):
     """What everything has that walks index pages or asks for the URLs of a list: whether robots.txt counts."""
 
     robots: bool | None
-    """Obey robots.txt: of each host of a list, and (unless --no-robots) where index pages are walked
-    (docs/guide/opt-out.md)."""
+    """Obey robots.txt of each host of a list. Default: only where index pages are walked; see `fetchmill help
+    opt-out`."""
 
 
 class OfOptOuts(TypedDict, total=False):
     """What `get`, `check` and streams have: whether replies that reserve their content count."""
 
     opt_out: bool
-    """Skip objects whose X-Robots-Tag, TDM-Reservation or HTML meta reserves them (docs/guide/opt-out.md)."""
+    """Skip objects that are reserved by X-Robots-Tag, TDM-Reservation or HTML meta; see `fetchmill help opt-out`."""
 
 
 class OfBodies(TypedDict, total=False):
     """What `get` and streams have: how much of a body is taken, for how long, and what it is compared with."""
 
     total_timeout: float
-    """Time for an attempt, plus a second for each 64 KiB of its body."""
+    """Time for an attempt, plus 1 s per 64 KiB of its body."""
     max_size: int
-    """Largest body; a larger one is failed."""
+    """Largest body; a larger one fails."""
     allow_eof_bodies: bool
-    """Accept bodies that end with the connection: whether they are whole cannot be known."""
+    """Accept bodies without a length; fetchmill cannot know whether they are complete."""
     checksums: bool
-    """Compare objects with the checksums that their store gives, MD5 of ETags too."""
+    """Compare objects with their store's checksums, also MD5 of ETags."""
 
 
 class OfTypes(TypedDict, total=False):
     """What everything has that fetches bodies: which types they may have."""
 
     accept: Sequence[str] | None
-    """Type that bodies may have by their first bytes, such as image/* or application/pdf; others are failed
-    (unexpected-type); may be repeated."""
+    """Type that bodies must have, by their first bytes, such as image/* or application/pdf; repeatable. Others fail
+    (unexpected-type)."""
 
 
 class OfKeys(TypedDict, total=False):
     """What `get` and `list` have: which objects of a bucket are meant."""
 
     size_from: int | None
-    """Take only objects of so many bytes or more."""
+    """Take only objects of at least this size."""
     size_to: int | None
-    """Take only objects of fewer bytes."""
+    """Take only objects smaller than this size."""
     modified_from: str | date | None
-    """Take only objects written then or later: 2026-11-22 (00:00 UTC), 2026-11-22T08:30:00Z."""
+    """Take only objects written at this time or later: 2026-11-22 (00:00 UTC), 2026-11-22T08:30:00Z."""
     modified_to: str | date | None
-    """Take only objects written before."""
+    """Take only objects written before this time."""
     storage_class: Sequence[str] | None
-    """Take only objects of this storage class, such as STANDARD_IA; may be repeated."""
+    """Take only objects of this storage class, such as STANDARD_IA; repeatable."""
 
 
 class Planning(TypedDict, total=False):
     """What `plan` alone has: how long it looks, for how many objects it plans, and what requests cost."""
 
     probe_seconds: float
-    """Time of the probe: a longer one is more certain."""
+    """Duration of the probe; a longer one is more precise."""
     objects: int | None
-    """Plan for so many objects; if not given for all of the source, or for 1,000,000 when it does not tell how many it
-    has."""
+    """Number of objects to plan for. Default: all, or 1,000,000 if the source does not say how many."""
     price_list: float | None
-    """Price of 1,000 requests of the listing, for the cost."""
+    """Price of 1,000 listing requests."""
     price_get: float | None
-    """Price of 1,000 requests for objects."""
+    """Price of 1,000 object requests."""
     price_gb: float | None
     """Price of 10^9 bytes of bodies."""
 
@@ -445,25 +438,24 @@ class Checking(TypedDict, total=False):
     """What `check` alone has."""
 
     timeout: float
-    """Time for an attempt, from the start of the connection to the end."""
+    """Time for an attempt, from connecting to the last byte."""
     second_look: bool
-    """Look once more, at the end, at what failed for a reason that may pass, and keep the better answer."""
+    """Check transient failures once more at the end; the better answer is kept."""
 
 
 class Syncing(TypedDict, total=False):
     """What `sync` alone has: what is compared, and what may be removed."""
 
     delete: bool
-    """Remove from DEST what SOURCE does not list any more."""
+    """Remove objects from DEST that SOURCE no longer lists."""
     max_delete: int | str
-    """Objects that a pass may remove at most: a number, or a percentage of those in DEST. When it would remove more, it
-    changes nothing (exit code 11)."""
+    """Remove at most N objects (or P%) per pass; above it the pass changes nothing (exit code 11)."""
     refetch: bool
-    """Fetch every object again, whatever the listing says of it."""
+    """Fetch every object again, even if unchanged."""
     overwrite_local: bool
-    """Replace files that were changed in DEST, and take a DEST that holds other files."""
+    """Replace files that were changed in DEST; also accept a DEST with other files."""
     check_local: bool
-    """Look at every file of DEST, too: fetch what is missing, report what was changed."""
+    """Also check the files of DEST; missing ones are fetched, changed ones reported."""
 
 
 class GetKeywords(

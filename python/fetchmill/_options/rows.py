@@ -47,7 +47,7 @@ class Option:
         help: str,
         *,
         choices: tuple[str, ...] = (),
-        heading: str = "Options",
+        heading: str = "Other",
         envvar: str | None = None,
         short: str | None = None,
         alias_of: str | None = None,
@@ -177,7 +177,7 @@ def _core_value(kind: Kind, value: Any) -> Any:  # noqa: ANN401 - of any option
 
 def default_text(kind: Kind, default: object) -> str | None:
     """A default with its unit, for help; None when there is none to show."""
-    if default is None or kind in ("flag", "answers", "dashboard"):
+    if default is None or kind in ("answers", "dashboard"):
         return None
     if kind == "seconds":
         return f"{default:g} s"

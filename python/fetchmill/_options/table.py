@@ -23,126 +23,276 @@ Addressing = Literal["auto", "path", "virtual"]
 Concurrency = int | Literal["auto"]
 PathText = str | os.PathLike[str]
 
+SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Output": (
+        "format",
+        "shard_size",
+        "names",
+        "strip_prefix",
+        "store",
+        "keep_columns",
+        "column_types",
+        "sidecar",
+        "all_rows",
+        "hash",
+        "compressed",
+        "server_times",
+        "warc_all",
+        "cdxj",
+        "transform",
+        "transform_columns",
+        "transform_batch",
+    ),
+    "Changes": ("delete", "max_delete", "refetch", "check_local", "overwrite_local"),
+    "Lists": (
+        "list_format",
+        "column",
+        "template",
+        "key_column",
+        "csv_header",
+        "delimiter",
+        "quote",
+        "hash_column",
+        "offset_column",
+        "length_column",
+        "coalesce",
+    ),
+    "How a server lists": (
+        "listing",
+        "items_field",
+        "url_field",
+        "name_field",
+        "size_field",
+        "modified_field",
+        "next_page",
+        "next_field",
+        "page_param",
+        "offset_param",
+        "list_path",
+        "get_path",
+        "names_field",
+        "marker_field",
+        "marker_param",
+        "total_field",
+    ),
+    "Selection": ("include", "exclude", "sample", "accept", "robots", "opt_out"),
+    "Requests": (
+        "headers",
+        "method",
+        "data",
+        "data_json",
+        "idempotent",
+        "redirects",
+        "no_redirects",
+        "http2",
+        "proxy",
+        "resolver",
+    ),
+    "Credentials": (
+        "auth",
+        "bearer",
+        "bearer_command",
+        "netrc",
+        "cookies",
+        "client_cert",
+        "client_key",
+        "credentials_for",
+    ),
+    "Limits": (
+        "concurrency",
+        "limit",
+        "concurrency_max",
+        "rate",
+        "limit_per_host",
+        "rate_per_host",
+        "bwlimit",
+        "max_size",
+    ),
+    "Timeouts and retries": (
+        "attempts",
+        "retry_status",
+        "second_look",
+        "timeout",
+        "connect_timeout",
+        "head_timeout",
+        "idle_timeout",
+        "total_timeout",
+        "give_up_after",
+    ),
+    "Safety": ("public_only", "allow_private", "insecure_host", "ca_file", "allow_eof_bodies", "preflight"),
+    "S3": (
+        "endpoint_url",
+        "region",
+        "profile",
+        "no_sign_request",
+        "addressing_style",
+        "requester_pays",
+        "sse_c_key_file",
+        "use_fips_endpoint",
+        "use_dualstack_endpoint",
+        "use_accelerate_endpoint",
+        "checksums",
+        "size_from",
+        "size_to",
+        "modified_from",
+        "modified_to",
+        "storage_class",
+    ),
+    "Run control": (
+        "dry_run",
+        "retry_failed",
+        "max_failed",
+        "allow_absent",
+        "fail_on",
+        "max_duration",
+        "max_bytes",
+        "state",
+        "shared",
+        "lease",
+    ),
+    "Dashboard and logs": (
+        "dashboard",
+        "dashboard_addr",
+        "dashboard_token",
+        "dashboard_host",
+        "log_file",
+        "log_format",
+        "as_json",
+        "quiet",
+    ),
+    "Plan": ("probe_seconds", "objects", "price_list", "price_get", "price_gb"),
+    "Expert": ("engine", "threads", "pipeline", "commit_window", "durability", "seal_after"),
+    "Other": ("config", "brief", "help"),
+}
+
 _OF_FORMAT = {
     "format": Option(
         "choice",
         Format,
         "files",
-        "How objects are stored: `files` is a file for each object; `parquet`, `tar`, `warc` and `jsonl` put "
-        "many into one; `null` counts and discards them.",
+        "Store one file per object, or many in shards; null stores nothing.",
         choices=("files", "tar", "parquet", "warc", "jsonl", "null"),
+        heading="Output",
     ),
     "shard_size": Option(
-        "bytes", int | None, None, "Size of a shard of tar, warc and jsonl (1 GiB if not given) or parquet (128 MiB)."
+        "bytes", int | None, None, "Size of a shard. Default: 128 MiB for parquet, 1 GiB for others.", heading="Output"
     ),
-    "warc_all": Option(
-        "flag", bool, False, "Store in warc what is no object, too: redirects, and what came in place of objects."
-    ),
+    "warc_all": Option("flag", bool, False, "Also store redirects and error pages in the WARC.", heading="Output"),
 }
 
 _STORING = {
-    "seal_after": Option("seconds", float, 15.0, "Age at which a shard of parquet is complete: readers see it then."),
+    "seal_after": Option(
+        "seconds", float, 15.0, "Complete a Parquet shard at this age, so that readers see it.", heading="Expert"
+    ),
     "names": Option(
         "text",
         str,
         "source",
-        "What objects of a list are called: `source` is key or URL (for `files` host/path?query), `seq` their "
-        "number, and a template such as '{id}.jpg' makes it of columns.",
+        "Names of a list's objects: source, seq or a template; source is the key column or the URL (for files "
+        "host/path?query), seq the number, and '{id}.jpg' is made of columns.",
+        heading="Output",
     ),
     "strip_prefix": Option(
-        "text",
-        str | None,
-        None,
-        "Leading path that names lose when objects are stored, such as a/b/; others keep their names.",
+        "text", str | None, None, "Leading path to remove from stored names, such as a/b/.", heading="Output"
     ),
     "engine": Option(
         "choice",
         EngineName,
         "native",
-        "What makes the requests: `native` is the fastest; the others are Python's ways, with requests "
-        "(`sync`, `threads`, `processes`) and aiohttp (`asyncio`, `combo`: processes x asyncio).",
+        "What makes the requests; native is the fastest. Those of Python are sync, threads and processes "
+        "(requests), asyncio and combo (aiohttp; combo has several processes).",
         choices=("native", "sync", "threads", "processes", "asyncio", "combo"),
+        heading="Expert",
         is_core=False,
     ),
     "pipeline": Option(
         "count",
         int,
         1,
-        "Requests that are sent at once on a connection, for a server that lists its objects and does this "
-        "well; --concurrency counts connections then (docs/reference/http-support.md).",
+        "Requests sent together on a connection; --concurrency then counts connections (see `fetchmill help "
+        "http-support`).",
+        heading="Expert",
     ),
-    "server_times": Option(
-        "flag", bool, True, "Give files the time that the server says (Last-Modified), not the time of fetching."
-    ),
+    "server_times": Option("flag", bool, True, "Set the time of files to Last-Modified, not to now.", heading="Output"),
     "sidecar": Option(
         "patterns",
         Sequence[str] | None,
         None,
-        "What stands beside each object in a shard of tar, as webdataset reads it: json for all kept columns, "
-        "or EXTENSION=COLUMN, such as txt=caption, for the value of one; may be repeated.",
+        "Add a member next to each object in tar, as webdataset reads it: json for all kept columns, or "
+        "EXTENSION=COLUMN such as txt=caption; repeatable.",
+        heading="Output",
     ),
     "hash": Option(
         "choice",
         HashAlgorithm | None,
         None,
-        "Give the rows of parquet and jsonl a column with this hash of each stored body.",
+        "Add a column with this hash of each body to parquet and jsonl.",
         choices=("sha256",),
+        heading="Output",
     ),
     "store": Option(
         "choice",
         Stored,
         "objects",
-        "Store the objects that the items of --listing json lead to, or with `items` the items themselves: a "
-        "row for each in parquet or jsonl.",
+        "Store objects, or the items of --listing json themselves; items needs parquet or jsonl.",
         choices=("objects", "items"),
+        heading="Output",
     ),
     "all_rows": Option(
         "flag",
         bool,
         False,
-        "Give every target of the finished job a row in parquet and jsonl: one that failed, was absent or "
-        "skipped has no body, and says why.",
+        "Also store rows of failed, absent and skipped targets; they have no body, and the reason. For parquet "
+        "and jsonl.",
+        heading="Output",
     ),
-    "cdxj": Option("flag", bool, False, "Put an index in CDXJ beside each shard of warc of the finished job."),
+    "cdxj": Option("flag", bool, False, "Write a CDXJ index next to each WARC shard.", heading="Output"),
     "transform": Option(
         "function",
         Function | str | None,
         None,
-        "Function that turns fetched replies into what is stored, as MODULE:FUNCTION (docs/guide/transform.md).",
+        "Function that makes what is stored, MODULE:FUNCTION; see `fetchmill help transform`.",
+        heading="Output",
         is_core=False,
     ),
     "transform_columns": Option(
         "texts",
         Sequence[str] | None,
         None,
-        "Columns of parquet and jsonl that the function fills, with commas between them.",
+        "Columns of parquet and jsonl that the function fills; separate them with commas.",
+        heading="Output",
     ),
-    "transform_batch": Option("count", int, 256, "Replies that the function is given at once, at most."),
+    "transform_batch": Option(
+        "count", int, 256, "Replies given to the function in one call, at most.", heading="Output"
+    ),
     "max_failed": Option(
         "share",
         int | str | None,
         None,
-        "Targets of the whole job that may fail or be absent: a number, or a percentage as 1%. At or below it "
-        "the exit code is 0; above it the run is stopped early (exit code 8).",
+        "Allow N (or P%) targets to fail or be absent; above it the run stops early with exit code 8, at or "
+        "below it the exit code is 0.",
+        heading="Run control",
     ),
     "allow_absent": Option(
-        "flag", bool, False, "Exit with 0 when targets were absent but none failed; --max-failed does not count them."
+        "flag",
+        bool,
+        False,
+        "Exit with 0 if targets were absent but none failed; --max-failed then does not count them.",
+        heading="Run control",
     ),
     "retry_failed": Option(
         "answers",
         bool | Sequence[str],
         False,
-        "Fetch again what failed or was absent in this job, or only what gave one of these answers: failure "
-        "kinds, statuses as 404, 5xx, dns*, with commas between them.",
+        "Fetch failed and absent targets again; with =KINDS only these failure kinds and statuses, such as "
+        "404,5xx,dns*.",
+        heading="Run control",
     ),
 }
 
 _OF_FILES = {
     "preflight": Option(
-        "flag",
-        bool,
-        True,
-        "Stop at the start, or as soon as it is known, when `files` would need more inodes or bytes than are free.",
+        "flag", bool, True, "Stop as soon as the files cannot fit on the disk (inodes or bytes).", heading="Safety"
     ),
 }
 
@@ -151,9 +301,9 @@ _ROWS = {
         "choice",
         RowsFormat | None,
         None,
-        "How rows are written; told from the end of their file's name if not given (csv and jsonl also with "
-        ".gz or .zst).",
+        "Format of the rows. Default: from the file's extension, also with .gz or .zst for csv and jsonl.",
         choices=("parquet", "csv", "jsonl"),
+        heading="Output",
         is_core=False,
     ),
 }
@@ -163,75 +313,122 @@ _OF_SERVER = {
         "choice",
         Listing,
         "auto",
-        "How the source is listed: `api` is GET /list in pages; `autoindex` (nginx's JSON) and `html` (index "
-        "pages of Apache, nginx, lighttpd, python -m http.server) walk a web server's folders; `links` takes "
-        "the links below SOURCE of any HTML pages; `sitemap` reads sitemaps; `json` reads the pages of any API "
-        "in JSON, SOURCE being the first (docs/guide/listings.md); `object` fetches SOURCE itself; `auto` "
-        "finds out.",
+        "How the server lists its objects; auto finds out. api is GET /list in pages; autoindex (nginx JSON) "
+        "and html (index pages) walk folders; links takes all links of HTML pages below SOURCE; sitemap reads "
+        "sitemaps; json reads the pages of any JSON API; object fetches SOURCE itself. See `fetchmill help "
+        "listings`.",
         choices=("auto", "api", "autoindex", "html", "links", "sitemap", "json", "object"),
+        heading="How a server lists",
     ),
-    "list_path": Option("text", str, "/list", "Path of a page of the listing, behind the path of SOURCE."),
-    "names_field": Option("text", str, "FileNames", "Field of a page with the names; may be dotted."),
+    "list_path": Option(
+        "text", str, "/list", "Path of the listing, after the path of SOURCE; for api.", heading="How a server lists"
+    ),
+    "names_field": Option(
+        "text",
+        str,
+        "FileNames",
+        "Field of a page with the names, for api; may be dotted.",
+        heading="How a server lists",
+    ),
     "marker_field": Option(
-        "text", str, "NextMarker", "Field of a page with the marker of the next one; may be dotted."
+        "text",
+        str,
+        "NextMarker",
+        "Field of a page with the next page's marker, for api; may be dotted.",
+        heading="How a server lists",
     ),
     "total_field": Option(
-        "text", str, "Total", "Field of a page with the number of all objects, if the server tells it; may be dotted."
+        "text",
+        str,
+        "Total",
+        "Field of a page with the number of all objects, if any, for api; may be dotted.",
+        heading="How a server lists",
     ),
-    "marker_param": Option("text", str, "next-marker", "Query parameter that carries the marker."),
-    "get_path": Option("text", str, "/get/{name}", "Path of an object, behind the path of SOURCE."),
+    "marker_param": Option(
+        "text", str, "next-marker", "Query parameter that carries the marker, for api.", heading="How a server lists"
+    ),
+    "get_path": Option(
+        "text",
+        str,
+        "/get/{name}",
+        "Path of an object, after the path of SOURCE; for api.",
+        heading="How a server lists",
+    ),
     "give_up_after": Option(
         "seconds",
         float,
         900.0,
-        "End the job (exit code 5) when nothing has succeeded, or a page of the listing has failed, for this long.",
+        "End the job with exit code 5 after this long without a success.",
+        heading="Timeouts and retries",
     ),
 }
 
 _OF_JSON_PAGES = {
     "items_field": Option(
-        "text", str, ".", "Field of a page of JSON with the array of items; may be dotted. `.` is the page itself."
+        "text",
+        str,
+        ".",
+        "Field of a JSON page with the array of items; may be dotted. `.` is the page itself.",
+        heading="How a server lists",
     ),
     "url_field": Option(
         "text",
         str | None,
         None,
-        "Field of an item with the object's URL, absolute or relative to that of the page; may be dotted. If "
-        "not given items are strings.",
+        "Field of an item with its URL, absolute or relative to the page; may be dotted. Without it items are strings.",
+        heading="How a server lists",
     ),
     "name_field": Option(
-        "text", str | None, None, "Field of an item with the object's name; its URL if not given. May be dotted."
+        "text",
+        str | None,
+        None,
+        "Field of an item with its name; may be dotted. Default: its URL.",
+        heading="How a server lists",
     ),
     "size_field": Option(
         "text",
         str | None,
         None,
-        "Field of an item with the object's size, which must be that of what comes; may be dotted.",
+        "Field of an item with its size; may be dotted. Another size fails the object.",
+        heading="How a server lists",
     ),
     "modified_field": Option(
         "text",
         str | None,
         None,
-        "Field of an item that says when the object was written last, for manifests and `sync`: a date of ISO "
-        "8601 or HTTP, or seconds or milliseconds since 1970; may be dotted.",
+        "Field of an item with its last modification, for manifests and sync; may be dotted. Its value is a "
+        "date (ISO 8601 or HTTP), or seconds or milliseconds since 1970.",
+        heading="How a server lists",
     ),
     "next_page": Option(
         "choice",
         NextPage | None,
         None,
-        "How a page of JSON leads to the next one: `marker` and `url` are in --next-field, `link` in the "
-        "head's Link field (rel=next); `page` and `offset` count in a parameter until a page is empty; `none`: "
-        "it is all.",
+        "How a JSON page leads to the next one: marker and url are in --next-field, link in the header Link "
+        "(rel=next); page and offset count until a page is empty; none has one page.",
         choices=("marker", "url", "link", "page", "offset", "none"),
+        heading="How a server lists",
     ),
     "next_field": Option(
-        "text", str | None, None, "Field of a page of JSON with the marker or URL of the next one; may be dotted."
+        "text",
+        str | None,
+        None,
+        "Field of a JSON page with the next page's marker or URL; may be dotted.",
+        heading="How a server lists",
     ),
     "page_param": Option(
-        "text", str, "page", "Query parameter of the page's number, counted from 1 or from what SOURCE says."
+        "text",
+        str,
+        "page",
+        "Query parameter with the page's number, from 1 or from that in SOURCE.",
+        heading="How a server lists",
     ),
     "offset_param": Option(
-        "text", str, "offset", "Query parameter of the number of items before a page, counted from 0 or from SOURCE's."
+        "text",
+        str,
+        "offset",
+        "Query parameter with the number of items before a page, from 0 or from that in SOURCE.",
+        heading="How a server lists",
     ),
 }
 
@@ -240,33 +437,38 @@ _OF_LIST = {
         "choice",
         ListFormat | None,
         None,
-        "What a list is; told from its name if not given, else txt.",
+        "Format of the list. Default: from its extension, else txt.",
         choices=("txt", "csv", "tsv", "jsonl", "parquet", "inventory"),
+        heading="Lists",
     ),
     "column": Option(
         "text",
         str | None,
         None,
-        "Column of a list with the URL: its name, or its number from 1; the first, or `url`, if not given.",
+        "Column with the URL: its name or number. Default: url, else the first.",
+        heading="Lists",
     ),
     "template": Option(
-        "text", str | None, None, "URL that is made of a column, as in 'https://www.{}'; {name} is another column."
+        "text",
+        str | None,
+        None,
+        "Make the URL of columns: 'https://{}/{name}'; {} is --column, {name} any other column.",
+        heading="Lists",
     ),
     "csv_header": Option(
         "choice",
         CsvHeader,
         "auto",
-        "Whether the first row of a csv or tsv list has the columns' names.",
+        "Whether the first row of csv or tsv has the column names.",
         choices=("auto", "yes", "no"),
+        heading="Lists",
     ),
     "delimiter": Option(
-        "text", str | None, None, "Character between the fields of a csv list, or `tab`; detected if not given."
+        "text", str | None, None, "Character between csv fields, or tab. Default: detected.", heading="Lists"
     ),
-    "quote": Option(
-        "text", str | None, None, "Character that fields of a csv or tsv list may be quoted with, or `none`."
-    ),
+    "quote": Option("text", str | None, None, "Character that quotes csv and tsv fields, or none.", heading="Lists"),
     "key_column": Option(
-        "text", str | None, None, "Column of a list with the names of objects; their URLs if not given."
+        "text", str | None, None, "Column with the names of objects. Default: their URLs.", heading="Lists"
     ),
 }
 
@@ -275,64 +477,83 @@ _OF_ROWS = {
         "texts",
         Sequence[str] | None,
         None,
-        "Columns of a list that go into the rows of parquet and jsonl, with commas between them.",
+        "Columns of the list to store; separate with commas. For parquet and jsonl, and sidecars of tar.",
+        heading="Output",
     ),
     "column_types": Option(
         "texts",
         Sequence[str] | None,
         None,
-        "What the values of kept columns, and of those of --transform-columns, are: COLUMN=TYPE with commas "
-        "between them; TYPE is string, int64, float64 or bool. A Parquet list says it itself; all others are "
-        "string.",
+        "Types of stored columns, as COLUMN=TYPE with commas between them; TYPE is string, int64, float64 or "
+        "bool. Default: those of a Parquet list, else string.",
+        heading="Output",
     ),
-    "sample": Option("count", int | None, None, "Take only so many targets of a list, chosen evenly at random."),
+    "sample": Option("count", int | None, None, "Take N targets of the list, chosen at random.", heading="Selection"),
 }
 
 _OF_FILTERS = {
     "include": Option(
-        "patterns", Sequence[str] | None, None, "Take only what matches: a glob, or re:REGEX; may be repeated."
+        "patterns",
+        Sequence[str] | None,
+        None,
+        "Take only matching names: a glob or re:REGEX; repeatable.",
+        heading="Selection",
     ),
-    "exclude": Option("patterns", Sequence[str] | None, None, "Leave out what matches; may be repeated."),
+    "exclude": Option(
+        "patterns",
+        Sequence[str] | None,
+        None,
+        "Leave out matching names: a glob or re:REGEX; repeatable.",
+        heading="Selection",
+    ),
 }
 
 _OF_TARGET_REQUESTS = {
     "method": Option(
-        "text", str | None, None, "Method of the requests of a list; POST with a body, else GET, if not given."
+        "text",
+        str | None,
+        None,
+        "Method of the requests of a list. Default: POST with a body, else GET.",
+        heading="Requests",
     ),
     "data": Option(
         "text",
         str | None,
         None,
-        "Body of each request, as a form has it: 'q={column}&n=1'; values are percent-encoded.",
+        "Body of each request as a form: 'q={column}&n=1'; values are percent-encoded.",
+        heading="Requests",
     ),
     "data_json": Option(
         "text",
         str | None,
         None,
         'Body of each request in JSON: \'{"q": "{column}", "n": {number}}\'; values are encoded.',
+        heading="Requests",
     ),
     "idempotent": Option(
-        "flag", bool, False, "Requests may be made twice, and are tried again; if not given only GET and HEAD are."
+        "flag", bool, False, "Retry requests of any method; without it only GET and HEAD.", heading="Requests"
     ),
     "offset_column": Option(
-        "text", str | None, None, "Column of a list with the first byte of the part to fetch (Range), counted from 0."
+        "text", str | None, None, "Column with the first byte to fetch (Range), from 0.", heading="Lists"
     ),
     "length_column": Option(
-        "text", str | None, None, "Column of a list with the length of that part, in bytes; needs --offset-column."
+        "text", str | None, None, "Column with the number of bytes to fetch; needs --offset-column.", heading="Lists"
     ),
     "coalesce": Option(
         "bytes",
         int | None,
         None,
-        "Fetch parts of one object that follow one another in the list with one request, when at most so many "
-        "bytes lie between them, as 4k.",
+        "Fetch neighbouring parts of an object with one request, if at most this many bytes are between them, "
+        "such as 4k.",
+        heading="Lists",
     ),
     "hash_column": Option(
         "text",
         str | None,
         None,
-        "Column of a list with the hash that each object must have: SHA-256 or MD5, hexadecimal or Base64; "
-        "another object is failed (checksum).",
+        "Column with the hash that each object must have: SHA-256 or MD5, hexadecimal or Base64. Another hash "
+        "fails the object (checksum).",
+        heading="Lists",
     ),
 }
 
@@ -341,53 +562,66 @@ _OF_REQUESTS = {
         "headers",
         Mapping[str, str] | None,
         None,
-        "Field of requests to the source's origin, as in 'Name: value'; {column} is a value of a list; may be "
-        "repeated.",
+        "Header of requests, 'Name: value'; repeatable. {column} is a value of the list. Sent to the source's "
+        "origin only.",
+        heading="Requests",
     ),
     "credentials_for": Option(
-        "text", str | None, None, "Origin that gets headers and credentials, https://HOST[:PORT]; a list needs it."
+        "text",
+        str | None,
+        None,
+        "Origin that gets headers and credentials, https://HOST[:PORT]; a list needs it.",
+        heading="Credentials",
     ),
-    "ca_file": Option("path", PathText | None, None, "Certificates to trust instead of the system's, in PEM."),
+    "ca_file": Option(
+        "path", PathText | None, None, "PEM file with certificates to trust instead of the system's.", heading="Safety"
+    ),
     "client_cert": Option(
         "path",
         PathText | None,
         None,
-        "Certificate that shows an https server who asks, in PEM; it goes to the origin that gets credentials.",
+        "PEM file with a client certificate; only the origin that gets credentials sees it.",
+        heading="Credentials",
     ),
     "client_key": Option(
         "path",
         PathText | None,
         None,
-        "Key of --client-cert, in PEM and without a password; if not given, it is in the same file.",
+        "PEM file with its key, without a password. Default: the file of --client-cert.",
+        heading="Credentials",
     ),
     "cookies": Option(
         "path",
         PathText | None,
         None,
-        "File with cookies in the format of Netscape, which go to the hosts and paths that it names.",
+        "File with cookies in Netscape format; each goes to its own host and path.",
+        heading="Credentials",
     ),
     "retry_status": Option(
         "statuses",
         Sequence[int] | None,
         None,
-        "Retry replies with this status as 503, such as 403 of a server that limits rates; may be repeated.",
+        "Retry this status as 503 is retried, such as 403; repeatable.",
+        heading="Timeouts and retries",
     ),
     "insecure_host": Option(
-        "patterns", Sequence[str] | None, None, "Host whose certificate is not checked; may be repeated."
+        "patterns", Sequence[str] | None, None, "Do not verify this host's certificate; repeatable.", heading="Safety"
     ),
     "proxy": Option(
         "text",
         str | None,
         None,
-        "Proxy for all requests, http://[USER:PASSWORD@]HOST:PORT, or socks5:// or socks5h://; `env` takes it "
-        "from the environment.",
+        "Proxy for all requests, http://[USER:PASSWORD@]HOST:PORT, socks5:// or socks5h://; env uses the "
+        "variables http_proxy, https_proxy and no_proxy.",
+        heading="Requests",
         envvar="FETCHMILL_PROXY",
     ),
     "resolver": Option(
         "patterns",
         Sequence[str] | None,
         None,
-        "Name server to ask, ADDRESS[:PORT], or `system` for the machine's own look-up; may be repeated.",
+        "DNS server, ADDRESS[:PORT]; repeatable. system uses the machine's own look-up.",
+        heading="Requests",
     ),
 }
 
@@ -396,31 +630,44 @@ _OF_FETCHING = {
         "concurrency",
         Concurrency | None,
         None,
-        "Requests in flight at most; `auto`, if not given, finds out how many are useful. With engine "
-        "processes one for each processor if not given.",
+        "Requests in flight at most, or auto. Default: auto, which finds a useful number; with engine "
+        "processes one per processor.",
+        heading="Limits",
         short="-j",
     ),
     "limit": Option(
-        "concurrency", Concurrency | None, None, "Another name of concurrency.", alias_of="concurrency", is_core=False
+        "concurrency",
+        Concurrency | None,
+        None,
+        "Another name of concurrency.",
+        heading="Limits",
+        alias_of="concurrency",
+        is_core=False,
     ),
-    "rate": Option("number", float | None, None, "Requests a second at most, all together."),
+    "rate": Option(
+        "number", float | None, None, "Requests per second at most, to all hosts together.", heading="Limits"
+    ),
     "rate_per_host": Option(
         "rate",
         float | None,
         None,
-        "Requests a second at most, to each host; 50 for a list of many hosts if not given, 0: no limit.",
+        "Requests per second at most, to each host; 0 is no limit. Default: 50 for a list of many hosts.",
+        heading="Limits",
     ),
     "redirects": Option(
         "whole",
         int | None,
         None,
-        "Redirects to follow one after the other; if not given 5, and 0 for objects of a server, sitemap or bucket.",
+        "Redirects to follow. Default: 5; 0 for objects of a server, sitemap or bucket.",
+        heading="Requests",
     ),
-    "attempts": Option("count", int, 5, "Attempts at a target before it is failed."),
+    "attempts": Option("count", int, 5, "Attempts per target before it fails.", heading="Timeouts and retries"),
     "public_only": Option(
-        "flag", bool, False, "Let no target lead to a private address, whoever names it: a list, a server, a program."
+        "flag", bool, False, "Refuse private addresses for all targets, whoever names them.", heading="Safety"
     ),
-    "http2": Option("flag", bool, True, "Use HTTP/2 where a server of https offers it; engine native only."),
+    "http2": Option(
+        "flag", bool, True, "Use HTTP/2 where an https server offers it; engine native only.", heading="Requests"
+    ),
 }
 
 _OF_TRYING = {
@@ -428,8 +675,8 @@ _OF_TRYING = {
         "count",
         int | None,
         None,
-        "Requests in flight that --concurrency auto goes up to; if not given 64 for a list or a public "
-        "address, 256 for AWS's S3, else 16384.",
+        "Upper bound of --concurrency auto. Default: 64 for a list or a public address, 256 for AWS S3, else 16384.",
+        heading="Limits",
     ),
 }
 
@@ -438,45 +685,55 @@ _OF_HOSTS = {
         "whole",
         int | None,
         None,
-        "Requests in flight at most, to each host; 4 for a list of many hosts if not given, 0: no limit.",
+        "Requests in flight at most, to each host; 0 is no limit. Default: 4 for a list of many hosts.",
+        heading="Limits",
     ),
     "allow_private": Option(
-        "flag", bool, False, "Let the targets of a list, or of pages of JSON, lead to private addresses."
+        "flag", bool, False, "Allow targets of a list, or of JSON pages, at private addresses.", heading="Safety"
     ),
     "threads": Option(
         "count",
         int | None,
         None,
-        "Threads that fetch, with engine combo processes; one for each processor if not given.",
+        "Threads that fetch; with engine combo processes. Default: one per processor.",
+        heading="Expert",
     ),
 }
 
 _OF_RUNS = {
     "max_duration": Option(
-        "seconds", float | None, None, "Time of this run: it is stopped then, after a checkpoint (exit code 8)."
+        "seconds",
+        float | None,
+        None,
+        "Stop this run after this time, at a checkpoint (exit code 8).",
+        heading="Run control",
     ),
     "max_bytes": Option(
         "bytes",
         int | None,
         None,
-        "Bytes of bodies that this run receives: it is stopped then, after a checkpoint (exit code 8).",
+        "Stop this run after this many body bytes, at a checkpoint (exit code 8).",
+        heading="Run control",
     ),
 }
 
 _OF_BANDWIDTH = {
-    "bwlimit": Option("bandwidth", float | None, None, "Bytes of bodies a second at most, all together."),
+    "bwlimit": Option(
+        "bandwidth", float | None, None, "Body bytes per second at most, of all requests together.", heading="Limits"
+    ),
 }
 
 _OF_COMMITS = {
     "commit_window": Option(
-        "seconds", float, 1.0, "Time between commits: a crash costs what was fetched in it and a second more."
+        "seconds", float, 1.0, "Time between commits; a crash repeats this much work and 1 s more.", heading="Expert"
     ),
     "durability": Option(
         "choice",
         Durability,
         "power",
-        "What a commit survives: `power` is a power cut, `process` is the death of the process only (no syncs).",
+        "What a commit survives: a power cut, or only the death of the process (no syncs).",
         choices=("power", "process"),
+        heading="Expert",
     ),
 }
 
@@ -485,7 +742,8 @@ _OF_STATE = {
         "path",
         PathText | None,
         None,
-        "Folder of the journal, on a local file system; DEST/.fetchmill if not given, for a bucket ./NAME.fetchmill.",
+        "Folder of the journal, on a local disk. Default: DEST/.fetchmill; for a bucket ./NAME.fetchmill.",
+        heading="Run control",
     ),
 }
 
@@ -494,25 +752,24 @@ _OF_DASHBOARDS = {
         "dashboard",
         bool | str,
         False,
-        "Serve a page with charts, and metrics for Prometheus, while the job runs (docs/guide/dashboard.md).",
-        heading="Dashboard",
+        "Serve a page with charts during the job; it also has Prometheus metrics, see `fetchmill help dashboard`.",
+        heading="Dashboard and logs",
         is_core=False,
     ),
     "dashboard_addr": Option(
         "address",
         str | None,
         None,
-        "Serve them there; 127.0.0.1 and a free port if not given. An address that others can reach needs a token.",
-        heading="Dashboard",
+        "Address of the dashboard; one that others can reach needs a token. Default: 127.0.0.1 and a free port.",
+        heading="Dashboard and logs",
         is_core=False,
     ),
     "dashboard_token": Option(
         "token",
         str | None,
         None,
-        "Token that readers must show, 16 characters or more; the command takes a file with it, or the "
-        "variable the token itself.",
-        heading="Dashboard",
+        "Token that readers must give, at least 16 characters; on the command line a file with it.",
+        heading="Dashboard and logs",
         envvar="FETCHMILL_DASHBOARD_TOKEN",
         is_core=False,
     ),
@@ -520,8 +777,8 @@ _OF_DASHBOARDS = {
         "patterns",
         Sequence[str] | None,
         None,
-        "Name that browsers may know it by, beside its address and localhost; may be repeated.",
-        heading="Dashboard",
+        "Extra host name that browsers may use for the dashboard; repeatable.",
+        heading="Dashboard and logs",
         is_core=False,
     ),
 }
@@ -531,7 +788,8 @@ _OF_TOKENS = {
         "text",
         str | None,
         None,
-        "Command that prints a token for bearer authentication, run by a shell, and again when the server answers 401.",
+        "Shell command that prints a bearer token; run again after a 401.",
+        heading="Credentials",
     ),
 }
 
@@ -541,61 +799,62 @@ _OF_ORIGINS = {
         str | tuple[str, str] | None,
         None,
         "Basic authentication, USER:PASSWORD.",
+        heading="Credentials",
         envvar="FETCHMILL_AUTH",
         is_core=False,
     ),
     "bearer": Option(
-        "text", str | None, None, "Token for bearer authentication.", envvar="FETCHMILL_BEARER", is_core=False
+        "text",
+        str | None,
+        None,
+        "Token for bearer authentication.",
+        heading="Credentials",
+        envvar="FETCHMILL_BEARER",
+        is_core=False,
     ),
-    "netrc": Option("flag", bool, False, "Take user and password from ~/.netrc.", is_core=False),
-    "connect_timeout": Option("seconds", float, 5.0, "Time for a connection."),
-    "head_timeout": Option("seconds", float, 15.0, "Time from a request to the end of the reply's head."),
-    "idle_timeout": Option("seconds", float, 15.0, "Time without a byte of a body."),
+    "netrc": Option("flag", bool, False, "Take user and password from ~/.netrc.", heading="Credentials", is_core=False),
+    "connect_timeout": Option("seconds", float, 5.0, "Time for a connection.", heading="Timeouts and retries"),
+    "head_timeout": Option(
+        "seconds", float, 15.0, "Time from a request to the end of the reply's headers.", heading="Timeouts and retries"
+    ),
+    "idle_timeout": Option("seconds", float, 15.0, "Time without a byte of a body.", heading="Timeouts and retries"),
     "endpoint_url": Option(
-        "url", str | None, None, "Store to ask instead of AWS, http://HOST[:PORT] or https://HOST[:PORT].", heading="S3"
+        "url", str | None, None, "URL of an S3 store other than AWS. Example: http://127.0.0.1:7070.", heading="S3"
     ),
     "region": Option(
         "name",
         str | None,
         None,
-        "Region of the bucket; found out if neither environment nor profile says it.",
+        "Region of the bucket. Default: from environment or profile, else detected.",
         heading="S3",
     ),
-    "profile": Option(
-        "name", str | None, None, "Profile of ~/.aws/config and ~/.aws/credentials with the credentials.", heading="S3"
-    ),
+    "profile": Option("name", str | None, None, "Profile of ~/.aws/config and ~/.aws/credentials.", heading="S3"),
     "no_sign_request": Option(
-        "flag", bool, False, "Sign no requests and look for no credentials: for public buckets.", heading="S3"
+        "flag", bool, False, "Send requests without credentials, for public buckets.", heading="S3"
     ),
     "addressing_style": Option(
         "choice",
         Addressing | None,
         None,
-        "Where the bucket stands in a request: `virtual` is in the host, `path` in the path; `auto`, if not "
-        "given, is in the host at AWS and in the path elsewhere.",
+        "Place of the bucket's name: virtual is the host, path the path. Default: auto, the host for AWS and "
+        "the path for others.",
         choices=("auto", "path", "virtual"),
         heading="S3",
     ),
-    "requester_pays": Option(
-        "flag",
-        bool,
-        False,
-        "Be the request payer: say in each request that you pay for it, since the owner of the bucket does not.",
-        heading="S3",
-    ),
+    "requester_pays": Option("flag", bool, False, "Pay for the requests to a requester-pays bucket.", heading="S3"),
     "sse_c_key_file": Option(
         "path",
         PathText | None,
         None,
-        "File with the key that the objects were encrypted with (SSE-C): its 32 bytes, or their base64.",
+        "File with the objects' encryption key (SSE-C), 32 bytes or their base64.",
         heading="S3",
     ),
-    "use_fips_endpoint": Option("flag", bool, False, "Ask AWS at its FIPS endpoints.", heading="S3"),
+    "use_fips_endpoint": Option("flag", bool, False, "Use the FIPS endpoints of AWS.", heading="S3"),
     "use_dualstack_endpoint": Option(
-        "flag", bool, False, "Ask AWS at its dual-stack endpoints, which have IPv6 addresses too.", heading="S3"
+        "flag", bool, False, "Use the dual-stack endpoints of AWS (IPv4 and IPv6).", heading="S3"
     ),
     "use_accelerate_endpoint": Option(
-        "flag", bool, False, "Ask AWS at its transfer acceleration endpoint.", heading="S3"
+        "flag", bool, False, "Use the transfer acceleration endpoint of AWS.", heading="S3"
     ),
 }
 
@@ -604,7 +863,8 @@ _OF_ENCODINGS = {
         "flag",
         bool,
         False,
-        "Ask for replies in gzip, br or zstd, and store them decoded (docs/reference/http-support.md).",
+        "Ask for gzip, br or zstd, and store replies decoded; see `fetchmill help http-support`.",
+        heading="Output",
     ),
 }
 
@@ -613,8 +873,9 @@ _OF_ROBOTS = {
         "flag",
         bool | None,
         None,
-        "Obey robots.txt: of each host of a list, and (unless --no-robots) where index pages are walked "
-        "(docs/guide/opt-out.md).",
+        "Obey robots.txt of each host of a list. Default: only where index pages are walked; see `fetchmill "
+        "help opt-out`.",
+        heading="Selection",
     ),
 }
 
@@ -623,18 +884,25 @@ _OF_OPT_OUTS = {
         "flag",
         bool,
         False,
-        "Skip objects whose X-Robots-Tag, TDM-Reservation or HTML meta reserves them (docs/guide/opt-out.md).",
+        "Skip objects that are reserved by X-Robots-Tag, TDM-Reservation or HTML meta; see `fetchmill help opt-out`.",
+        heading="Selection",
     ),
 }
 
 _OF_BODIES = {
-    "total_timeout": Option("seconds", float, 60.0, "Time for an attempt, plus a second for each 64 KiB of its body."),
-    "max_size": Option("bytes", int, 67108864, "Largest body; a larger one is failed."),
+    "total_timeout": Option(
+        "seconds", float, 60.0, "Time for an attempt, plus 1 s per 64 KiB of its body.", heading="Timeouts and retries"
+    ),
+    "max_size": Option("bytes", int, 67108864, "Largest body; a larger one fails.", heading="Limits"),
     "allow_eof_bodies": Option(
-        "flag", bool, False, "Accept bodies that end with the connection: whether they are whole cannot be known."
+        "flag",
+        bool,
+        False,
+        "Accept bodies without a length; fetchmill cannot know whether they are complete.",
+        heading="Safety",
     ),
     "checksums": Option(
-        "flag", bool, True, "Compare objects with the checksums that their store gives, MD5 of ETags too.", heading="S3"
+        "flag", bool, True, "Compare objects with their store's checksums, also MD5 of ETags.", heading="S3"
     ),
 }
 
@@ -643,91 +911,93 @@ _OF_TYPES = {
         "patterns",
         Sequence[str] | None,
         None,
-        "Type that bodies may have by their first bytes, such as image/* or application/pdf; others are failed "
-        "(unexpected-type); may be repeated.",
+        "Type that bodies must have, by their first bytes, such as image/* or application/pdf; repeatable. "
+        "Others fail (unexpected-type).",
+        heading="Selection",
     ),
 }
 
 _OF_KEYS = {
-    "size_from": Option("size", int | None, None, "Take only objects of so many bytes or more.", heading="S3"),
-    "size_to": Option("size", int | None, None, "Take only objects of fewer bytes.", heading="S3"),
+    "size_from": Option("size", int | None, None, "Take only objects of at least this size.", heading="S3"),
+    "size_to": Option("size", int | None, None, "Take only objects smaller than this size.", heading="S3"),
     "modified_from": Option(
         "date",
         str | date | None,
         None,
-        "Take only objects written then or later: 2026-11-22 (00:00 UTC), 2026-11-22T08:30:00Z.",
+        "Take only objects written at this time or later: 2026-11-22 (00:00 UTC), 2026-11-22T08:30:00Z.",
         heading="S3",
     ),
-    "modified_to": Option("date", str | date | None, None, "Take only objects written before.", heading="S3"),
+    "modified_to": Option("date", str | date | None, None, "Take only objects written before this time.", heading="S3"),
     "storage_class": Option(
         "patterns",
         Sequence[str] | None,
         None,
-        "Take only objects of this storage class, such as STANDARD_IA; may be repeated.",
+        "Take only objects of this storage class, such as STANDARD_IA; repeatable.",
         heading="S3",
     ),
 }
 
 _PLANNING = {
     "probe_seconds": Option(
-        "seconds", float, 10.0, "Time of the probe: a longer one is more certain.", heading="Plan", is_core=False
+        "seconds", float, 10.0, "Duration of the probe; a longer one is more precise.", heading="Plan", is_core=False
     ),
     "objects": Option(
         "count",
         int | None,
         None,
-        "Plan for so many objects; if not given for all of the source, or for 1,000,000 when it does not tell "
-        "how many it has.",
+        "Number of objects to plan for. Default: all, or 1,000,000 if the source does not say how many.",
         heading="Plan",
         is_core=False,
     ),
     "price_list": Option(
-        "number",
-        float | None,
-        None,
-        "Price of 1,000 requests of the listing, for the cost.",
-        heading="Plan",
-        is_core=False,
+        "number", float | None, None, "Price of 1,000 listing requests.", heading="Plan", is_core=False
     ),
-    "price_get": Option(
-        "number", float | None, None, "Price of 1,000 requests for objects.", heading="Plan", is_core=False
-    ),
+    "price_get": Option("number", float | None, None, "Price of 1,000 object requests.", heading="Plan", is_core=False),
     "price_gb": Option("number", float | None, None, "Price of 10^9 bytes of bodies.", heading="Plan", is_core=False),
 }
 
 _CHECKING = {
-    "timeout": Option("seconds", float, 10.0, "Time for an attempt, from the start of the connection to the end."),
+    "timeout": Option(
+        "seconds", float, 10.0, "Time for an attempt, from connecting to the last byte.", heading="Timeouts and retries"
+    ),
     "second_look": Option(
         "flag",
         bool,
         False,
-        "Look once more, at the end, at what failed for a reason that may pass, and keep the better answer.",
+        "Check transient failures once more at the end; the better answer is kept.",
+        heading="Timeouts and retries",
     ),
 }
 
 _SYNCING = {
-    "delete": Option("flag", bool, False, "Remove from DEST what SOURCE does not list any more.", is_core=False),
+    "delete": Option(
+        "flag", bool, False, "Remove objects from DEST that SOURCE no longer lists.", heading="Changes", is_core=False
+    ),
     "max_delete": Option(
         "share",
         int | str,
         "10%",
-        "Objects that a pass may remove at most: a number, or a percentage of those in DEST. When it would "
-        "remove more, it changes nothing (exit code 11).",
+        "Remove at most N objects (or P%) per pass; above it the pass changes nothing (exit code 11).",
+        heading="Changes",
         is_core=False,
     ),
-    "refetch": Option("flag", bool, False, "Fetch every object again, whatever the listing says of it.", is_core=False),
+    "refetch": Option(
+        "flag", bool, False, "Fetch every object again, even if unchanged.", heading="Changes", is_core=False
+    ),
     "overwrite_local": Option(
         "flag",
         bool,
         False,
-        "Replace files that were changed in DEST, and take a DEST that holds other files.",
+        "Replace files that were changed in DEST; also accept a DEST with other files.",
+        heading="Changes",
         is_core=False,
     ),
     "check_local": Option(
         "flag",
         bool,
         False,
-        "Look at every file of DEST, too: fetch what is missing, report what was changed.",
+        "Also check the files of DEST; missing ones are fetched, changed ones reported.",
+        heading="Changes",
         is_core=False,
     ),
 }
@@ -807,29 +1077,45 @@ CHECK: Final[Mapping[str, Option]] = {
     **_OF_STATE,
     **_OF_DASHBOARDS,
     "key_column": Option(
-        "text", str | None, None, "Column of a list with the names of its targets, by which `diff` knows them again."
+        "text",
+        str | None,
+        None,
+        "Column with the names of targets, which diff compares. Default: their URLs.",
+        heading="Lists",
     ),
     "keep_columns": Option(
-        "texts", Sequence[str] | None, None, "Columns of a list that go into the rows, with commas between them."
+        "texts",
+        Sequence[str] | None,
+        None,
+        "Columns of the list to store in the rows; separate with commas.",
+        heading="Output",
     ),
-    "concurrency": Option("concurrency", Concurrency | None, 4000, "Requests in flight at most.", short="-j"),
-    "redirects": Option("whole", int | None, None, "Redirects to follow one after the other; 5 if not given."),
-    "attempts": Option("count", int, 1, "Attempts at a target before its failure is its answer."),
-    "http2": Option("flag", bool, True, "Use HTTP/2 where a server of https offers it."),
-    "allow_private": Option("flag", bool, False, "Let the targets of a list lead to private addresses."),
-    "threads": Option("count", int | None, None, "Threads that fetch; one for each processor if not given."),
+    "concurrency": Option(
+        "concurrency", Concurrency | None, 4000, "Requests in flight at most.", heading="Limits", short="-j"
+    ),
+    "redirects": Option("whole", int | None, None, "Redirects to follow. Default: 5.", heading="Requests"),
+    "attempts": Option(
+        "count", int, 1, "Attempts per target before its failure is the answer.", heading="Timeouts and retries"
+    ),
+    "http2": Option("flag", bool, True, "Use HTTP/2 where an https server offers it.", heading="Requests"),
+    "allow_private": Option("flag", bool, False, "Allow targets of a list at private addresses.", heading="Safety"),
+    "threads": Option("count", int | None, None, "Threads that fetch. Default: one per processor.", heading="Expert"),
     "headers": Option(
-        "headers", Mapping[str, str] | None, None, "Field of requests, as in 'Name: value'; may be repeated."
+        "headers", Mapping[str, str] | None, None, "Header of requests, 'Name: value'; repeatable.", heading="Requests"
     ),
     "credentials_for": Option(
-        "text", str | None, None, "The only origin that gets headers that may be secrets, https://HOST[:PORT]."
+        "text",
+        str | None,
+        None,
+        "The only origin that gets secret headers, https://HOST[:PORT].",
+        heading="Credentials",
     ),
     "state": Option(
         "path",
         PathText | None,
         None,
-        "Folder of the journal, on a local file system; RESULTS.fetchmill if not given, and without RESULTS a "
-        "temporary one.",
+        "Folder of the journal, on a local disk. Default: RESULTS.fetchmill; without RESULTS a temporary one.",
+        heading="Run control",
     ),
 }
 
@@ -849,16 +1135,25 @@ LIST: Final[Mapping[str, Option]] = {
     **_OF_KEYS,
     **_OF_DASHBOARDS,
     "keep_columns": Option(
-        "texts", Sequence[str] | None, None, "Columns of a list that go into the rows, with commas between them."
+        "texts",
+        Sequence[str] | None,
+        None,
+        "Columns of the list to store in the rows; separate with commas.",
+        heading="Output",
     ),
     "headers": Option(
         "headers",
         Mapping[str, str] | None,
         None,
-        "Field of requests to the source's origin, as in 'Name: value'; may be repeated.",
+        "Header of requests, 'Name: value'; repeatable. Sent to the source's origin only.",
+        heading="Requests",
     ),
     "state": Option(
-        "path", PathText | None, None, "Folder of the journal, on a local file system; MANIFEST.fetchmill if not given."
+        "path",
+        PathText | None,
+        None,
+        "Folder of the journal, on a local disk. Default: MANIFEST.fetchmill.",
+        heading="Run control",
     ),
 }
 
@@ -886,34 +1181,33 @@ SYNC: Final[Mapping[str, Option]] = {
         "choice",
         Format,
         "files",
-        "How DEST stores objects: `files` is a file for each; `parquet`, `tar`, `warc` and `jsonl` put many "
-        "into one; not `null`.",
+        "Store one file per object, or many in shards; not null.",
         choices=("files", "tar", "parquet", "warc", "jsonl", "null"),
+        heading="Output",
     ),
     "preflight": Option(
-        "flag",
-        bool,
-        True,
-        "Stop before the first request when the files would need more inodes or bytes than are free.",
+        "flag", bool, True, "Stop before the first request if the files cannot fit on the disk.", heading="Safety"
     ),
     "concurrency": Option(
         "concurrency",
         Concurrency | None,
         "auto",
-        "Requests in flight at most; `auto` finds out how many are useful.",
+        "Requests in flight at most; auto finds a useful number.",
+        heading="Limits",
         short="-j",
     ),
-    "http2": Option("flag", bool, True, "Use HTTP/2 where a server of https offers it."),
+    "http2": Option("flag", bool, True, "Use HTTP/2 where an https server offers it.", heading="Requests"),
     "concurrency_max": Option(
-        "count", int | None, None, "Requests in flight that --concurrency auto goes up to; 64 if not given."
+        "count", int | None, None, "Upper bound of --concurrency auto. Default: 64.", heading="Limits"
     ),
-    "allow_private": Option("flag", bool, False, "Let the targets of a list lead to private addresses."),
-    "threads": Option("count", int | None, None, "Threads that fetch; one for each processor if not given."),
+    "allow_private": Option("flag", bool, False, "Allow targets of a list at private addresses.", heading="Safety"),
+    "threads": Option("count", int | None, None, "Threads that fetch. Default: one per processor.", heading="Expert"),
     "headers": Option(
         "headers",
         Mapping[str, str] | None,
         None,
-        "Field of requests to the source's origin, as in 'Name: value'; may be repeated.",
+        "Header of requests, 'Name: value'; repeatable. Sent to the source's origin only.",
+        heading="Requests",
     ),
 }
 
@@ -930,61 +1224,75 @@ STREAM: Final[Mapping[str, Option]] = {
         "concurrency",
         Concurrency | None,
         "auto",
-        "Requests in flight at most; `auto` finds out how many are useful while all go to one origin.",
+        "Requests in flight at most; `auto` finds a useful number while all go to one origin.",
+        heading="Limits",
         short="-j",
     ),
-    "rate_per_host": Option("rate", float | None, None, "Requests a second at most, to each host; 0: no limit."),
-    "redirects": Option(
-        "whole", int | None, 5, "Redirects that are followed one after the other; with 0 they are replies."
+    "rate_per_host": Option(
+        "rate", float | None, None, "Requests per second at most, to each host; 0 is no limit.", heading="Limits"
     ),
-    "attempts": Option("count", int, 5, "Attempts at a request that may be made twice."),
-    "public_only": Option("flag", bool, False, "Let no request lead to a private address."),
-    "http2": Option("flag", bool, True, "Use HTTP/2 where a server of https offers it."),
+    "redirects": Option("whole", int | None, 5, "Redirects to follow; with 0 they are replies.", heading="Requests"),
+    "attempts": Option("count", int, 5, "Attempts per request that may be made twice.", heading="Timeouts and retries"),
+    "public_only": Option("flag", bool, False, "Refuse private addresses for all requests.", heading="Safety"),
+    "http2": Option("flag", bool, True, "Use HTTP/2 where an https server offers it.", heading="Requests"),
     "concurrency_max": Option(
         "count",
         int | None,
         None,
-        "Requests in flight that concurrency auto goes up to; if not given 64 for a public address, 256 for "
-        "AWS's S3, else 16384.",
+        "Upper bound of concurrency auto. Default: 64 for a public address, 256 for AWS S3, else 16384.",
+        heading="Limits",
     ),
     "accept": Option(
         "patterns",
         Sequence[str] | None,
         None,
-        "Types that bodies may have by their first bytes, such as `image/*` or `application/pdf`; others are "
-        "failed (`unexpected-type`).",
+        "Types that bodies must have, by their first bytes, such as `image/*` or `application/pdf`. Others "
+        "fail (`unexpected-type`).",
+        heading="Selection",
     ),
-    "compressed": Option("flag", bool, False, "Ask for replies in gzip, br or zstd, and decode them."),
+    "compressed": Option("flag", bool, False, "Ask for gzip, br or zstd, and decode replies.", heading="Output"),
     "opt_out": Option(
         "flag",
         bool,
         False,
-        "Give no reply that X-Robots-Tag, TDM-Reservation or HTML meta reserves, but the error opted-out with "
-        "the evidence.",
+        "Give the error opted-out with the evidence, instead of a reply that X-Robots-Tag, TDM-Reservation or "
+        "HTML meta reserves.",
+        heading="Selection",
     ),
     "headers": Option(
         "headers",
         Mapping[str, str] | None,
         None,
-        "Header fields of all requests. Those that may be secrets go to the origin `credentials_for` only; "
-        "Accept, Accept-Language and User-Agent go everywhere.",
+        "Headers of all requests. Those that may be secrets go to the origin `credentials_for` only; Accept, "
+        "Accept-Language and User-Agent go everywhere.",
+        heading="Requests",
     ),
     "credentials_for": Option(
-        "text", str | None, None, "The origin that gets headers and credentials, such as `https://host`."
+        "text",
+        str | None,
+        None,
+        "The origin that gets headers and credentials, such as `https://host`.",
+        heading="Credentials",
     ),
     "client_cert": Option(
-        "path", PathText | None, None, "Certificate that shows the server of `credentials_for` who asks, in PEM."
+        "path",
+        PathText | None,
+        None,
+        "PEM file with a client certificate; only the origin `credentials_for` sees it.",
+        heading="Credentials",
     ),
     "client_key": Option(
         "path",
         PathText | None,
         None,
-        "Key of `client_cert`, in PEM and without a password; if not given, it is in the same file.",
+        "PEM file with its key, without a password. Default: the file of `client_cert`.",
+        heading="Credentials",
     ),
     "retry_status": Option(
         "statuses",
         Sequence[int] | None,
         None,
-        "Statuses that are retried as 503 is, such as 403 of a server that limits rates.",
+        "Statuses to retry as 503 is retried, such as 403 of a server that limits rates.",
+        heading="Timeouts and retries",
     ),
 }

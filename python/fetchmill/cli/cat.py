@@ -4,24 +4,30 @@ import sys
 
 import click
 
+from fetchmill.cli.help_texts import CliCommand
 from fetchmill.cli.streams import escape, say, write_bytes
 
 MISSING = 3
 
-_EPILOG = """\b
-Examples:
-  fetchmill cat out/ file-000000000001 > body
-  fetchmill cat out/ a.csv b.csv | wc -l
-  fetchmill ls out/ '*.json' -0 | xargs -0 fetchmill cat out/
-
-Exit codes: 0, or 3 when a name is missing (each is told on standard error); 10 when an
+_EXAMPLES = """
+fetchmill cat out/ file-000000000001 > body
+fetchmill cat out/ a.csv b.csv | wc -l
+fetchmill ls out/ '*.json' -0 | xargs -0 fetchmill cat out/
+"""
+_EPILOG = """Exit codes: 0, or 3 when a name is missing (each is told on standard error); 10 when an
 object is damaged."""
 
 
-@click.command("cat", epilog=_EPILOG, short_help="Write objects of a destination to standard output.")
+@click.command(
+    "cat",
+    cls=CliCommand,
+    examples=_EXAMPLES,
+    epilog=_EPILOG,
+    short_help="Write objects of a destination to standard output.",
+)
 @click.argument("dest", metavar="DEST", type=click.Path())
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@click.option("--state", type=click.Path(), help="Folder of the journal, when the job was given one.")
+@click.option("--state", type=click.Path(), help="Folder of the journal, if the job has --state.")
 def command(dest: str, names: tuple[str, ...], state: str | None) -> int:
     """Write the bytes of the objects of DEST with these names, one after the other, as they were fetched.
 

@@ -9,7 +9,7 @@ import click
 from fetchmill._options.check import CheckOptions
 from fetchmill._options.units import format_count, format_seconds
 from fetchmill.cli.log_file import BothDisplays, LogFile, log_options
-from fetchmill.cli.options import gathered, options_of
+from fetchmill.cli.options import TableCommand, gathered, options_of
 from fetchmill.cli.progress import Display, JsonDisplay, QuietDisplay
 from fetchmill.cli.streams import escape, write_event, write_line
 from fetchmill.cli.summary import doubtful_line, opt_out_lines, private_address_lines, stop_lines
@@ -17,27 +17,34 @@ from fetchmill.cli.watch import STOPPED_BY_A_RULE, Signals, announce_dashboard, 
 
 FOUND_WHAT_FAILS = 3
 
-_HELP = """Tell what each site of LIST answers: its status, or why there is none, with times.
-
-LIST is a file with a list of URLs (txt, csv, tsv, jsonl, parquet; also .gz and .zst), or - for one on standard input.
-RESULTS is a file for a row of each target, .parquet, .csv or .jsonl; it appears when every target has its row. Without
-it only a summary is shown. The same command again resumes what was interrupted, by whatever.
-
-\b
-Examples:
-  fetchmill check urls.txt                          a summary, and the first 20 that failed
-  fetchmill check top-1m.csv results.parquet --column 2 --template 'https://www.{}' --timeout 3 --no-redirects
-  fetchmill check urls.txt results.csv --second-look
-  fetchmill check urls.txt --fail-on 'dns*,5xx'     for scripts: exit code 3 when any answers so
-  fetchmill check urls.txt --fail-on any --quiet
-  fetchmill diff last-week.parquet results.parquet
+_EXAMPLES = """
+fetchmill check urls.txt                        only a summary
+fetchmill check urls.txt results.parquet        a row for each target
+fetchmill check urls.txt --fail-on 'dns*,5xx'   for scripts: exit code 3
+fetchmill check urls.txt results.csv --second-look
+fetchmill check top-1m.csv results.parquet --column 2 \\
+    --template 'https://www.{}' --timeout 3 --no-redirects
+fetchmill check urls.txt --fail-on any --quiet
+fetchmill diff last-week.parquet results.parquet
 """
 
-_EPILOG = """\b
-Exit codes: 0 every target has its row, whatever the sites answered; 3 an answer that --fail-on names; 8 stopped by
---max-duration or --max-bytes, 130 and 143 by SIGINT and SIGTERM, all after a checkpoint; the others are errors
-(fetchmill --help).
-docs/guide/check.md has the columns of a row and what the failure kinds mean.
+_HELP = """Report what each target of LIST answers: its status or its failure, with times.
+
+\b
+LIST is one of:
+  FILE     a list of URLs: txt, csv, tsv, jsonl or parquet, also .gz and .zst
+  -        a list on standard input
+
+RESULTS is a file with a row for each target: .parquet, .csv or .jsonl. It appears when the check is complete. The
+same command again resumes after any interruption. Without RESULTS only a summary is shown, and a check that is
+interrupted starts again.
+"""
+
+_EPILOG = """Exit codes: 0 every target has its row, whatever it answered; 3 an answer that --fail-on names; 8
+stopped by --max-duration or --max-bytes; 130 and 143 stopped by SIGINT and SIGTERM. 8, 130 and 143
+come after a checkpoint. For all others see `fetchmill help exit-codes`.
+
+`fetchmill help check` has the columns of a row and the failure kinds.
 """
 
 
@@ -94,23 +101,38 @@ def _run(
     return FOUND_WHAT_FAILS if found or report.doubtful_count or report.found_nothing else 0
 
 
-command = click.Command(
+command = TableCommand(
     "check",
     callback=_run,
     help=_HELP,
+    examples=_EXAMPLES,
+    matters=(
+        "column",
+        "template",
+        "include",
+        "headers",
+        "concurrency",
+        "limit_per_host",
+        "rate",
+        "attempts",
+        "second_look",
+        "timeout",
+        "no_redirects",
+        "fail_on",
+    ),
     epilog=_EPILOG,
-    short_help="Tell what each site of a list answers.",
+    short_help="Report what each URL of a list answers.",
     params=[
         click.Argument(["source"], metavar="LIST"),
         click.Argument(["results"], metavar="[RESULTS]", required=False, type=click.Path()),
         *options_of(CheckOptions),
-        click.Option(["--no-redirects"], is_flag=True, help="Follow none, as --redirects 0: a 301 is an answer."),
+        click.Option(["--no-redirects"], is_flag=True, help="Follow no redirects; a 301 is an answer."),
         click.Option(
             ["--fail-on"],
             multiple=True,
             metavar="ANSWERS",
-            help="Exit with 3 when a target gave one of these, with commas between them: failure kinds, statuses as "
-            "404, 5xx, dns*, or any (no complete reply, a 4xx or a 5xx); may be repeated.",
+            help="Exit with 3 if a target gave one of these answers; separate with commas: failure kinds, statuses, "
+            "5xx, dns*, or any (no complete reply, 4xx or 5xx); repeatable.",
         ),
         *log_options(),
         click.Option(["--json", "as_json"], is_flag=True, help="Write events as JSON lines to standard output."),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fetchmill._options.units import format_count
+from fetchmill.cli.help_texts import CliCommand
 from fetchmill.cli.parameter_types import COUNT
 from fetchmill.cli.streams import escape, write_line
 
@@ -17,16 +18,16 @@ DIFFERENT = 3
 # Changed rows that are shown to people.
 ROWS_SHOWN = 20
 
-_EPILOG = """\b
-Examples:
-  fetchmill diff last-week.parquet results.parquet
-  fetchmill diff old.csv new.jsonl.zst --json --limit 0 > changes.json
-
-Exit codes: 0 nothing differs, 3 something does, 2 a file is no result of a check.
+_EXAMPLES = """
+fetchmill diff last-week.parquet results.parquet
+fetchmill diff old.csv new.jsonl.zst --json --limit 0 > changes.json
 """
+_EPILOG = """Exit codes: 0 nothing differs, 3 something does, 2 a file is no result of a check."""
 
 
-@click.command("diff", epilog=_EPILOG, short_help="Compare the results of two checks.")
+@click.command(
+    "diff", cls=CliCommand, examples=_EXAMPLES, epilog=_EPILOG, short_help="Compare the results of two checks."
+)
 @click.argument("old", metavar="OLD", type=click.Path())
 @click.argument("new", metavar="NEW", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object: changes, transitions, counts.")

@@ -7,23 +7,27 @@ import sys
 
 import click
 
+from fetchmill.cli.help_texts import CliCommand
 from fetchmill.cli.parameter_types import COUNT
 from fetchmill.cli.streams import write_line
 
-_EPILOG = """\b
-Examples:
-  fetchmill emit slurm /lustre/run --workers 50 | sbatch
-  fetchmill emit kubernetes /data/run --workers 50 --image IMAGE --claim data | kubectl apply -f -
-  fetchmill emit kubernetes s3://bucket/run --workers 50 --image IMAGE | kubectl apply -f -
-  fetchmill emit aws-batch /efs/run --workers 50 --queue QUEUE --definition NAME > job.json
-  aws batch submit-job --cli-input-json file://job.json"""
+_EXAMPLES = """
+fetchmill emit slurm /lustre/run --workers 50 | sbatch
+fetchmill emit kubernetes /data/run --workers 50 --image IMAGE \\
+    --claim data | kubectl apply -f -
+fetchmill emit kubernetes s3://bucket/run --workers 50 --image IMAGE \\
+    | kubectl apply -f -
+fetchmill emit aws-batch /efs/run --workers 50 --queue QUEUE \\
+    --definition NAME > job.json
+aws batch submit-job --cli-input-json file://job.json
+"""
 # Kubernetes kills after this; a worker that was asked to end needs at most 25 s.
 _GRACE_SECONDS = 30
 # Slashes of a path with a folder that can be mounted.
 _PARTS_MIN = 2
 
 
-@click.command("emit", epilog=_EPILOG, short_help="Write what a scheduler needs to start workers.")
+@click.command("emit", cls=CliCommand, examples=_EXAMPLES, short_help="Write what a scheduler needs to start workers.")
 @click.argument("scheduler", type=click.Choice(["slurm", "kubernetes", "aws-batch"]))
 @click.argument("job", metavar="JOB", type=click.Path())
 @click.option("--workers", type=COUNT, required=True, help="How many processes work at once.")

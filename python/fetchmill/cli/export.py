@@ -6,6 +6,7 @@ import click
 
 from fetchmill._destination.export import EXPORT_FORMATS, to_json
 from fetchmill._job.report import Report
+from fetchmill.cli.help_texts import CliCommand
 from fetchmill.cli.parameter_types import BYTES
 from fetchmill.cli.progress import JsonDisplay, LiveDisplay, describe_failures
 from fetchmill.cli.streams import say, write_event
@@ -18,26 +19,30 @@ if TYPE_CHECKING:
 
 FINISHED_WITH_FAILURES = 3
 
-_EPILOG = """\b
-Examples:
-  fetchmill export out/ shards/ --format parquet
-  fetchmill export out/ shards/ --format parquet     again: resumes
-  fetchmill export shards/ files/ --format files     an object a file
-
-\b
-Exit codes: 0 all written, 3 finished, but some names cannot be files or meet on disk
+_EXAMPLES = """
+fetchmill export out/ shards/ --format parquet
+fetchmill export out/ shards/ --format parquet     again: resumes
+fetchmill export shards/ files/ --format files     an object a file
+"""
+_EPILOG = """Exit codes: 0 all written, 3 finished, but some names cannot be files or meet on disk
 (fetchmill status OTHER --failures), or some objects of DEST were doubtful, 10 an object is
 damaged (fetchmill verify DEST), 130 and 143 stopped by SIGINT and SIGTERM after a checkpoint;
 the others are errors (fetchmill --help)."""
 
 
-@click.command("export", epilog=_EPILOG, short_help="Write a destination again in another format.")
+@click.command(
+    "export",
+    cls=CliCommand,
+    examples=_EXAMPLES,
+    epilog=_EPILOG,
+    short_help="Write a destination again in another format.",
+)
 @click.argument("dest", metavar="DEST", type=click.Path())
 @click.argument("other", metavar="OTHER", type=click.Path())
 @click.option("--format", "format_", type=click.Choice(EXPORT_FORMATS), required=True, help="How objects are stored.")
 @click.option("--shard-size", type=BYTES, help="Size of a shard of tar, warc and jsonl (1 GiB) or parquet (128 MiB).")
-@click.option("--state", type=click.Path(), help="Folder of the journal of DEST, when its job was given one.")
-@click.option("--other-state", type=click.Path(), help="Folder of the journal of OTHER; OTHER/.fetchmill if not given.")
+@click.option("--state", type=click.Path(), help="Folder of the journal of DEST, if its job has --state.")
+@click.option("--other-state", type=click.Path(), help="Folder of the journal of OTHER. Default: OTHER/.fetchmill.")
 @click.option(
     "--durability",
     type=click.Choice(("power", "process")),

@@ -32,54 +32,62 @@ if TYPE_CHECKING:
 
 FINISHED_WITH_FAILURES = 3
 
+_EXAMPLES = """
+fetchmill get https://example.org/data/ out/       index pages of a web server
+fetchmill get urls.txt out/ --format parquet       a list of URLs
+fetchmill get s3://bucket/prefix out/ --format tar
+fetchmill get https://example.org/data/ out/       again: resumes
+fetchmill get urls.txt out/ --retry-failed         also failed ones again
+fetchmill get urls.txt out/ --dry-run              print the targets only
+fetchmill get http://127.0.0.1:8080 null/ --format null     only measure
+fetchmill get top.csv out/ --column 2 --template 'https://www.{}' \\
+    --format parquet --keep-columns 1
+fetchmill get images.csv out/ --format tar --names '{id}.{ext}' \\
+    --keep-columns caption --sidecar txt=caption
+fetchmill get ids.csv out/ --format jsonl --template https://HOST/items \\
+    --data-json '{"id": "{id}"}'
+fetchmill get s3://bucket out/ --no-sign-request   a public bucket
+fetchmill get s3://bucket out/ --endpoint-url http://127.0.0.1:7070
+fetchmill get s3://bucket out/ --include '*.json' --modified-from 2026-11-01
+fetchmill get http://127.0.0.1:8080 s3://bucket/run/ --format parquet
+fetchmill get urls.parquet /nfs/run --format tar --shared     many workers
+fetchmill get urls.txt s3://bucket/run --format tar --shared  without a folder
+fetchmill get urls.parquet /nfs/run --format tar --on ray --workers 64
+fetchmill get https://api.example.com out/ \\
+    --bearer-command 'gcloud auth print-access-token'
+zcat urls.gz | fetchmill get - out/ --rate 50 --bearer "$TOKEN" \\
+    --credentials-for https://api.example.com
+"""
+
 _HELP = """Fetch every object that SOURCE lists into the folder or bucket DEST.
 
-SOURCE is http://host:port[/path] or https://... for a server that lists its objects, s3://bucket[/prefix] for a bucket,
-a file with a list of URLs (txt, csv, tsv, jsonl, parquet; also .gz and .zst), or - for a list on standard input. DEST
-must be missing, empty, or the same job's: the same command again resumes what was interrupted, by whatever. Killed at
-any moment, at most the last commit window is fetched again. s3://BUCKET/PREFIX/
-takes the shards of parquet, tar, warc and jsonl; what the job knows is then in ./NAME.fetchmill, after the last part of
-PREFIX, or in --state DIR.
-
 \b
-Examples:
-  fetchmill get http://127.0.0.1:8080 out/
-  fetchmill get http://127.0.0.1:8080 out/                    again: resumes
-  fetchmill get http://127.0.0.1:8080 out/ --retry-failed     what failed or was absent
-  fetchmill get http://127.0.0.1/folder/ mirror/              index pages of Apache, nginx, lighttpd, http.server
-  fetchmill get http://127.0.0.1:8080 null/ --format null     only measure
-  fetchmill get urls.txt out/ --format parquet                a list of URLs
-  fetchmill get top.csv out/ --column 2 --template 'https://www.{}' --format parquet --keep-columns 1
-  fetchmill get images.csv out/ --format tar --names '{id}.{ext}' --keep-columns caption --sidecar txt=caption
-  fetchmill get ids.csv out/ --format jsonl --template https://HOST/items --data-json '{"id": "{id}"}'
-  fetchmill get s3://bucket/prefix out/ --format parquet      every object whose key begins so
-  fetchmill get s3://bucket out/ --no-sign-request            a public bucket, without credentials
-  fetchmill get s3://bucket out/ --endpoint-url http://127.0.0.1:7070   a store of your own
-  fetchmill get s3://bucket out/ --include '*.json' --size-to 1MiB --modified-from 2026-11-01
-  fetchmill get http://127.0.0.1:8080 out/ --engine threads -j 50
-  fetchmill get http://127.0.0.1:8080 s3://bucket/run/ --format parquet
-  fetchmill get urls.parquet /nfs/run --format tar --shared   with as many workers as run this
-  fetchmill get urls.parquet /nfs/run --format tar --on ray --workers 64   workers in a Ray cluster
-  fetchmill get urls.txt s3://bucket/run --format tar --shared   the same without a shared folder
-  fetchmill get urls.txt out/ --dry-run                       what would be fetched, without a request
-  fetchmill get https://api.example.com out/ --bearer-command 'gcloud auth print-access-token'
-  zcat urls.gz | fetchmill get - out/ --rate 50 --bearer "$TOKEN" --credentials-for https://api.example.com
+SOURCE is one of:
+  http://HOST[:PORT][/PATH]  a server that lists its objects; also https://
+  s3://BUCKET[/PREFIX]       a bucket
+  FILE                       a list of URLs: txt, csv, tsv, jsonl or parquet,
+                             also .gz and .zst
+  -                          a list on standard input
+
+DEST must be missing, empty, or of the same job. The same command again resumes after any interruption. A kill costs
+at most the last commit window.
+
+DEST may be s3://BUCKET/PREFIX/ for shards of parquet, tar, warc and jsonl. The journal is then in ./NAME.fetchmill,
+where NAME is the last part of PREFIX, or in --state DIR.
 """
 
-_EPILOG = """\b
-Exit codes: 0 all fetched, 3 finished with failed or absent targets, 8 stopped by --max-failed,
---max-duration or --max-bytes, 130 and 143 stopped by SIGINT and SIGTERM, all after a checkpoint;
-the others are errors (fetchmill --help).
-Bytes may be written as 64KiB or 10MB, times as 1.5s, 50ms or 2m, numbers as 1e6.
+_EPILOG = """Exit codes: 0 all fetched; 3 finished with failed or absent targets; 8 stopped by --max-failed,
+--max-duration or --max-bytes; 130 and 143 stopped by SIGINT and SIGTERM. 8, 130 and 143 come after
+a checkpoint. For all others see `fetchmill help exit-codes`.
+
+Sizes may be written as 64KiB or 10MB, times as 1.5s, 50ms or 2m, numbers as 1e6.
 """
 
 
-_SHARED_HELP = """Make DEST, a folder or a bucket, a job directory that any number of processes work at, also on other
-machines: the first one creates it, the others join (docs/guide/shared-jobs.md)."""
+_SHARED_HELP = """Make DEST, a folder or a bucket, a shared job of many processes and machines; the first one creates it,
+the others join. See `fetchmill help shared-jobs`."""
 
-_LEASE_HELP = (
-    """Time after which ranges of a worker without a heartbeat are free for others, with --shared; 10 s if not given."""
-)
+_LEASE_HELP = """Time after which others take the ranges of a silent worker; needs --shared. Default: 10 s."""
 
 
 class _Destination(click.Path):
@@ -147,13 +155,28 @@ command = TableCommand(
     "get",
     callback=_run,
     help=_HELP,
+    examples=_EXAMPLES,
+    matters=(
+        "format",
+        "column",
+        "template",
+        "keep_columns",
+        "include",
+        "headers",
+        "bearer",
+        "concurrency",
+        "rate",
+        "retry_failed",
+        "dry_run",
+        "dashboard",
+    ),
     epilog=_EPILOG,
     short_help="Fetch every object that a source lists.",
     params=[
         click.Argument(["source"], metavar="SOURCE"),
         click.Argument(["dest"], metavar="DEST", type=_Destination()),
         *options_of(GetOptions),
-        click.Option(["--dry-run"], is_flag=True, help="Print the targets of a list, one a line, and make no request."),
+        click.Option(["--dry-run"], is_flag=True, help="Print the targets of a list; make no request."),
         click.Option(["--shared"], is_flag=True, help=_SHARED_HELP),
         click.Option(["--lease"], type=SECONDS, help=_LEASE_HELP),
         *ray_options(),

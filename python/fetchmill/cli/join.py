@@ -5,6 +5,14 @@ from typing import Any
 from fetchmill.cli.ray_jobs import ray_options, run_shared
 from fetchmill.cli.shared_jobs import given, worker_command
 
+_EXAMPLES = """
+fetchmill join /nfs/run
+fetchmill join s3://bucket/run --endpoint-url http://10.0.0.7:9000
+fetchmill join /nfs/run --on ray --workers 64      in a Ray cluster
+for h in a b c; do ssh $h fetchmill join /nfs/run & done
+FETCHMILL_BEARER=$TOKEN fetchmill join /nfs/run
+"""
+
 _HELP = """Work at the shared job of the directory JOB until it is finished or stopped.
 
 `fetchmill get SOURCE JOB --shared` creates the job. Any number of processes, on any machines that share the folder or
@@ -12,17 +20,8 @@ the bucket, may join it and leave it at any time. Each one takes ranges of the l
 final what is fetched, within 20 s, and gives the rest back.
 
 Options of the job come from JOB. Secrets are never stored there: give them to each worker.
-
-\b
-Examples:
-  fetchmill join /nfs/run
-  fetchmill join s3://bucket/run --endpoint-url http://10.0.0.7:9000
-  for h in a b c; do ssh $h fetchmill join /nfs/run & done
-  FETCHMILL_BEARER=$TOKEN fetchmill join /nfs/run
-  fetchmill join /nfs/run --on ray --workers 64    as many workers in a Ray cluster
 """
-_EPILOG = """\b
-Exit codes: 0 the job is finished or was stopped, also when objects failed (3 then with --on ray); 130 and 143 after
+_EPILOG = """Exit codes: 0 the job is finished or was stopped, also when objects failed (3 then with --on ray); 130 and 143 after
 SIGINT and SIGTERM; the others are errors (fetchmill --help).
 """
 
@@ -44,5 +43,5 @@ def _run(job: str, as_json: bool, quiet: bool, on: str | None, workers: int | No
 
 
 command = worker_command(
-    "join", _run, help=_HELP, epilog=_EPILOG, short_help="Work at a shared job.", more=ray_options()
+    "join", _run, help=_HELP, examples=_EXAMPLES, epilog=_EPILOG, short_help="Work at a shared job.", more=ray_options()
 )

@@ -21,28 +21,30 @@ if TYPE_CHECKING:
 
 INCOMPLETE = 3
 
-_HELP = """List what SOURCE would hand over, and fetch nothing.
-
-SOURCE is http://host:port[/path] for a server that lists its objects, s3://bucket[/prefix] for a bucket, a file with a
-list of URLs, or - for one on standard input. MANIFEST is a file for a row of each target, .parquet, .csv or .jsonl; it
-appears when the listing is complete, and `fetchmill get MANIFEST DEST` fetches what is in it. The same command again
-resumes what was interrupted. Without MANIFEST names go to standard output, one a line; that is not resumable.
-
-\b
-Examples:
-  fetchmill list s3://bucket/prefix manifest.parquet
-  fetchmill get manifest.parquet out/               now, later, or on another machine
-  fetchmill list http://127.0.0.1:8080 names.csv
-  fetchmill list http://127.0.0.1:8080/files/ names.csv
-  fetchmill list http://127.0.0.1:8080 --include '*.json' | head
-  fetchmill list urls.txt.gz urls.parquet           a list with each URL in its normal form
-  fetchmill list http://127.0.0.1:8080 --json       all that is known, as JSON lines
+_EXAMPLES = """
+fetchmill list s3://bucket/prefix manifest.parquet
+fetchmill get manifest.parquet out/               now or later, anywhere
+fetchmill list https://example.org/data/ names.csv
+fetchmill list http://127.0.0.1:8080 --include '*.json' | head
+fetchmill list http://127.0.0.1:8080 --json       all that is known
+fetchmill list urls.txt.gz urls.parquet           URLs in their normal form
 """
 
-_EPILOG = """\b
-Exit codes: 0 the listing is complete; 3 a folder gave no listing, so that what is in it is missing; 130 and 143 stopped
-by SIGINT and SIGTERM after a checkpoint; the others are errors (fetchmill --help).
-docs/reference/manifests.md has the columns of a row.
+_HELP = """List the targets of SOURCE, and fetch nothing.
+
+SOURCE is http://HOST[:PORT][/PATH] or https:// for a server that lists its objects, s3://BUCKET[/PREFIX] for a
+bucket, a file with a list of URLs, or - for a list on standard input.
+
+MANIFEST is a file with a row for each target: .parquet, .csv or .jsonl. It appears when the listing is complete,
+and `fetchmill get MANIFEST DEST` fetches its targets. The same command again resumes after any interruption.
+Without MANIFEST names go to standard output, one a line; an interrupted listing starts again.
+"""
+
+_EPILOG = """Exit codes: 0 the listing is complete; 3 a folder gave no listing, and its objects are missing; 130
+and 143 stopped by SIGINT and SIGTERM after a checkpoint. For all others see `fetchmill help
+exit-codes`.
+
+`fetchmill help manifests` has the columns of a row.
 """
 
 
@@ -92,8 +94,23 @@ command = TableCommand(
     "list",
     callback=_run,
     help=_HELP,
+    examples=_EXAMPLES,
+    matters=(
+        "format",
+        "column",
+        "template",
+        "include",
+        "exclude",
+        "listing",
+        "headers",
+        "bearer",
+        "endpoint_url",
+        "no_sign_request",
+        "as_json",
+        "dashboard",
+    ),
     epilog=_EPILOG,
-    short_help="List what a source would hand over, without fetching it.",
+    short_help="List the targets of a source, and fetch nothing.",
     params=[
         click.Argument(["source"], metavar="SOURCE"),
         click.Argument(["manifest"], metavar="[MANIFEST]", required=False, type=click.Path()),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fetchmill._destination.facts import FACTS
+from fetchmill.cli.help_texts import CliCommand
 from fetchmill.cli.streams import escape, say, write_bytes
 
 if TYPE_CHECKING:
@@ -23,23 +24,22 @@ _LINES = 5000
 # Formats whose records say more than the manifest does.
 _WITH_FACTS = {"parquet", "warc", "jsonl"}
 
-_EPILOG = """\b
-Examples:
-  fetchmill ls out/                           all names
-  fetchmill ls out/ '2026/*.json' --long      size, status, time and name, tabs between
-  fetchmill ls out/ -0 | xargs -0 -n 100 fetchmill cat out/
-  fetchmill ls out/ --json | jq .bytes
+_EXAMPLES = """
+fetchmill ls out/                           all names
+fetchmill ls out/ '2026/*.json' --long      size, status, time and name
+fetchmill ls out/ -0 | xargs -0 -n 100 fetchmill cat out/
+fetchmill ls out/ --json | jq .bytes
+"""
+_EPILOG = """Exit codes: 0, or 3 when no name matches a pattern."""
 
-Exit codes: 0, or 3 when no name matches a pattern."""
 
-
-@click.command("ls", epilog=_EPILOG, short_help="List the names of a destination.")
+@click.command("ls", cls=CliCommand, examples=_EXAMPLES, epilog=_EPILOG, short_help="List the names of a destination.")
 @click.argument("dest", metavar="DEST", type=click.Path())
 @click.argument("patterns", metavar="[PATTERN]...", nargs=-1)
-@click.option("--long", "is_long", is_flag=True, help="Size, status, time of the reply and name, with tabs between.")
-@click.option("-0", "--null", is_flag=True, help="End names with NUL, and write them as they are.")
+@click.option("--long", "is_long", is_flag=True, help="Show size, status, time and name, with tabs between them.")
+@click.option("-0", "--null", is_flag=True, help="End names with NUL; write them unescaped.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON lines; with --long, all that is known.")
-@click.option("--state", type=click.Path(), help="Folder of the journal, when the job was given one.")
+@click.option("--state", type=click.Path(), help="Folder of the journal, if the job has --state.")
 def command(dest: str, patterns: tuple[str, ...], is_long: bool, null: bool, as_json: bool, state: str | None) -> int:
     """List the names of the objects of DEST, each once, one a line, in the order of storage.
 

@@ -2,45 +2,85 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import NoReturn
 
 import click
 
 from fetchmill.cli.config import ConfigOption
+from fetchmill.cli.help_texts import SETTINGS, WIDTH, Context, brief_option, write_examples
 from fetchmill.cli.streams import give_up, open_missing, output_error, say, write_event, write_line
 from fetchmill.errors import FetchmillError, InternalError, StorageError
 
 # Loaded when they are asked for: `fetchmill --version` needs none of them.
-COMMANDS = (
-    "bench",
-    "cat",
-    "check",
-    "diff",
-    "emit",
-    "export",
-    "get",
-    "join",
-    "list",
-    "ls",
-    "plan",
-    "report",
-    "resume",
-    "serve",
-    "set",
-    "status",
-    "stop",
-    "sync",
-    "verify",
+GROUPS = {
+    "Fetch": ("get", "sync", "check", "list", "plan"),
+    "Inspect": ("status", "report", "verify", "diff"),
+    "Read objects": ("ls", "cat", "export", "serve"),
+    "Shared jobs": ("join", "stop", "resume", "set", "emit"),
+    "More": ("bench",),
+}
+COMMANDS = tuple(sorted(name for names in GROUPS.values() for name in names))
+# Groups whose commands `-h` only names.
+_NAMED_IN_BRIEF = ("Shared jobs", "More")
+_EXAMPLES = (
+    "fetchmill get https://example.org/data/ out/      fetch what a server lists",
+    "fetchmill get urls.txt out/ --format parquet      fetch a list of URLs",
+    "fetchmill sync s3://bucket/prefix mirror/         fetch what has changed",
+    "fetchmill check urls.txt results.csv              report what URLs answer",
+    "fetchmill status out/                             show how far a job is",
 )
 # The exit code of a command that did all it could, with something to tell.
 _FINISHED_WITH_DIFFERENCES = 3
-_HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 class _LazyGroup(click.Group):
-    """A group whose commands are modules beside this one, each with its command as `command`."""
+    """A group whose commands are modules next to this one, each with its command as `command`."""
+
+    context_class = Context
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Those of the group, and `-h`."""
+        return [*super().get_params(ctx), brief_option(self.get_brief)]
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Examples come first, and commands by what one does with them."""
+        self._format_beginning(ctx, formatter)
+        for heading, names in GROUPS.items():
+            with formatter.section(heading):
+                formatter.write_dl(self._records(ctx, names))
+        self.format_options(ctx, formatter)
+        self.format_epilog(ctx, formatter)
+
+    def get_brief(self, ctx: click.Context) -> str:
+        """What `-h` shows."""
+        formatter = ctx.make_formatter()
+        self._format_beginning(ctx, formatter)
+        formatter.write_paragraph()
+        for heading, names in GROUPS.items():
+            formatter.write(f"{heading}: {', '.join(names)}\n" if heading in _NAMED_IN_BRIEF else f"{heading}:\n")
+            if heading not in _NAMED_IN_BRIEF:
+                formatter.indent()
+                formatter.write_dl(self._records(ctx, names))
+                formatter.dedent()
+        formatter.write("\nOptions of a command: fetchmill COMMAND -h. Exit codes: fetchmill --help.")
+        return formatter.getvalue()
+
+    def _format_beginning(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_usage(ctx, formatter)
+        self.format_help_text(ctx, formatter)
+        write_examples(formatter, _EXAMPLES)
+
+    def _records(self, ctx: click.Context, names: Sequence[str]) -> list[tuple[str, str]]:
+        """Commands and what they do; the names have one width in all groups."""
+        width = max(map(len, COMMANDS))
+        found = ((name, self.get_command(ctx, name)) for name in names)
+        return [(name.ljust(width), each.get_short_help_str(WIDTH)) for name, each in found if each]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The options alone: commands have groups."""
+        click.Command.format_options(self, ctx, formatter)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
@@ -76,13 +116,24 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
 
 @click.group(
     cls=_LazyGroup,
-    context_settings=_HELP,
-    epilog="Exit codes: 0 all fetched, 1 internal error, 2 usage, 3 finished with failed or absent targets (check: "
-    "what --fail-on names; diff: something differs; list: a folder is missing), 4 listing, 5 temporary, 6 security, "
-    "7 local storage, 8 stopped by --max-failed, --max-duration or --max-bytes, "
-    "9 job in use, 10 journal damaged, 11 sync would remove more than --max-delete, 12 the server refuses everything, "
-    "130 and 143 stopped by SIGINT and "
-    "SIGTERM after a checkpoint.",
+    context_settings=SETTINGS,
+    epilog="\b\n"
+    "Exit codes:\n"
+    "   0  all fetched\n"
+    "   1  internal error\n"
+    "   2  usage\n"
+    "   3  finished with failed or absent targets (check: --fail-on; diff: changes;\n"
+    "      list: a folder is missing)\n"
+    "   4  listing failed\n"
+    "   5  temporary failure, or --give-up-after\n"
+    "   6  security\n"
+    "   7  local storage\n"
+    "   8  stopped by --max-failed, --max-duration or --max-bytes\n"
+    "   9  another process runs the job\n"
+    "  10  journal or objects damaged\n"
+    "  11  sync would remove more than --max-delete\n"
+    "  12  the server refuses everything\n"
+    " 130  SIGINT, after a checkpoint (143: SIGTERM)",
 )
 @click.option(
     "--version",
@@ -146,7 +197,7 @@ def _run(arguments: list[str] | None, on_command: Callable[[str], object] | None
 def _fail(error: BaseException, found: list[str]) -> int:
     """One line for people, and one for machines where they asked for it; gives the exit code."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        say(error.format_message())
+        say(command.get_brief(error.ctx))
         return error.exit_code
     if isinstance(error, click.UsageError):
         # What cannot be taken apart has no context: the command is known all the same.

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from fetchmill._options.rows import default_text
+from fetchmill.cli.help_texts import CliCommand
 from fetchmill.cli.parameter_types import (
     ADDRESS,
     ANSWERS,
@@ -58,12 +59,11 @@ _REPEATED = ("headers", "patterns", "statuses")
 
 
 class TableOption(click.Option):
-    """An option of a table; help shows it under the heading that the table says."""
+    """An option of a table."""
 
     def __init__(self, *arguments: Any, metadata: Any, **settings: Any) -> None:  # noqa: ANN401 - those of click
         super().__init__(*arguments, **settings)
         self.metadata = metadata
-        self.heading = metadata["heading"]
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
         """What a variable holds is the token itself, where an option names a file with it."""
@@ -78,8 +78,8 @@ class TableOption(click.Option):
         return f"{self.opts[0]}[=KINDS]", record[1]
 
 
-class TableCommand(click.Command):
-    """A command whose help has a section for each heading of its options."""
+class TableCommand(CliCommand):
+    """A command with options of a table."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """An option that may stand alone takes a value only behind `=`: what follows it is an argument."""
@@ -87,17 +87,6 @@ class TableCommand(click.Command):
         behind = args.index("--") if "--" in args else len(args)
         args = [f"{arg}=any" if arg in alone and at < behind else arg for at, arg in enumerate(args)]
         return super().parse_args(ctx, args)
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Options without a heading of their own come first."""
-        sections: dict[str, list[tuple[str, str]]] = {"Options": []}
-        for parameter in self.get_params(ctx):
-            record = parameter.get_help_record(ctx)
-            if record is not None and isinstance(parameter, click.Option):
-                sections.setdefault(getattr(parameter, "heading", "Options"), []).append(record)
-        for heading, records in sections.items():
-            with formatter.section(heading):
-                formatter.write_dl(records)
 
 
 def options_of(table: Any) -> list[click.Parameter]:  # noqa: ANN401 - a dataclass
@@ -115,6 +104,8 @@ def options_of(table: Any) -> list[click.Parameter]:  # noqa: ANN401 - a datacla
         if is_repeated:
             value["multiple"] = True
         envvar = field.metadata["envvar"]
+        if isinstance(field.default, bool) and kind == "flag":
+            shown = "on" if field.default else "off"
         hint = f"  [{envvar}]" if envvar else ""
         options.append(
             TableOption(

@@ -20,27 +20,31 @@ if TYPE_CHECKING:
     from fetchmill._plan.result import FormatPlan, Plan
     from fetchmill._plan.windows import Estimate
 
-_HELP = """Tell what `fetchmill get SOURCE DEST` would take, without storing anything at DEST.
-
-For ten seconds (--probe-seconds) SOURCE is listed and fetched from, as `get` would do it, with the same options; for up
-to three times as long while --concurrency auto still looks for its number. Then follow time, requests, bytes over the
-network, and disk and inodes by format, each with the range that it lies in, what limits the rate, and whether DEST has
-room. They are for the whole source where it tells how many objects it has, else for 1,000,000 (--objects N).
-
-\b
-Examples:
-  fetchmill plan http://127.0.0.1:8080 out/
-  fetchmill plan http://127.0.0.1:8080                        without a look at the disk
-  fetchmill plan urls.txt out/ --format parquet --probe-seconds 30
-  fetchmill plan s3://bucket/prefix out/ --price-list 0.005 --price-get 0.0004 --price-gb 0.09
-  fetchmill plan http://127.0.0.1:8080 out/ --objects 1e9
-  fetchmill plan http://127.0.0.1:8080 out/ --json
+_EXAMPLES = """
+fetchmill plan https://example.org/data/ out/
+fetchmill plan https://example.org/data/           without checking the disk
+fetchmill plan urls.txt out/ --format parquet --probe-seconds 30
+fetchmill plan http://127.0.0.1:8080 out/ --objects 1e9
+fetchmill plan s3://bucket/prefix out/ \\
+    --price-list 0.005 --price-get 0.0004 --price-gb 0.09
+fetchmill plan http://127.0.0.1:8080 out/ --json
 """
 
-_EPILOG = """\b
-Exit codes: 0 the plan is made; 7 it is made, and DEST has no room for it; 4 the source cannot be listed, or is empty; 5
-nothing could be fetched; 130 and 143 stopped by SIGINT and SIGTERM; the others are errors (fetchmill --help).
-docs/guide/plan.md says how each figure is found.
+_HELP = """Estimate what `fetchmill get SOURCE DEST` would take, and store nothing in DEST.
+
+A probe lists SOURCE and fetches from it for 10 s (--probe-seconds), with the options of `get`. While --concurrency
+auto still searches, it takes up to three times as long.
+
+The plan has time, requests, bytes over the network, and disk and inodes by format, each with its range. It says
+what limits the rate, and whether DEST has room. It is for all of SOURCE, or for 1,000,000 objects if SOURCE does
+not say how many it has (--objects N).
+"""
+
+_EPILOG = """Exit codes: 0 the plan is made; 7 it is made, and DEST has no room; 4 the source cannot be listed,
+or is empty; 5 nothing could be fetched; 130 and 143 stopped by SIGINT and SIGTERM. For all others
+see `fetchmill help exit-codes`.
+
+`fetchmill help plan` says how each figure is found.
 """
 _FROM = {
     "given": "given by --objects",
@@ -79,8 +83,23 @@ command = TableCommand(
     "plan",
     callback=_run,
     help=_HELP,
+    examples=_EXAMPLES,
+    matters=(
+        "probe_seconds",
+        "objects",
+        "price_list",
+        "price_get",
+        "price_gb",
+        "format",
+        "column",
+        "include",
+        "headers",
+        "bearer",
+        "concurrency",
+        "as_json",
+    ),
     epilog=_EPILOG,
-    short_help="Tell what a job would take.",
+    short_help="Estimate what a job would take.",
     params=[
         click.Argument(["source"], metavar="SOURCE"),
         click.Argument(["dest"], metavar="[DEST]", required=False, type=click.Path()),

@@ -7,26 +7,29 @@ from typing import TYPE_CHECKING
 import click
 
 from fetchmill._options.units import format_bytes, format_count, format_seconds
+from fetchmill.cli.help_texts import CliCommand
 from fetchmill.cli.streams import say, without_secrets, write_line
 from fetchmill.cli.summary import status_lines
 
 if TYPE_CHECKING:
     from fetchmill._destination.history import JobHistory
 
-_EPILOG = """\b
-Examples:
-  fetchmill report out/
-  fetchmill report out/ --html report.html            one file with charts, which loads nothing
-  fetchmill report out/ --json | jq '.samples[-1]'"""
+_EXAMPLES = """
+fetchmill report out/
+fetchmill report out/ --html report.html    one file with charts
+fetchmill report out/ --json | jq '.samples[-1]'
+"""
 
 
-@click.command("report", epilog=_EPILOG, short_help="Tell what a job did over time, as text or as a page.")
+@click.command(
+    "report", cls=CliCommand, examples=_EXAMPLES, short_help="Show what a job did over time, as text or as a page."
+)
 @click.argument("dest", metavar="DEST", type=click.Path())
 @click.option("--html", "file", metavar="FILE", type=click.Path(), help="Write a page with charts into this file.")
-@click.option("--state", type=click.Path(), help="Folder of the journal, when the job was given one.")
+@click.option("--state", type=click.Path(), help="Folder of the journal, if the job has --state.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON: the ledger, and a sample of each second.")
 def command(dest: str, file: str | None, state: str | None, as_json: bool) -> int:
-    """Tell what the job of DEST did over time, all its runs together, also while it runs.
+    """Show what the job of DEST did over time, all its runs together, also while it runs.
 
     With --html, as a page in one file: rates, latencies, requests in flight, failures by kind, and what limited the
     job, each over time. It can be sent to somebody, and opens without a network. What is older than some minutes has

@@ -10,18 +10,17 @@ if TYPE_CHECKING:
 
     from fetchmill._shared.worker import RangeWorker
 
+_EXAMPLES = """
+fetchmill resume /nfs/run
+fetchmill resume /nfs/run --on ray                 in a Ray cluster
+"""
+
 _HELP = """Go on with the shared job of the directory JOB, stopped or not, as one of its workers.
 
 Takes `fetchmill stop` back and works like `fetchmill join`, on any machine and with any number of others. The exit code
 also says whether objects failed.
-
-\b
-Examples:
-  fetchmill resume /nfs/run
-  fetchmill resume /nfs/run --on ray               with workers in a Ray cluster
 """
-_EPILOG = """\b
-Exit codes: 0 all fetched, 3 finished with failed or absent targets or ranges set aside, 130 and 143
+_EPILOG = """Exit codes: 0 all fetched, 3 finished with failed or absent targets or ranges set aside, 130 and 143
 after SIGINT and SIGTERM; the others are errors (fetchmill --help).
 """
 
@@ -54,6 +53,7 @@ command = worker_command(
     "resume",
     _run,
     help=_HELP,
+    examples=_EXAMPLES,
     epilog=_EPILOG,
     short_help="Go on with a shared job that was stopped.",
     more=ray_options(),

@@ -10,12 +10,27 @@ from typing import Any, get_args
 import click
 
 from fetchmill._server import Action, Fault, ServeOptions, Server
+from fetchmill.cli.help_texts import CliCommand
 from fetchmill.cli.parameter_types import BYTES, COUNT, RANGE, SECONDS, SHARE
 from fetchmill.cli.streams import say, write_line
 
 # A stalled reply stays so for longer than any client waits.
 _STALL_SECONDS = 3600.0
 _RATES: tuple[Action, ...] = ("reset", "truncate", "wrong-length", "stall", "stray")
+
+_EXAMPLES = """
+fetchmill serve ./some/folder --port 8080
+fetchmill serve out/ --port 8080                  the objects of a job
+fetchmill serve --synthetic 1e9 --size 100 --port 8080
+fetchmill serve --synthetic 1e5 --delay 0-3 --error-rate 0.01 \\
+    --error-status 503 --retry-after 1-30
+"""
+
+# The options that `-h` shows.
+_MATTERS = (
+    *("port", "host", "allow_hosts", "hidden", "threads", "state"),
+    *("synthetic", "size", "delay", "error_rate", "error_status", "stats"),
+)
 
 _HELP = """Serve the files of FOLDER, or synthetic objects, over the list/get API.
 
@@ -27,20 +42,20 @@ that no page in a browser can read what is served.
 
 Synthetic objects are computed from their names, nothing is stored: any number of them will do. The faults hit a
 share of the names; whether a name is hit depends on --seed alone.
-
-\b
-Examples:
-  fetchmill serve ./some/folder --port 8080
-  fetchmill serve out/ --port 8080                  the objects of a job, packed or not
-  fetchmill serve --synthetic 1e9 --size 100 --port 8080
-  fetchmill serve --synthetic 1e5 --delay 0-3 --error-rate 0.01 --error-status 503 --retry-after 1-30
 """
 
 
-@click.command("serve", help=_HELP, short_help="Serve a folder, a job's objects or synthetic ones.")
+@click.command(
+    "serve",
+    cls=CliCommand,
+    examples=_EXAMPLES,
+    matters=_MATTERS,
+    help=_HELP,
+    short_help="Serve a folder, a job's objects or synthetic ones.",
+)
 @click.argument("folder", metavar="[FOLDER]", required=False, type=click.Path())
 @click.option("--synthetic", type=COUNT, metavar="N", help="Serve N computed objects instead of a folder.")
-@click.option("--state", type=click.Path(), help="Folder of the journal, when FOLDER is a job's that was given one.")
+@click.option("--state", type=click.Path(), help="Folder of the journal, if FOLDER is of a job with --state.")
 @click.option("--size", type=BYTES, default=100, show_default=True, help="Bytes of a synthetic object.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Port; 0 is any free one.")

@@ -9,9 +9,9 @@ from fetchmill.cli.parameter_types import NUMBER
 from fetchmill.cli.shared_jobs import given, reach_options
 from fetchmill.cli.streams import escape, say
 
-_EPILOG = """\b
-Examples:
-  fetchmill set /nfs/run --rate 200"""
+_EXAMPLES = """
+fetchmill set /nfs/run --rate 200
+"""
 _HELP = "Change the shared job of the directory JOB, also while workers run: they take it up within seconds."
 
 
@@ -27,7 +27,7 @@ command = TableCommand(
     "set",
     callback=_run,
     help=_HELP,
-    epilog=_EPILOG,
+    examples=_EXAMPLES,
     short_help="Change a shared job while it runs.",
     params=[
         click.Argument(["job"], metavar="JOB", type=click.Path()),

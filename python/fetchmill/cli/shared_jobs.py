@@ -146,6 +146,7 @@ def worker_command(
     callback: "Callable[..., int]",
     *,
     help: str,
+    examples: str,
     epilog: str,
     short_help: str,
     more: "list[click.Parameter]",
@@ -155,6 +156,7 @@ def worker_command(
         name,
         callback=callback,
         help=help,
+        examples=examples,
         epilog=epilog,
         short_help=short_help,
         params=[
@@ -193,7 +195,7 @@ def _options(names: "Container[str]") -> list[click.Parameter]:
 
 # Help that differs from that of `get`.
 _HELP = {
-    "state": "Folder on this machine for journals; one in the folder for temporary files if not given.",
-    "concurrency": "Requests in flight of this worker at most; `auto`, if not given, finds out how many are useful.",
-    "threads": "Threads that fetch; one for each processor if not given.",
+    "state": "Folder on this machine for journals. Default: one in the folder for temporary files.",
+    "concurrency": "Requests in flight of this worker at most, or auto. Default: auto, which finds a useful number.",
+    "threads": "Threads that fetch. Default: one per processor.",
 }

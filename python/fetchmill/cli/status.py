@@ -10,6 +10,7 @@ import click
 
 from fetchmill._job.report import Failure
 from fetchmill._options.units import format_bytes, format_count
+from fetchmill.cli.help_texts import CliCommand
 from fetchmill.cli.streams import escape, json_line, without_secrets, write_line
 from fetchmill.cli.summary import status_lines
 
@@ -22,21 +23,26 @@ if TYPE_CHECKING:
 # How often a status that is watched is shown: a job writes down as often how it stands.
 WATCH_SECONDS = 1.0
 
-_EPILOG = """\b
-Examples:
-  fetchmill status out/
-  fetchmill status out/ --watch                       until its job ends
-  fetchmill status out/ --failures | cut -f1          the names
-  fetchmill status out/ --failures --json             JSON lines
-  fetchmill status out/ --skipped                     what was left out, and why"""
+_EXAMPLES = """
+fetchmill status out/
+fetchmill status out/ --watch                       until its job ends
+fetchmill status out/ --failures | cut -f1          the names
+fetchmill status out/ --failures --json             JSON lines
+fetchmill status out/ --skipped                     what was left out, and why
+"""
 
 
-@click.command("status", epilog=_EPILOG, short_help="Show the ledger of a destination, also while its job runs.")
+@click.command(
+    "status",
+    cls=CliCommand,
+    examples=_EXAMPLES,
+    short_help="Show the ledger of a destination, also while its job runs.",
+)
 @click.argument("dest", metavar="DEST", type=click.Path())
 @click.option("--failures", is_flag=True, help="List the absent and failed targets instead of the ledger.")
 @click.option("--skipped", is_flag=True, help="List what was skipped, by reason, instead of the ledger.")
 @click.option("--watch", is_flag=True, help="Show it again each second until the job ends.")
-@click.option("--state", type=click.Path(), help="Folder of the journal, when the job was given one.")
+@click.option("--state", type=click.Path(), help="Folder of the journal, if the job has --state.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Write JSON: an object, or with --failures and --skipped one a line."
 )

@@ -8,10 +8,10 @@ from fetchmill.cli.options import TableCommand
 from fetchmill.cli.shared_jobs import given, reach_options
 from fetchmill.cli.streams import say
 
-_EPILOG = """\b
-Examples:
-  fetchmill stop /nfs/run
-  fetchmill stop /nfs/run --now"""
+_EXAMPLES = """
+fetchmill stop /nfs/run
+fetchmill stop /nfs/run --now
+"""
 
 
 _HELP = """Stop the shared job of the directory JOB: its workers end, and no others start.
@@ -37,7 +37,7 @@ command = TableCommand(
     "stop",
     callback=_run,
     help=_HELP,
-    epilog=_EPILOG,
+    examples=_EXAMPLES,
     short_help="Stop a shared job.",
     params=[
         click.Argument(["job"], metavar="JOB", type=click.Path()),

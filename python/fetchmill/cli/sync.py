@@ -29,31 +29,35 @@ INCOMPLETE = 3
 # Names that are written at once.
 _NAMES = 1000
 
-_HELP = """Make the folder DEST like SOURCE: fetch what is new or has changed, and with --delete remove what is gone.
-
-SOURCE is http://host:port[/path] or https://... for a server that lists its objects, s3://bucket[/prefix] for a bucket,
-or a file with a list of URLs. It is listed anew each time, and compared with what the last pass has left: only what
-differs is asked for, by size and time, by ETag, or by a request on a condition where the listing does not tell. DEST is
-missing, empty, that of an earlier sync of the same SOURCE, or that of a finished `fetchmill get` with the same format.
-
-Killed at any moment, each object is old or new, and the same command goes on. Files that were changed in DEST stay.
-
-\b
-Examples:
-  fetchmill sync http://127.0.0.1:8080 mirror/                  again: only what is new or has changed
-  fetchmill sync http://host/folder/ mirror/ --delete           and nothing that SOURCE does not have
-  fetchmill sync http://host/folder/ mirror/ --delete --dry-run what would be fetched and removed
-  fetchmill sync http://host/folder/ mirror/ --format parquet   into shards, each object once in them
-  fetchmill sync s3://bucket/prefix mirror/ --exclude '*.tmp'
-  fetchmill sync urls.txt mirror/ --concurrency 16 --rate 50
-  fetchmill sync http://host/folder/ mirror/ --check-local      mend files that are missing here
+_EXAMPLES = """
+fetchmill sync https://example.org/data/ mirror/             new and changed
+fetchmill sync https://example.org/data/ mirror/ --delete    and remove others
+fetchmill sync https://example.org/data/ mirror/ --delete --dry-run
+fetchmill sync s3://bucket/prefix mirror/ --exclude '*.tmp'
+fetchmill sync urls.txt mirror/ --concurrency 16 --rate 50
+fetchmill sync https://example.org/data/ mirror/ --format parquet
+fetchmill sync https://example.org/data/ mirror/ --check-local
 """
 
-_EPILOG = """\b
-Exit codes: 0 DEST is like SOURCE, 3 some objects failed or a folder gave no listing (the next pass tries
-them again), 11 more than --max-delete would be removed: nothing was changed, 130 and 143 stopped by
-SIGINT and SIGTERM after a checkpoint; the others are errors (fetchmill --help).
-docs/guide/sync.md says how objects are compared.
+_HELP = """Make the folder DEST like SOURCE: fetch what is new or has changed.
+
+SOURCE is http://HOST[:PORT][/PATH] or https:// for a server that lists its objects, s3://BUCKET[/PREFIX] for a
+bucket, or a file with a list of URLs. Each pass lists it again, and compares it with the last pass by size and
+time, by ETag, or by a conditional request.
+
+DEST must be missing, empty, of an earlier sync of the same SOURCE, or of a finished `fetchmill get` with the same
+format.
+
+Each object is old or new at any moment, also after a kill; the same command resumes. Files that were changed in
+DEST are kept.
+"""
+
+_EPILOG = """Exit codes: 0 DEST is like SOURCE; 3 some objects failed or a folder gave no listing, and the next
+pass tries them again; 11 more than --max-delete would be removed, and nothing was changed; 130 and
+143 stopped by SIGINT and SIGTERM after a checkpoint. For all others see `fetchmill help
+exit-codes`.
+
+`fetchmill help sync` says how objects are compared.
 """
 
 
@@ -94,6 +98,21 @@ command = TableCommand(
     "sync",
     callback=_run,
     help=_HELP,
+    examples=_EXAMPLES,
+    matters=(
+        "format",
+        "delete",
+        "max_delete",
+        "dry_run",
+        "check_local",
+        "overwrite_local",
+        "include",
+        "exclude",
+        "headers",
+        "bearer",
+        "concurrency",
+        "rate",
+    ),
     epilog=_EPILOG,
     short_help="Make a folder like a source, again and again.",
     params=[
@@ -103,7 +122,7 @@ command = TableCommand(
         click.Option(
             ["--dry-run"],
             is_flag=True,
-            help="List and compare only: print what would be fetched, asked for and removed, a name a line.",
+            help="List and compare only; print what would be fetched, asked for and removed, a name a line.",
         ),
         *log_options(),
         click.Option(["--json", "as_json"], is_flag=True, help="Write events as JSON lines to standard output."),

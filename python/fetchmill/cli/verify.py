@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fetchmill._options.units import format_bytes, format_count, format_seconds
+from fetchmill.cli.help_texts import CliCommand
 from fetchmill.cli.parameter_types import COUNT
 from fetchmill.cli.streams import escape, say, write_event, write_line
 from fetchmill.cli.summary import destination_arguments
@@ -24,28 +25,34 @@ FINDINGS_SHOWN = 20
 PLAIN_SECONDS = 10.0
 LIVE_SECONDS = 0.2
 
-_EPILOG = """\b
-Examples:
-  fetchmill verify out/
-  fetchmill verify out/ --all | cut -f2                       names of what is wrong
-  fetchmill verify out/ --sample 1000                         and compare with the source
-  fetchmill verify out/ --against http://127.0.0.1:8080       with another one
-  fetchmill verify out/ --repair && fetchmill get ... out/    fetch again what is damaged
-
-\b
-Exit codes: 0 all is proved, or a repair has put everything back; 3 objects differ from the
+_EXAMPLES = """
+fetchmill verify out/
+fetchmill verify out/ --all | cut -f2                  names of findings
+fetchmill verify out/ --sample 1000                    compare with the source
+fetchmill verify out/ --against http://127.0.0.1:8080  or with another one
+fetchmill verify out/ --repair && fetchmill get SOURCE out/    repair
+"""
+_EPILOG = """Exit codes: 0 all is proved, or a repair has put everything back; 3 objects differ from the
 origin; 10 something is missing, damaged, doubled or unknown (fetchmill --help)."""
 
 
-@click.command("verify", epilog=_EPILOG, short_help="Prove that a destination is whole, or mend it.")
+@click.command(
+    "verify",
+    cls=CliCommand,
+    examples=_EXAMPLES,
+    epilog=_EPILOG,
+    short_help="Prove that a destination is complete, or repair it.",
+)
 @click.argument("dest", metavar="DEST", type=click.Path())
-@click.option("--against", metavar="SOURCE", help="Compare objects with this origin.")
-@click.option("--sample", type=COUNT, help="How many, at random; with the job's own source if no other is given.")
-@click.option("--seed", type=COUNT, help="Which ones; any if not given.")
-@click.option("--repair", is_flag=True, help="Plan again what is missing or damaged: the same `get` fetches it then.")
-@click.option("--all", "show_all", is_flag=True, help=f"Show all findings, not only the first {FINDINGS_SHOWN}.")
-@click.option("--threads", type=COUNT, help="Threads that read; one for each processor if not given.")
-@click.option("--state", type=click.Path(), help="Folder of the journal, when the job was given one.")
+@click.option("--against", metavar="SOURCE", help="Compare objects with this source.")
+@click.option("--sample", type=COUNT, help="Compare N objects, chosen at random. Default source: that of the job.")
+@click.option("--seed", type=COUNT, help="Seed of --sample. Default: random.")
+@click.option(
+    "--repair", is_flag=True, help="Plan missing and damaged objects again; the same `get` then fetches them."
+)
+@click.option("--all", "show_all", is_flag=True, help=f"Show all findings, not just {FINDINGS_SHOWN}.")
+@click.option("--threads", type=COUNT, help="Threads that read. Default: one per processor.")
+@click.option("--state", type=click.Path(), help="Folder of the journal, if the job has --state.")
 @click.option("--json", "as_json", is_flag=True, help="Write events as JSON lines to standard output.")
 @click.option("--quiet", is_flag=True, help="Show nothing but findings and errors.")
 def command(dest: str, show_all: bool, as_json: bool, quiet: bool, seed: int | None, **options: Any) -> int:  # noqa: ANN401

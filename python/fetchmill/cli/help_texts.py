@@ -1,0 +1,181 @@
+"""Help of commands: `--help` has all options in sections, `-h` the ones that matter on a screen."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import click
+
+from fetchmill.cli.streams import write_line
+
+# Of a line, at any width of a terminal that is not narrower.
+WIDTH = 80
+# Stands for a hyphen until lines are wrapped: a name of an option or page is not broken.
+_KEPT_HYPHEN = "\N{NON-BREAKING HYPHEN}"
+SETTINGS = {"help_option_names": ["--help"], "max_content_width": WIDTH}
+# Commands with fewer options have no sections.
+_OPTIONS_WITHOUT_SECTIONS_MAX = 24
+_EXAMPLES_IN_BRIEF = 5
+# The longest metavar that `-h` shows, such as HEADER.
+_METAVAR_MAX = 9
+
+
+class Formatter(click.HelpFormatter):
+    """Text of help whose lines end between words."""
+
+    def write_text(self, text: str) -> None:
+        """Writes paragraphs."""
+        super().write_text(text.replace("-", _KEPT_HYPHEN))
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        """Writes names and what they are."""
+        kept = [(name, text.replace("-", _KEPT_HYPHEN)) for name, text in rows]
+        super().write_dl(kept, col_max, col_spacing)
+
+    def getvalue(self) -> str:
+        """All that was written."""
+        return super().getvalue().replace(_KEPT_HYPHEN, "-")
+
+
+class Context(click.Context):
+    """The context of a command of ours."""
+
+    formatter_class = Formatter
+
+
+class CliCommand(click.Command):
+    """A command with two helps.
+
+    Args:
+        examples: commands to type, one a line; what continues one begins with a space.
+        matters: the names of the options that `-h` shows, in its order; all if not given.
+    """
+
+    context_class = Context
+
+    def __init__(self, *arguments: Any, examples: str = "", matters: Sequence[str] = (), **settings: Any) -> None:  # noqa: ANN401 - those of click
+        settings["context_settings"] = SETTINGS | (settings.get("context_settings") or {})
+        super().__init__(*arguments, **settings)
+        self._examples = examples.strip("\n").splitlines()
+        self._matters = matters
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Those of the command, `-h`, and `--help`."""
+        *own, of_help = super().get_params(ctx)
+        return [*own, brief_option(self.get_brief), of_help]
+
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        """The option `--help`, by this name in the table of sections."""
+        option = super().get_help_option(ctx)
+        if option is not None:
+            option.name, option.help = "help", "Show all options."
+        return option
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Examples come first, and the options before the exit codes."""
+        summary, _, details = (self.help or "").partition("\n\n")
+        self.format_usage(ctx, formatter)
+        _write_text(formatter, summary)
+        write_examples(formatter, self._examples)
+        _write_text(formatter, details)
+        self.format_options(ctx, formatter)
+        _write_text(formatter, self.epilog or "", indent=0)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Options in the sections of the table; of a few options in one."""
+        options = [option for option in self.get_params(ctx) if isinstance(option, click.Option) and not option.hidden]
+        for heading, of_section in _in_sections(options).items():
+            records = (option.get_help_record(ctx) for option in of_section)
+            with formatter.section(heading):
+                formatter.write_dl([record for record in records if record])
+
+    def get_brief(self, ctx: click.Context) -> str:
+        """What `-h` shows."""
+        formatter = ctx.make_formatter()
+        self.format_usage(ctx, formatter)
+        _write_text(formatter, (self.help or "").partition("\n\n")[0])
+        write_examples(formatter, _first_examples(self._examples))
+        options = {option.name: option for option in self.get_params(ctx) if isinstance(option, click.Option)}
+        with formatter.section("Options"):
+            formatter.write_dl([_brief_record(options[name], ctx) for name in self._matters or options])
+        formatter.write(f"\nAll options: {ctx.command_path} --help. Guides: fetchmill help.\n")
+        return formatter.getvalue().rstrip("\n")
+
+
+def brief_option(get_brief: Callable[[click.Context], str]) -> click.Option:
+    """The option `-h`.
+
+    Args:
+        get_brief: makes the text that it shows.
+    """
+
+    def show(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+        if wanted and not ctx.resilient_parsing:
+            import sys
+
+            write_line(sys.stdout, get_brief(ctx))
+            ctx.exit()
+
+    return click.Option(
+        ["brief", "-h"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=show,
+        help="Show the options that matter most.",
+    )
+
+
+def write_examples(formatter: click.HelpFormatter, lines: Sequence[str]) -> None:
+    """Writes a section with lines as they are."""
+    if lines:
+        with formatter.section("Examples"):
+            for line in lines:
+                formatter.write(f"  {line}\n")
+
+
+def first_clause(help: str) -> str:
+    """An option's help in one line."""
+    return re.split(r"; |\. |  \[", help)[0].rstrip(".")
+
+
+def _first_examples(lines: Sequence[str]) -> list[str]:
+    """Whole examples."""
+    starts = [number for number, line in enumerate(lines) if not line.startswith(" ")]
+    end = starts[_EXAMPLES_IN_BRIEF] if len(starts) > _EXAMPLES_IN_BRIEF else len(lines)
+    return list(lines[:end])
+
+
+def _write_text(formatter: click.HelpFormatter, text: str, *, indent: int = 2) -> None:
+    """Writes paragraphs."""
+    if text:
+        formatter.write_paragraph()
+        formatter.current_indent += indent
+        formatter.write_text(text)
+        formatter.current_indent -= indent
+
+
+def _in_sections(options: Sequence[click.Option]) -> dict[str, list[click.Option]]:
+    """The options by the headings of their sections, both in the order of the table."""
+    if len(options) <= _OPTIONS_WITHOUT_SECTIONS_MAX:
+        return {"Options": list(options)}
+    # Loaded late: only help needs it.
+    from fetchmill._options.table import SECTIONS
+
+    by_name = {option.name: option for option in options}
+    found = {"Options": [option for option in options if not any(option.name in names for names in SECTIONS.values())]}
+    for heading, names in SECTIONS.items():
+        found[heading] = [by_name[name] for name in names if name in by_name]
+    return {heading: of_section for heading, of_section in found.items() if of_section}
+
+
+def _brief_record(option: click.Option, ctx: click.Context) -> tuple[str, str]:
+    """An option and what it is, in one line."""
+    short = [name for name in option.opts if not name.startswith("--")]
+    long = [name for name in option.opts if name.startswith("--")][:1]
+    metavar = "" if option.is_flag else option.make_metavar(ctx).split("|")[0].strip("[]")
+    if isinstance(option.type, click.Choice) or len(metavar) > _METAVAR_MAX:
+        metavar = long[0].rpartition("-")[2].upper()
+    written = f"{', '.join([*short, *long])} {metavar}".rstrip()
+    record = option.get_help_record(ctx) or (written, "")
+    return record[0] if "[=" in record[0] else written, first_clause(option.help or "")
