@@ -12,9 +12,17 @@ _NAMED_MAX = 5
 
 
 class FetchmillError(Exception):
-    """Base of everything that fetchmill raises on purpose. Its text is one line that says what to do."""
+    """Base of everything that fetchmill raises on purpose. Its text is one line that says what is wrong.
+
+    Args:
+        hint: the next step, if the text does not say it: the command line shows it on a line of its own.
+    """
 
     exit_code: ClassVar[int] = 1
+
+    def __init__(self, *arguments: object, hint: str | None = None) -> None:
+        super().__init__(*arguments)
+        self.hint = hint
 
 
 class InternalError(FetchmillError):

@@ -23,10 +23,12 @@ COMMANDS = (
     "bench",
     "cat",
     "check",
+    "completion",
     "diff",
     "emit",
     "export",
     "get",
+    "help",
     "join",
     "list",
     "ls",
@@ -257,7 +259,7 @@ def test_a_usage_error_is_one_line(run: Callable[..., Any], tmp_path: Path, argu
     """Exit code 2, and nothing was touched."""
     refused = run(*arguments)
 
-    assert re.fullmatch(r"fetchmill: error: [^\n]+\n", refused.err)
+    assert re.fullmatch(r"fetchmill: error: [^\n]+\n(hint: [^\n]+\n)?", refused.err)
     assert message in refused.err
     assert (refused.code, refused.out) == (2, "")
     assert list(tmp_path.iterdir()) == []

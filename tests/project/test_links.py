@@ -19,7 +19,7 @@ def _files(*suffixes: str) -> list[Path]:
     """Files under version control with one of these endings."""
     listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-z"], capture_output=True, text=True, check=True).stdout
     found = (ROOT / name for name in listed.split("\0") if name)
-    return [path for path in found if path.suffix in suffixes and path.is_file()]
+    return [path for path in found if path.suffix in suffixes and path.is_file() and not path.is_symlink()]
 
 
 def _anchors(page: Path) -> set[str]:

@@ -19,7 +19,7 @@ GROUPS = {
     "Inspect": ("status", "report", "verify", "diff"),
     "Read objects": ("ls", "cat", "export", "serve"),
     "Shared jobs": ("join", "stop", "resume", "set", "emit"),
-    "More": ("bench",),
+    "More": ("help", "completion", "bench"),
 }
 COMMANDS = tuple(sorted(name for names in GROUPS.values() for name in names))
 # Groups whose commands `-h` only names.
@@ -195,39 +195,52 @@ def _run(arguments: list[str] | None, on_command: Callable[[str], object] | None
 
 
 def _fail(error: BaseException, found: list[str]) -> int:
-    """One line for people, and one for machines where they asked for it; gives the exit code."""
+    """One line for people and perhaps a hint, and one for machines where they asked for it; gives the exit code."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         say(command.get_brief(error.ctx))
         return error.exit_code
+    hint: str | None = None
     if isinstance(error, click.UsageError):
         # What cannot be taken apart has no context: the command is known all the same.
         where = error.ctx.command_path if error.ctx else " ".join(["fetchmill", *found])
-        code, message = error.exit_code, f"{_usage_message(error)} (see {where} --help)"
+        message, hint = _explain_usage(error)
+        code, message = error.exit_code, message if hint else f"{message} (see {where} --help)"
     elif isinstance(error, click.ClickException):
         code, message = error.exit_code, error.format_message()
     elif isinstance(error, FetchmillError):
-        code, message = error.exit_code, str(error)
+        code, message, hint = error.exit_code, str(error), error.hint
     elif os.environ.get("FETCHMILL_TRACEBACK"):
         raise error
     else:
         code, message = InternalError.exit_code, _describe_bug(error)
     line = " ".join(message.split())
     say(f"fetchmill: error: {line}")
+    if hint:
+        say(f"hint: {hint}")
     if "--json" in sys.argv[1:]:
-        write_event("error", {"exit_code": code, "message": line})
+        write_event("error", {"exit_code": code, "message": line, "hint": hint})
     return code
 
 
-def _usage_message(error: click.UsageError) -> str:
-    """What is wrong with a command; of an option that other commands have, which ones."""
-    message = error.format_message()
+def _explain_usage(error: click.UsageError) -> tuple[str, str | None]:
+    """What is wrong with a command, and what was probably meant."""
+    from fetchmill.cli.suggestions import suggest_command, suggest_option
+
+    if isinstance(error, click.NoSuchCommand):
+        meant = suggest_command(error.command_name, COMMANDS)
+        return error.message.rstrip(
+            "."
+        ), f"did you mean `fetchmill {meant}`?" if meant else "list the commands: fetchmill -h"
     if not isinstance(error, click.NoSuchOption) or error.ctx is None:
-        return message
+        return error.format_message(), None
     from fetchmill._options.elsewhere import describe_elsewhere
 
-    name = error.option_name.lstrip("-").replace("-", "_")
-    elsewhere = describe_elsewhere(error.ctx.command.name or "", name)
-    return f"{error.option_name}: not an option of {error.ctx.command.name}: {elsewhere}" if elsewhere else message
+    command, name = error.ctx.command, error.option_name.lstrip("-")
+    elsewhere = describe_elsewhere(command.name or "", name.replace("-", "_"))
+    if elsewhere:
+        return f"{error.option_name}: not an option of {command.name}: {elsewhere}", None
+    known = [text.lstrip("-") for each in command.params for text in (*each.opts, *each.secondary_opts)]
+    return error.message.rstrip("."), suggest_option(name, known)
 
 
 def _describe_bug(error: BaseException) -> str:

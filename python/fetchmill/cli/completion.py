@@ -1,0 +1,30 @@
+"""`fetchmill completion`: what makes a shell complete commands, options and their values."""
+
+import sys
+
+import click
+from click.shell_completion import get_completion_class
+
+from fetchmill.cli.help_texts import CliCommand
+from fetchmill.cli.streams import write_line
+from fetchmill.errors import InternalError
+
+_EXAMPLES = """
+eval "$(fetchmill completion bash)"          in ~/.bashrc
+eval "$(fetchmill completion zsh)"           in ~/.zshrc, after compinit
+fetchmill completion fish | source           in ~/.config/fish/config.fish
+"""
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command("completion", cls=CliCommand, examples=_EXAMPLES, short_help="Print the completion of a shell.")
+@click.argument("shell", type=click.Choice(SHELLS), metavar="SHELL")
+@click.pass_context
+def command(context: click.Context, shell: str) -> None:
+    """Print a script that makes SHELL complete commands, options and their values; SHELL is bash, zsh or fish."""
+    found = get_completion_class(shell)
+    if found is None:
+        raise InternalError(f"no completion for {shell}")
+    root = context.find_root()
+    # The variable that the group looks for when it starts.
+    write_line(sys.stdout, found(root.command, {}, "fetchmill", "_FETCHMILL_COMPLETE").source().strip("\n"))

@@ -1,0 +1,76 @@
+"""`fetchmill help`: pages of the documentation, which the package has with it."""
+
+import sys
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+import click
+
+from fetchmill.cli.help_texts import WIDTH, CliCommand
+from fetchmill.cli.streams import escape, write_line
+from fetchmill.cli.suggestions import suggest
+from fetchmill.errors import UsageError
+
+_EXAMPLES = """
+fetchmill help               the topics
+fetchmill help listings      how servers list their objects
+fetchmill help exit-codes    exit codes and failure kinds
+fetchmill help get           options of a command, if no topic has its name
+"""
+
+
+@click.command("help", cls=CliCommand, examples=_EXAMPLES, short_help="Show a guide, or list the guides.")
+@click.argument("topic", metavar="[TOPIC]", required=False)
+@click.pass_context
+def command(context: click.Context, topic: str | None) -> None:
+    """Show a page of the documentation, or list the topics."""
+    pages = {page.name.removesuffix(".md"): page for page in (files("fetchmill") / "_docs").iterdir()}
+    if topic is None:
+        width = max(map(len, pages)) + 2
+        lines = [f"{name:<{width}}{_title(pages[name])}" for name in sorted(pages)]
+        write_line(sys.stdout, "\n".join([*lines, "", "Show one: fetchmill help TOPIC."]))
+    elif topic in pages:
+        _show(pages[topic].read_text())
+    else:
+        write_line(sys.stdout, _help_of_command(context, topic, pages))
+
+
+def _title(page: Traversable) -> str:
+    """The first heading."""
+    lines = page.read_text().splitlines()
+    return next((line.lstrip("#").strip() for line in lines if line.startswith("#")), "")
+
+
+def _help_of_command(context: click.Context, topic: str, pages: dict[str, Traversable]) -> str:
+    """The help of a command with this name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    group = context.parent
+    if group is None or not isinstance(group.command, click.Group):
+        raise UsageError("help needs the command line of fetchmill")
+    found = group.command.get_command(group, topic)
+    if found is None:
+        names = [*pages, *group.command.list_commands(group)]
+        close = suggest(topic, names)
+        raise UsageError(
+            f"{escape(topic)}: not a topic of help",
+            hint=f"did you mean `fetchmill help {close}`?" if close else "list the topics: fetchmill help",
+        )
+    with found.make_context(topic, [], parent=group, resilient_parsing=True) as made:
+        return found.get_help(made)
+
+
+def _show(text: str) -> None:
+    """Shows a page: on a terminal with a pager, else as it is."""
+    if not sys.stdout.isatty():
+        write_line(sys.stdout, text.rstrip("\n"))
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    console = Console(width=min(Console().width, WIDTH), force_terminal=True)
+    with console.capture() as capture:
+        console.print(Markdown(text, hyperlinks=False))
+    click.echo_via_pager(capture.get(), color=True)

@@ -1,0 +1,82 @@
+"""What was probably meant by a name of a command or option that is none."""
+
+import difflib
+from collections.abc import Collection
+
+# Names that other programs have, and ours.
+_COMMANDS = {
+    **dict.fromkeys(("download", "fetch", "mirror", "crawl", "wget", "curl", "cp", "copy", "pull", "run"), "get"),
+    **dict.fromkeys(("rsync", "update"), "sync"),
+    **dict.fromkeys(("ping", "probe", "test"), "check"),
+    **dict.fromkeys(("estimate", "dry-run"), "plan"),
+    **dict.fromkeys(("info", "progress", "failures", "show", "watch"), "status"),
+    **dict.fromkeys(("validate", "repair", "fsck"), "verify"),
+    **dict.fromkeys(("convert", "unpack", "extract"), "export"),
+    **dict.fromkeys(("read", "print"), "cat"),
+    **dict.fromkeys(("server", "http"), "serve"),
+    **dict.fromkeys(("docs", "man"), "help"),
+}
+_OPTIONS = {
+    **dict.fromkeys(("workers", "parallel", "parallelism", "jobs", "connections", "max-concurrency"), "concurrency"),
+    **dict.fromkeys(("retries", "retry", "tries", "max-retries", "max-attempts"), "attempts"),
+    **dict.fromkeys(("url-col", "url-column", "url_col", "urls", "col"), "column"),
+    **dict.fromkeys(("headers", "accept-language", "referer"), "header"),
+    **dict.fromkeys(("output-format", "output_format", "type"), "format"),
+    **dict.fromkeys(("input-format", "input_format"), "list-format"),
+    **dict.fromkeys(("timeout", "max-time"), "total-timeout"),
+    **dict.fromkeys(("rps", "qps", "rate-limit", "max-rate"), "rate"),
+    **dict.fromkeys(("limit-rate", "bandwidth", "max-bandwidth"), "bwlimit"),
+    **dict.fromkeys(("token", "api-key"), "bearer"),
+    **dict.fromkeys(("user", "basic", "password"), "auth"),
+    **dict.fromkeys(("insecure", "no-check-certificate", "no-verify"), "insecure-host"),
+    **dict.fromkeys(("filter", "match", "pattern", "glob"), "include"),
+    **dict.fromkeys(("skip", "ignore", "reject"), "exclude"),
+    **dict.fromkeys(("follow", "max-redirs", "max-redirects", "location"), "redirects"),
+    **dict.fromkeys(("endpoint",), "endpoint-url"),
+    **dict.fromkeys(("no-sign", "anonymous", "anon"), "no-sign-request"),
+    **dict.fromkeys(("resume", "continue"), "retry-failed"),
+    **dict.fromkeys(("silent", "no-progress"), "quiet"),
+    **dict.fromkeys(("body", "post-data"), "data"),
+    **dict.fromkeys(("request",), "method"),
+}
+
+# Options that have to be explained: one of ours that the command must have, and the hint.
+_EXPLAINED = {
+    "limit": (
+        "concurrency",
+        "--concurrency N limits the requests in flight; --sample N takes only N targets of a list",
+    ),
+    "user-agent": ("header", "did you mean --header 'User-Agent: NAME'?"),
+}
+
+
+def suggest_command(name: str, known: Collection[str]) -> str | None:
+    """The command that was probably meant."""
+    return _suggest(name, known, _COMMANDS)
+
+
+def suggest_option(name: str, known: Collection[str]) -> str | None:
+    """A hint at the option that was probably meant.
+
+    Args:
+        name: as it was written, without the dashes.
+        known: those of the command, without the dashes.
+    """
+    if name in _EXPLAINED and _EXPLAINED[name][0] in known:
+        return _EXPLAINED[name][1]
+    meant = _suggest(name, known, _OPTIONS)
+    return f"did you mean --{meant}?" if meant else None
+
+
+def suggest(name: str, known: Collection[str]) -> str | None:
+    """The name that is spelt most alike."""
+    close = difflib.get_close_matches(name, known, n=1)
+    return close[0] if close else None
+
+
+def _suggest(name: str, known: Collection[str], meanings: dict[str, str]) -> str | None:
+    """By meaning, then by spelling, also that of a name with a meaning."""
+    if (meant := meanings.get(name)) in known:
+        return meant
+    close = suggest(name, [*known, *(word for word, meant in meanings.items() if meant in known)])
+    return None if close is None else meanings.get(close, close) if close not in known else close
