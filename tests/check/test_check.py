@@ -28,7 +28,7 @@ Row = dict[str, Any]
 SLOW: dict[str, Any] = {"synthetic": 1500, "delay": (0.05, 0.15)}
 # All requests of a host at once, so that none waits because of what another one was told.
 AT_ONCE = ("--limit-per-host", "0", "--rate-per-host", "0")
-HASTE = ("--allow-private", *AT_ONCE, "--limit", "50", "--commit-window", "0.05")
+HASTE = ("--allow-private", *AT_ONCE, "--concurrency", "50", "--commit-window", "0.05")
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 2\r\n\r\nok"
 
 
@@ -265,6 +265,7 @@ def test_a_signal_leaves_no_temporary_folder(
 
     assert process.returncode == 130
     assert "nothing of it is kept" in out
+    assert "again to resume" not in out
     assert list(temporary.iterdir()) == []
 
 

@@ -227,7 +227,7 @@ def test_version(run: Callable[..., Any]) -> None:
         (["get"], "Missing argument 'SOURCE'"),
         (["get", "http://127.0.0.1:1"], "Missing argument 'DEST'"),
         (["get", "http://127.0.0.1:1", "out", "--limt", "3"], "No such option '--limt'"),
-        (["get", "http://127.0.0.1:1", "out", "--limit", "many"], "'many' is not understood"),
+        (["get", "http://127.0.0.1:1", "out", "--concurrency", "many"], "'many' is not understood"),
         (
             ["get", "http://127.0.0.1:1", "out", "-j", "0"],
             "concurrency must be a whole number of at least 1, or auto, not 0",

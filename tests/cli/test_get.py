@@ -42,7 +42,7 @@ def test_every_object_is_stored_once(run: Run, server: Serve, dest: Path, tree: 
     assert tree(dest) == synthetic_tree(COUNT)
     assert "2,500 listed = 2,500 fetched + 0 absent + 0 failed + 0 skipped\n" in ended.err
     assert "objects/s" in ended.err
-    assert "us an object" in ended.err
+    assert "s per object" in ended.err
     assert source.stats()["get"] == COUNT
 
 

@@ -141,7 +141,10 @@ def test_a_retry_is_advised_only_where_it_can_help(run: Run, server: Serve, dest
         "body-too-large: above --max-size; fetch them: the same command with --max-size BYTES "
         "--retry-failed=body-too-large" in lines
     )
-    assert "url: these lines give no URL; mend them, and take another destination" in lines
+    assert (
+        "url: these lines give no URL; fix them, or make URLs with --template 'https://{}', and use another destination"
+        in lines
+    )
     assert "fetch the others again: the same command with --retry-failed=status,404,410" in lines
     assert not [line for line in lines if line.endswith("with --retry-failed")]
     assert "body-too-large" not in larger.err

@@ -202,11 +202,11 @@ def test_limit_is_another_name_of_concurrency(made: Callable[..., Options]) -> N
     assert json.loads(made(limit=7).to_json())["concurrency"] == 7
 
 
-def test_a_command_takes_concurrency_by_all_its_names() -> None:
-    """In one letter, too."""
+def test_a_command_takes_concurrency_in_one_letter_and_not_as_limit() -> None:
+    """There `--limit` could be a number of targets, too."""
     for table in (GetOptions, CheckOptions):
         (option,) = (option for option in options_of(table) if option.name == "concurrency")
-        assert option.opts == ["-j", "--concurrency", "--limit"]
+        assert option.opts == ["-j", "--concurrency"]
 
 
 def test_options_describe_themselves() -> None:

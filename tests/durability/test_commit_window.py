@@ -47,7 +47,7 @@ def test_a_kill_costs_the_last_commit_window(start: Start, run: Run, server: Ser
     """A shard is open for long, and what is in it counts: not even a Parquet file, which has no valid prefix, waits."""
     count = 4000
     source = server(synthetic=count, delay=DELAY)
-    command = ("get", source.url, dest, "--limit", PLACES, "--format", format)
+    command = ("get", source.url, dest, "--concurrency", PLACES, "--format", format)
     process = start(*command)
 
     wait_for(process, lambda: has_journal(dest) and read_ledger(dest).settled > 0)
@@ -78,7 +78,7 @@ def test_a_shard_that_a_killed_run_left_open_is_whole(
     count = 3000
     # Seven seconds, so that whoever looks how far it is comes in time on a busy machine, too.
     source = server(synthetic=count, delay=(0.0, 0.15))
-    command = ("get", source.url, dest, "--limit", 32, "--commit-window", "50ms", "--format", format)
+    command = ("get", source.url, dest, "--concurrency", 32, "--commit-window", "50ms", "--format", format)
     settled = 0
     for _ in range(3):
         process = start(*command)
@@ -103,7 +103,7 @@ def test_a_window_ends_after_a_shard_was_sealed_in_the_middle_of_a_block(
     count = 3000
     last = f"file-{count - 1:012}*"
     source = server(synthetic=count, faults=[Fault("stall", match=last, seconds=600)])
-    process = start("get", source.url, dest, "--format", "tar", "--shard-size", "64KiB", "--limit", "8")
+    process = start("get", source.url, dest, "--format", "tar", "--shard-size", "64KiB", "--concurrency", "8")
 
     wait_for(process, lambda: source.stats()["get"] >= count)
     wait_for(process, lambda: fetchmill.status(dest).fetched == count - 1, seconds=150)
@@ -120,7 +120,7 @@ def test_a_destination_that_is_moved_stops_the_job_and_is_resumed_where_it_is(
     count = 2000
     dest, moved = tmp_path / "out", tmp_path / "moved"
     source = server(synthetic=count, delay=(0.0, 0.05))
-    command = ("--limit", 16, "--commit-window", "100ms", *format_options(format))
+    command = ("--concurrency", 16, "--commit-window", "100ms", *format_options(format))
     process = start("get", source.url, dest, *command)
     wait_for(process, lambda: has_journal(dest) and read_ledger(dest).settled > 100)
 

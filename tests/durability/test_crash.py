@@ -47,7 +47,7 @@ FOR_A_MOMENT = [
 # Of a job that merges small shards. A shard takes a thread two syncs, two more for each window before its last, two
 # renames and six syncs of folders, so those of the first merge come after 16 times as many; only what is replaced is
 # removed. A run that resumes begins with the small shards of those before, and merges earlier.
-MERGE_OPTIONS = ("--seal-after", "50ms", "--limit", "48", "--commit-window", "20ms")
+MERGE_OPTIONS = ("--seal-after", "50ms", "--concurrency", "48", "--commit-window", "20ms")
 # Replies that take so long are certain one by one, not once a second.
 MERGE_PACE = PACE | {"delay": (0.16, 0.2)}
 MERGE_KILLS = 12

@@ -65,7 +65,7 @@ def endings(*processes: "subprocess.Popen[str]") -> list[tuple[int, str]]:
 def test_second_run_stops_where_it_sees_the_first_one(run: Run, lying: Lying, server: Serve, dest: Path) -> None:
     """The mark in the lock file names a process that is alive."""
     source = server(synthetic=COUNT, page_size=50, delay=(0.05, 0.1))
-    command = ("get", source.url, dest, "--limit", "16", "--commit-window", "50ms", "--quiet")
+    command = ("get", source.url, dest, "--concurrency", "16", "--commit-window", "50ms", "--quiet")
     first = lying(*command)
     await_file(".fetchmill/manifests/*", dest, first)
 
@@ -81,7 +81,17 @@ def test_second_run_stops_where_it_sees_the_first_one(run: Run, lying: Lying, se
 def test_run_that_lost_its_job_stops(run: Run, lying: Lying, server: Serve, dest: Path, format: str) -> None:
     """On another machine nobody sees whether it is alive: the second run has the job, and the first one stops."""
     source = server(synthetic=COUNT, page_size=50, delay=(0.05, 0.1))
-    command = ("get", source.url, dest, "--limit", "16", "--commit-window", "50ms", *format_options(format), "--quiet")
+    command = (
+        "get",
+        source.url,
+        dest,
+        "--concurrency",
+        "16",
+        "--commit-window",
+        "50ms",
+        *format_options(format),
+        "--quiet",
+    )
     first = lying(*command)
     await_file(".fetchmill/manifests/*" if format == "files" else ".fetchmill/open/*", dest, first)
     move_away(dest)
@@ -106,7 +116,7 @@ def test_sync_that_lost_its_destination_stops(
     """The same for a pass, whose plan and base are no journal."""
     tree = ChangingTree(tmp_path / "content", 200, seed=1)
     source = server(tmp_path / "content", delay=(0.05, 0.1))
-    command = ("sync", source.url, dest, "--format", format, "--limit", "8", "--quiet")
+    command = ("sync", source.url, dest, "--format", format, "--concurrency", "8", "--quiet")
     first = lying(*command)
     await_file(".fetchmill/sync/fetched/.fetchmill/job.sqlite", dest, first)
     move_away(dest)

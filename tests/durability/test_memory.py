@@ -120,7 +120,7 @@ def test_large_bodies_are_staged_or_wait_for_no_memory(
     dest = memory_path / "out"
     source = server(synthetic=count, size=size, delay=(0.0, 0.1))
 
-    used = peak("get", source.url, dest, "--limit", 64)
+    used = peak("get", source.url, dest, "--concurrency", 64)
 
     assert used < BUDGET
     assert find_problems(dest, synthetic(count, size)) == []
@@ -136,7 +136,9 @@ def test_the_largest_bodies_stream_into_each_format(peak: Peak, server: Serve, m
     dest = memory_path / "out"
     source = server(synthetic=8, size=60 * MEGABYTE)
 
-    used = peak("get", source.url, dest, "--threads", 8, "--limit", 32, "--format", format, "--total-timeout", "90s")
+    used = peak(
+        "get", source.url, dest, "--threads", 8, "--concurrency", 32, "--format", format, "--total-timeout", "90s"
+    )
 
     assert used < BUDGET
     assert find_problems(dest, synthetic(8, 60 * MEGABYTE), format) == []
@@ -150,7 +152,7 @@ def test_long_heads_count_as_bodies_do(tmp_path: Path, format: str, most: int) -
     with subprocess.Popen(served, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         url = f"http://127.0.0.1:{process.stdout.readline().strip()}"
-        command = ["get", url, str(dest), "--limit", "1000", "--format", format, "--quiet"]
+        command = ["get", url, str(dest), "--concurrency", "1000", "--format", format, "--quiet"]
         ended, used = anonymous_peak([*map(str, COMMAND), *command])
         process.terminate()
 
@@ -171,7 +173,7 @@ def test_bodies_below_the_staging_threshold_take_no_more(
     dest = memory_path / "out"
     source = server(synthetic=count, size=size)
 
-    used = peak("get", source.url, dest, "--limit", 64, "--format", format)
+    used = peak("get", source.url, dest, "--concurrency", 64, "--format", format)
 
     assert used < BUDGET
     assert find_problems(dest, synthetic(count, size), format) == []
@@ -187,7 +189,7 @@ def test_a_disk_that_stalls_takes_no_more(peak: Peak, server: Serve, memory_path
     stalls = ["strace", "-f", "--seccomp-bpf", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync,syncfs"]
     stalls += ["-e", "inject=fdatasync,syncfs:delay_enter=2000000:when=1..2"]
 
-    used = peak("get", source.url, dest, "--limit", 1000, "--format", format, before=stalls)
+    used = peak("get", source.url, dest, "--concurrency", 1000, "--format", format, before=stalls)
 
     assert used < BUDGET
     assert find_problems(dest, synthetic(400, MEGABYTE), format) == []
@@ -223,7 +225,7 @@ def test_thousands_in_flight_take_no_more(peak: Peak, server: Serve, dest: Path)
     """A slow server, and 4,000 requests at a time."""
     source = server(synthetic=10_000, delay=(0.5, 1.5))
 
-    used = peak("get", source.url, dest, "--format", "null", "--limit", 4000)
+    used = peak("get", source.url, dest, "--format", "null", "--concurrency", 4000)
 
     assert used < BUDGET
     assert read_ledger(dest).fetched == 10_000
@@ -237,7 +239,7 @@ def test_a_process_of_an_engine_takes_no_more(peak: Peak, server: Serve, memory_
     dest = memory_path / "out"
     source = server(synthetic=700, size=MEGABYTE)
 
-    used = peak("get", source.url, dest, "--engine", "combo", "--limit", 1000, "--format", format)
+    used = peak("get", source.url, dest, "--engine", "combo", "--concurrency", 1000, "--format", format)
 
     assert used < BUDGET
     assert find_problems(dest, synthetic(700, MEGABYTE), format) == []
@@ -260,7 +262,7 @@ def test_bodies_that_grow_with_their_names_take_no_more(peak: Peak, server: Serv
 
     used = peak(
         "get", server(folder=str(content)).url, dest,
-        "--engine", "combo", "--threads", 1, "--limit", 1000, "--format", "null",
+        "--engine", "combo", "--threads", 1, "--concurrency", 1000, "--format", "null",
     )  # fmt: skip
 
     assert used < BUDGET

@@ -68,7 +68,7 @@ def test_a_job_whose_thread_panics_ends_and_resumes(
 ) -> None:
     """The journal's, the listing's and the workers' threads meet it at different moments."""
     url = server(**SLOW).url
-    command = ("get", url, dest, "--format", format, "--limit", "8", "--quiet")
+    command = ("get", url, dest, "--format", format, "--concurrency", "8", "--quiet")
     must_be_one_line(fail_waiting([*COMMAND, *command], environment, at))
     ended = run(*command)
     assert ended.code == 0, ended.err
@@ -80,7 +80,18 @@ def test_a_job_of_an_engine_in_python_ends_with_a_panic(
     server: Serve, run: Run, environment: dict[str, str], dest: Path
 ) -> None:
     """The threads beside those of Python."""
-    command = ("get", server(**SLOW).url, dest, "--format", "null", "--engine", "threads", "--limit", "8", "--quiet")
+    command = (
+        "get",
+        server(**SLOW).url,
+        dest,
+        "--format",
+        "null",
+        "--engine",
+        "threads",
+        "--concurrency",
+        "8",
+        "--quiet",
+    )
     must_be_one_line(fail_waiting([*COMMAND, *command], environment, 2))
     assert run(*command).code == 0
 

@@ -188,7 +188,7 @@ def test_a_journal_on_a_full_disk_stops_the_job(
     # Replies that take so long are certain one by one, not once a second: windows are many.
     source = server(synthetic=4000, page_size=40, delay=(0.16, 0.2))
     state = where / "state"
-    settings = ("--state", state, "--commit-window", "5ms", "--limit", "256", *format_options(format))
+    settings = ("--state", state, "--commit-window", "5ms", "--concurrency", "256", *format_options(format))
     fill(where / "ballast", left)
 
     assert_stopped(run("get", source.url, dest, *settings), "No space left", "free some space")
@@ -255,7 +255,7 @@ def test_few_descriptors_lower_the_limit(run: Run, server: Serve, dest: Path, co
         source.url,
         dest,
         *WINDOW,
-        "--limit",
+        "--concurrency",
         100,
         "--threads",
         threads,

@@ -23,7 +23,7 @@ Serve = Callable[..., Server]
 WINDOW = ("--commit-window", "20ms")
 # Of a job with one writer that takes seven seconds at least: it makes the sixteen shards that are merged also where
 # each sync takes long.
-MERGING = ("--seal-after", "50ms", "--limit", "24", "--threads", "1")
+MERGING = ("--seal-after", "50ms", "--concurrency", "24", "--threads", "1")
 # `warc` and `jsonl` have the sink of `tar`.
 FORMATS = ("tar", "parquet")
 COUNT = 900
@@ -274,7 +274,7 @@ def watch(dest: Path, tmp_path: Path) -> Callable[..., Watcher]:
 
 def arguments(source: Server, dest: Path, format: str, *more: str) -> tuple[object, ...]:
     """Of a job in small shards and short windows."""
-    return ("get", source.url, dest, *WINDOW, "--limit", "96", *format_options(format), *more)
+    return ("get", source.url, dest, *WINDOW, "--concurrency", "96", *format_options(format), *more)
 
 
 @pytest.mark.sampled(1)

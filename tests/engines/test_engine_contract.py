@@ -661,7 +661,7 @@ def test_a_list_does_not_lead_to_this_machine(run: Run, server: Serve, dest: Pat
 @of_all_engines
 def test_what_cannot_be_used_is_told_before_anything_is_made(run: Run, dest: Path, engine: str) -> None:
     """Exit code 2 and one line."""
-    ended = run("get", "http://127.0.0.1:1", dest, "--limit", 0, *engine_options(engine))
+    ended = run("get", "http://127.0.0.1:1", dest, "--concurrency", 0, *engine_options(engine))
 
     assert ended.code == 2
     assert "concurrency" in error_of(ended)

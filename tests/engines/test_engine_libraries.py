@@ -228,7 +228,7 @@ def test_a_job_with_other_versions(
     faults = [Fault("truncate", rate=0.05, times=1), Fault("reset", rate=0.05, times=1)]
     source = server(synthetic=count, faults=faults)
     folder = installed(FLOOR if versions == "floor" else OLDER)
-    limit = () if engine == "sync" else ("--limit", 4)
+    limit = () if engine == "sync" else ("--concurrency", 4)
 
     ended = run(
         *("get", source.url, dest, "--format", "jsonl", "--engine", engine, *limit),

@@ -399,7 +399,7 @@ def test_rows_that_were_merged_keep_their_attempts(run: Run, server: Serve, tmp_
     """Small shards of Parquet become one: its rows are written again."""
     # Replies that take so long are certain one by one, so that there are many small shards.
     source = server(synthetic=700, delay=(0.16, 0.2), faults=[Fault("status", status=500, times=1, rate=0.2)])
-    often = ("--seal-after", "50ms", "--commit-window", "20ms", "--limit", "48", "--threads", "1", "--quiet")
+    often = ("--seal-after", "50ms", "--commit-window", "20ms", "--concurrency", "48", "--threads", "1", "--quiet")
 
     ended = run("get", source.url, "out", "--format", "parquet", "--all-rows", *often)
 

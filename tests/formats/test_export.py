@@ -114,7 +114,7 @@ def test_names_that_meet_on_disk_are_failed(run: Run, raw: Callable[..., RawServ
     """Shards keep both, files the first; what cannot be a path is failed as well."""
     names = ["a", "a", "b", "b/c", "../d", "e\n"]
     source = raw(mirror(names) | {"/get/%2E%2E/d": reply(b"../d")}).url
-    ended = run("get", source, tmp_path / "one", "--format", "jsonl", "--threads", "1", "--limit", "1")
+    ended = run("get", source, tmp_path / "one", "--format", "jsonl", "--threads", "1", "--concurrency", "1")
     assert ended.code == 0, ended
 
     assert run("export", "one", "two", "--format", "parquet", "--quiet").code == 0

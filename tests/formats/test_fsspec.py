@@ -524,7 +524,7 @@ def test_a_running_job_is_read_as_far_as_it_is_sealed(
 ) -> None:
     """What is seen is whole; `invalidate_cache` shows more."""
     origin = server(synthetic=20_000, delay=(0.02, 0.06))
-    options = ("--format", "tar", "--shard-size", "64KiB", "--commit-window", "50ms", "--limit", 64)
+    options = ("--format", "tar", "--shard-size", "64KiB", "--commit-window", "50ms", "--concurrency", 64)
     process = start("get", origin.url, dest, *options)
     while not list(dest.glob("shard-*")):
         assert process.poll() is None

@@ -251,7 +251,7 @@ def test_arrow_is_read_by_others(store: Path, format: str) -> None:
 def test_what_is_sealed_is_read_while_the_job_runs(start: Run, server: Serve, dest: Path, format: str) -> None:
     """No object is wrong, none that was there goes; also when the job is killed."""
     origin = server(synthetic=20_000, delay=(0.02, 0.06))
-    process = start("get", origin.url, dest, *format_options(format), "--commit-window", "50ms", "--limit", 64)
+    process = start("get", origin.url, dest, *format_options(format), "--commit-window", "50ms", "--concurrency", 64)
 
     seen: dict[str, bytes] = {}
     deadline = time.monotonic() + 60

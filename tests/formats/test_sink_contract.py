@@ -416,7 +416,7 @@ def test_shards_are_about_as_large_as_asked_for(job: Job) -> None:
 def test_a_shard_is_sealed_in_time(start: Run, server: Serve, dest: Path) -> None:
     """A slow job's Parquet, which readers see when it is sealed: the first is there long before the end."""
     source = server(synthetic=60, delay=(0.1, 0.1))
-    process = start("get", source.url, dest, "--limit", "2", *format_options("parquet"))
+    process = start("get", source.url, dest, "--concurrency", "2", *format_options("parquet"))
     while not list(dest.glob("shard-*")):
         assert process.poll() is None, process.communicate()
         time.sleep(0.01)

@@ -128,7 +128,7 @@ def wrong_of_job(case: Case, server: Server, folder: Path, run: Run) -> list[str
     report: Report
     if case.way == "command":
         options = [f"--ca-file={path}" for path in trusted.values()]
-        done = run("get", server.url, dest, "--format", "jsonl", "--limit", case.limit, *options)
+        done = run("get", server.url, dest, "--format", "jsonl", "--concurrency", case.limit, *options)
         report = fetchmill.status(dest)
         assert done.code == (3 if report.doubtful else 0), done.err
     else:

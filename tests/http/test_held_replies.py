@@ -175,7 +175,7 @@ def test_connections_that_have_rested_are_used_again(run: Run, server: Serve, de
     limit = 1000
     source = server(synthetic=10_000, delay=(0.2, 0.2))
 
-    ended = run("get", source.url, dest, "--format", "null", "--limit", limit, "--threads", 1)
+    ended = run("get", source.url, dest, "--format", "null", "--concurrency", limit, "--threads", 1)
 
     assert ended.code == 0, ended.err
     # Pages come on connections of their own, up to 17.

@@ -171,7 +171,7 @@ def test_sessions_are_resumed(
     site = Site(leaf=certificates.good, protocols=protocols, directives="keepalive_requests 5;")
     server = nginx(tls=site)
 
-    one_by_one = ("--limit", "1", "--threads", "1")
+    one_by_one = ("--concurrency", "1", "--threads", "1")
     ended = run("get", server.url("tls"), dest, *MIRROR, "--ca-file", certificates.ca_file, *one_by_one)
 
     assert ended.code == 0, ended.err

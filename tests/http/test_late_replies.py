@@ -39,7 +39,7 @@ def test_what_a_late_reply_puts_in_doubt_is_named(raw: Raw, run: Run, tmp_path: 
     """Exit code 3, the name in the summary, in `status` and in Python; the first reply of a connection is certain."""
     server = scripted_server(raw)
 
-    done = run("get", server.url, "out", "--limit", "2", "--threads", "1", cwd=tmp_path)
+    done = run("get", server.url, "out", "--concurrency", "2", "--threads", "1", cwd=tmp_path)
 
     assert done.code == 3, done.err
     assert f"{len(NAMES)} listed = {len(NAMES)} fetched" in done.err
@@ -56,7 +56,7 @@ def test_rows_of_a_check_are_named_too(raw: Raw, run: Run, tmp_path: Path) -> No
     (tmp_path / "urls.txt").write_text("".join(f"{server.url}/get/{name}\n" for name in NAMES))
 
     hosts = ("--allow-private", "--limit-per-host", "0", "--rate-per-host", "0")
-    done = run("check", "urls.txt", "rows.csv", "--limit", "2", "--threads", "1", *hosts, cwd=tmp_path)
+    done = run("check", "urls.txt", "rows.csv", "--concurrency", "2", "--threads", "1", *hosts, cwd=tmp_path)
 
     assert done.code == 3, done.err
     assert "doubtful: 1 row may tell another target's answer" in done.out

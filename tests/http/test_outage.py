@@ -105,7 +105,7 @@ def test_broken_objects_fail_beside_good_ones_and_an_outage_costs_none(
     broken = max(count // 100, 5)
     origin = Origin(delay=0.01)
     served = serve_names(origin, names_of(count, {"status": broken, "reset": broken}))
-    command = start("get", served.url, dest, "--format", "jsonl", "--limit", "16", *engine_options(engine))
+    command = start("get", served.url, dest, "--format", "jsonl", "--concurrency", "16", *engine_options(engine))
 
     if outage:
         while len(served.asked()) < count // 3:
@@ -141,7 +141,7 @@ def test_neighbours_may_be_broken_together(
     """More of them than would show an outage, one after the other: they fail, and hold nothing up for long."""
     served = serve_names(Origin(), names_of(600, {"status": 120}, order))
 
-    ended = run("get", served.url, dest, "--format", "jsonl", "--limit", "16", timeout=PATIENCE)
+    ended = run("get", served.url, dest, "--format", "jsonl", "--concurrency", "16", timeout=PATIENCE)
 
     assert ended.code == 3, ended.err
     assert (read_ledger(dest).fetched, read_ledger(dest).failed) == (600, 120)
@@ -219,7 +219,9 @@ def test_an_outage_is_said_and_given_up(
     """Exit code 5; the attempts of what waits are kept for the run that resumes."""
     origin = Origin()
     served = serve_names(origin, names_of(300, {}))
-    command = start("get", served.url, dest, "--format", "jsonl", "--json", "--limit", "8", "--give-up-after", "4s")
+    command = start(
+        "get", served.url, dest, "--format", "jsonl", "--json", "--concurrency", "8", "--give-up-after", "4s"
+    )
     while len(served.asked()) < 50:
         assert command.poll() is None, command.communicate()
         time.sleep(0.002)
@@ -252,7 +254,7 @@ def test_good_objects_keep_their_rate_beside_others(
     def rate(names: list[str], dest: Path) -> float:
         origin = Origin(delay=0.1, slow=1.0)
         served = serve_names(origin, names)
-        ended = run("get", served.url, dest, "--format", "null", "--limit", "32", timeout=300)
+        ended = run("get", served.url, dest, "--format", "null", "--concurrency", "32", timeout=300)
         assert ended.code == (3 if "status" in "".join(names) else 0), ended.err
         # To the last good one: the last attempts at broken ones are some seconds, however many objects there are.
         return len(origin.good_at) / (max(origin.good_at) - min(origin.good_at))

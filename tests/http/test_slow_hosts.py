@@ -80,7 +80,16 @@ def test_slow_hosts_leave_places_to_one_that_answers_promptly(
             if number % 3 == 0:
                 lines.append(f"http://{hosts[number // 3 % SLOW_HOSTS]}:{port}/x{number}")
         (tmp_path / "list.txt").write_text("\n".join(lines))
-        limits = ("--limit", "16", "--rate-per-host", "0", "--attempts", "1", "--head-timeout", f"{HEAD_TIMEOUT}s")
+        limits = (
+            "--concurrency",
+            "16",
+            "--rate-per-host",
+            "0",
+            "--attempts",
+            "1",
+            "--head-timeout",
+            f"{HEAD_TIMEOUT}s",
+        )
         ended = run("get", "list.txt", "out", "--format", "jsonl", "--allow-private", *limits, timeout=200)
 
     assert ended.code == 3, ended.err

@@ -34,7 +34,7 @@ def test_goodput_is_near_the_rate_and_little_is_refused(
     """Half of the rate and at most a tenth refused, in one of the first seconds: four windows of three."""
     rate = RATES[engine]
     served = server(synthetic=100_000, faults=[Fault("status", status=status, above=rate)])
-    limit = ("--limit", "4" if engine == "processes" else "32")
+    limit = ("--concurrency", "4" if engine == "processes" else "32")
     command = start("get", served.url, tmp_path / "out", "--format", "null", *limit, *engine_options(engine))
     while replies(served)[2] == 0:
         assert command.poll() is None, command.communicate()
@@ -62,7 +62,7 @@ def test_a_job_that_was_throttled_ends_soon_and_complete(
     served = server(synthetic=2000, faults=[Fault("status", status=503, above=1000)])
 
     began = time.monotonic()
-    ended = run("get", served.url, tmp_path / "out", "--format", "null", "--attempts", "1", "--limit", "64")
+    ended = run("get", served.url, tmp_path / "out", "--format", "null", "--attempts", "1", "--concurrency", "64")
     seconds = time.monotonic() - began
 
     refused = served.stats()["faults"]["status"]

@@ -129,7 +129,7 @@ def test_every_engine_fetches_from_far_away(tmp_path: Path, engine: str, number:
     count = 60 * limit_of(engine, 16)
     dest = tmp_path / "out"
     with far_away(tmp_path, number) as area, area.serving(content=content(count), page_size=100) as site:
-        options = ("--engine", engine, "--limit", limit_of(engine, 16), "--format", "jsonl", "--quiet")
+        options = ("--engine", engine, "--concurrency", limit_of(engine, 16), "--format", "jsonl", "--quiet")
         ended = area.fetchmill("get", site.url, dest, *options)
     assert ended.code == 0, ended.err
     assert find_problems(dest, synthetic(count), "jsonl") == []
@@ -174,7 +174,7 @@ def test_stray_replies_from_far_away_give_no_object_the_bytes_of_another(
         far_away(tmp_path, number, loss=0.0) as area,
         area.serving(content=content(count), page_size=100, faults=[stray]) as site,
     ):
-        ended = area.fetchmill("get", site.url, dest, "--format", "jsonl", "--limit", limit, "--quiet")
+        ended = area.fetchmill("get", site.url, dest, "--format", "jsonl", "--concurrency", limit, "--quiet")
         late = max(counters.late for counters in area.link.counters())
     report = fetchmill.status(dest)
     assert ended.code == (3 if report.doubtful else 0), ended.err

@@ -29,7 +29,7 @@ Run = Callable[..., Any]
 ServeFolder = Callable[..., "Served"]
 
 MIRROR = {"autoindex": ("--listing", "autoindex"), "html": ("--listing", "html", "--no-robots")}
-SLOWLY = ("--commit-window", "20ms", "--threads", "1", "--limit", "2")
+SLOWLY = ("--commit-window", "20ms", "--threads", "1", "--concurrency", "2")
 SITE = "files"
 KILLS = 6
 

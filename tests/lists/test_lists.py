@@ -229,7 +229,7 @@ def test_a_dry_run_shows_targets_and_asks_nobody(run: Run, server: Serve, dest: 
 
     assert ended.code == 0, ended.err
     assert ended.out == "".join(f"{row['url']}\t{row['name']}\n" for row in rows[:2])
-    assert ended.err == "2 targets would be fetched, 0 lines are no URLs, 1 are left out\n"
+    assert ended.err == "2 targets would be fetched, 0 lines without a URL, 1 left out\n"
     assert source.stats()["requests"] == 0
     assert not dest.exists()
 
@@ -365,7 +365,9 @@ def test_a_template_s_values_stay_in_their_places(run: Run, raw: Callable[..., R
     (tmp_path / "list.csv").write_text(f"v,w\n../admin?x=1#,a&b\n..,c\nx/y,@127.0.0.2/{host}\n")
     places = f"http://{host}/in/{{v}}/of?w={{w}}"
 
-    ended = run("get", "list.csv", "a.null", "--template", places, "--format", "null", "--allow-private", "--limit", 1)
+    ended = run(
+        "get", "list.csv", "a.null", "--template", places, "--format", "null", "--allow-private", "--concurrency", 1
+    )
     assert ended.code == 3, ended.err
     assert sorted(server.requests) == [
         "/in/..%2Fadmin%3Fx%3D1%23/of?w=a%26b",

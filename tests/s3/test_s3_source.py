@@ -150,7 +150,7 @@ def test_a_clock_that_is_an_hour_off_is_corrected(stores: Stores, get: Get, dest
 def test_a_clock_that_jumps_is_corrected_on_the_way(stores: Stores, begin: Begin, dest: Path) -> None:
     """In the middle of a job, whoever notices it."""
     store = stores(synthetic=3000, get_latency=0.02)
-    job = begin(store, dest, "--format", "jsonl", "--limit", "20")
+    job = begin(store, dest, "--format", "jsonl", "--concurrency", "20")
     wait_for(lambda: store.stats()["gets"] >= 200)
 
     store.change(clock_offset=HOUR)
@@ -165,7 +165,7 @@ def test_credentials_that_expire_are_renewed(stores: Stores, begin: Begin, dest:
     store = stores(synthetic=4000, get_latency=0.02, **FIRST)
     given = tmp_path / "given.json"
     write_credentials(given, FIRST)
-    job = begin(store, dest, "--format", "jsonl", "--limit", "20", "--profile", "own", **profile(tmp_path, given))
+    job = begin(store, dest, "--format", "jsonl", "--concurrency", "20", "--profile", "own", **profile(tmp_path, given))
     wait_for(lambda: store.stats()["gets"] >= 200)
 
     write_credentials(given, SECOND)
@@ -185,7 +185,7 @@ def test_credentials_are_renewed_before_they_expire(stores: Stores, begin: Begin
     write_credentials(given, FIRST, lives=6)
     store.set_credentials(*FIRST.values(), expires_in=6)
     job = begin(
-        store, dest, "--format", "jsonl", "--limit", "10", "--profile", "own", "--rate", "330",
+        store, dest, "--format", "jsonl", "--concurrency", "10", "--profile", "own", "--rate", "330",
         **profile(tmp_path, given),
     )  # fmt: skip
     wait_for(lambda: store.stats()["gets"] >= 20)
@@ -199,7 +199,7 @@ def test_credentials_are_renewed_before_they_expire(stores: Stores, begin: Begin
 def test_credentials_that_cannot_be_renewed_end_the_job(stores: Stores, begin: Begin, get: Get, dest: Path) -> None:
     """After a checkpoint, with a line that says what to do; with others it goes on."""
     store = stores(synthetic=2000, get_latency=0.02, **FIRST)
-    job = begin(store, dest, "--format", "jsonl", "--limit", "20")
+    job = begin(store, dest, "--format", "jsonl", "--concurrency", "20")
     wait_for(lambda: store.stats()["gets"] >= 100)
     store.set_credentials(*FIRST.values(), expires_in=0)
 
@@ -290,7 +290,7 @@ def test_one_stray_refusal_of_the_credentials_stops_no_job(
     keys = {"AWS_ACCESS_KEY_ID": "ONE", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
 
     ended = run(
-        *("get", "s3://bucket/", dest, "--endpoint-url", server.url, "--limit", "1", *engine_options(engine)),
+        *("get", "s3://bucket/", dest, "--endpoint-url", server.url, "--concurrency", "1", *engine_options(engine)),
         env=environment | keys,
         timeout=100,
     )

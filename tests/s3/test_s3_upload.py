@@ -219,7 +219,7 @@ def test_kills_at_random_moments_lose_and_double_nothing(
 ) -> None:
     """Of one job, one after the other; the seed repeats them."""
     moments = random.Random(SEED)
-    options = ("--format", format, "--shard-size", "20KiB", "--seal-after", "100ms", "--limit", "16", "--quiet")
+    options = ("--format", format, "--shard-size", "20KiB", "--seal-after", "100ms", "--concurrency", "16", "--quiet")
     with server(synthetic=1_500, delay=(0.0, 0.03)) as source:
         for _ in range(6):
             process = start("get", source.url, DEST, *options, env=bucket.environment)
@@ -485,7 +485,7 @@ def test_a_slow_job_leaves_few_objects(run: Run, server: Serve, bucket: Bucket, 
     """Small shards of parquet are merged before they are uploaded: what is there is never replaced."""
     # Four seconds of work: beside other tests a shard is sealed less often than it might be.
     with server(synthetic=1200, delay=(0.0, 0.06)) as source:
-        options = ("--format", "parquet", "--seal-after", "50ms", "--limit", "8", "--threads", "1", "--quiet")
+        options = ("--format", "parquet", "--seal-after", "50ms", "--concurrency", "8", "--threads", "1", "--quiet")
         ended = run("get", source.url, DEST, *options, env=bucket.environment)
 
     assert (ended.code, ended.err, bucket.gate.count("put")) == (0, "", 1)

@@ -73,7 +73,7 @@ class Case:
     @property
     def command(self) -> list[str]:
         """The same each time."""
-        settings = [*OPTIONS, "--limit", str(LIMIT), *format_options(self.format), *self.more]
+        settings = [*OPTIONS, "--concurrency", str(LIMIT), *format_options(self.format), *self.more]
         settings += ["--allow-private"] if self.listed else []
         return [*COMMAND, "get", str(self.listed or self.source.url), str(self.dest), *settings]
 

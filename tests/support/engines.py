@@ -52,7 +52,7 @@ def limit_of(engine: str, limit: int = 8) -> int:
 
 def limit_options(engine: str, limit: int = 8) -> tuple[str, ...]:
     """The same on the command line."""
-    return ("--limit", str(limit_of(engine, limit)))
+    return ("--concurrency", str(limit_of(engine, limit)))
 
 
 def pace(engine: str, seconds: float) -> tuple[float, float]:

@@ -27,7 +27,7 @@ TRIES = 20
 SECONDS_MAX = 30.0
 # A job of two seconds when it is to be killed: eight requests in flight, a tenth of a second each.
 COUNT, SIZE, SECONDS = 160, 100, 0.1
-OPTIONS = ("--commit-window", "100ms", "--limit", "8", "--threads", "2", "--quiet")
+OPTIONS = ("--commit-window", "100ms", "--concurrency", "8", "--threads", "2", "--quiet")
 # Several shards of each format.
 SMALL_SHARDS = ("--shard-size", "16KiB", "--seal-after", "300ms")
 STREAM = """

@@ -78,7 +78,7 @@ def objects(area: WideArea, *, is_near: bool, limit: int, count: int = OBJECTS) 
     with tempfile.TemporaryDirectory() as folder:
         dest = Path(folder, "out")
         with area.serving(tls=False, content={"synthetic": {"count": count, "size": 100}}, page_size=PAGE) as site:
-            options = ("--format", "null", "--limit", limit, "--threads", 1)
+            options = ("--format", "null", "--concurrency", limit, "--threads", 1)
             url = site.url if is_near else site.url.replace(SITE, HOSTS[SITE])
             ended = side.fetchmill("get", url, dest, *options, environment=CLEAN, timeout=600)
         assert ended.code == 0, ended.err

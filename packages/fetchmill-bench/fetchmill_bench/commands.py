@@ -96,7 +96,7 @@ def _get(run: Run, endpoint: Endpoint) -> tuple[str, ...]:
     if name != "native":
         options += ["--engine", name]
     if run.contender.fixed is None:
-        options += ["--limit", str(run.limit)]
+        options += ["--concurrency", str(run.limit)]
     if endpoint.urls:
         options += ["--allow-private", "--limit-per-host", "0", "--rate-per-host", "0", "--redirects", "0"]
     if run.sites is not None:
@@ -108,7 +108,7 @@ def _get(run: Run, endpoint: Endpoint) -> tuple[str, ...]:
 
 def _check(run: Run, endpoint: Endpoint) -> tuple[str, ...]:
     options = ("--timeout", f"{SITE_TIMEOUT:g}", "--no-redirects", "--allow-private", "--durability", "process")
-    limits = ("--limit", str(run.limit), "--limit-per-host", "0", "--rate-per-host", "0")
+    limits = ("--concurrency", str(run.limit), "--limit-per-host", "0", "--rate-per-host", "0")
     return (*FETCHMILL, "check", endpoint.urls, ROWS, *options, *limits, "--json", *_trust(run, endpoint))
 
 

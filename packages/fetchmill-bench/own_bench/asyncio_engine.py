@@ -71,7 +71,7 @@ def commands(url: str, folder: Path, count: int, limit: int) -> dict[str, list[s
         engine = [str(Path(sys.executable).with_name("fetchmill")), "get", url, str(folder / f"engine-{stored}")]
         found[f"by hand, {stored}"] = program
         found[f"engine asyncio, {stored}"] = [
-            *engine, "--format", stored, "--engine", "asyncio", "--limit", str(limit), "--quiet",
+            *engine, "--format", stored, "--engine", "asyncio", "--concurrency", str(limit), "--quiet",
         ]  # fmt: skip
     return found
 

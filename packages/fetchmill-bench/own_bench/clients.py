@@ -36,7 +36,7 @@ def run_get(
     server: Process, url: str, dest: Path, *options: str, name: str, connections: int, core: int | None
 ) -> Measured:
     """Runs `fetchmill get` into a destination that is new. The caller removes it."""
-    command: list[str | Path] = [*FETCHMILL, "get", url, dest, "--limit", str(connections), "--json", *options]
+    command: list[str | Path] = [*FETCHMILL, "get", url, dest, "--concurrency", str(connections), "--json", *options]
     before = cpu_seconds(server.pid)
     usage = measure(command, core)
     server_cpu = cpu_seconds(server.pid) - before

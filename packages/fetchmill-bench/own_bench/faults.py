@@ -73,7 +73,7 @@ def run(kind: str, count: int, cores: Cores) -> Run:
         dest = Path(folder) / "out"
         before = cpu_seconds(server)
         used = measure(
-            (*FETCHMILL, "get", url, dest, "--format", "null", "--limit", str(LIMIT), "--quiet"), cores.client
+            (*FETCHMILL, "get", url, dest, "--format", "null", "--concurrency", str(LIMIT), "--quiet"), cores.client
         )
         after = cpu_seconds(server)
         fetched = fetchmill.status(dest).fetched

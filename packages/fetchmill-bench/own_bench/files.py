@@ -42,11 +42,11 @@ def files(settings: Settings) -> dict[str, Any]:
         "rounds": [{name: run.to_dict() for name, run in found.items()} for found in rounds],
         "commands": [
             f"fetchmill serve {' '.join(server_arguments)}",
-            f"fetchmill get URL DEST --limit {settings.connections} --format null --json",
+            f"fetchmill get URL DEST --concurrency {settings.connections} --format null --json",
             f"bare_files DEST {settings.files} {SIZE}",
             f"bare_files DEST {settings.files} {SIZE} --sync",
-            f"fetchmill get URL DEST --limit {settings.connections} --format files --json",
-            f"fetchmill get URL DEST --limit {settings.connections} --format files --durability process --json",
+            f"fetchmill get URL DEST --concurrency {settings.connections} --format files --json",
+            f"fetchmill get URL DEST --concurrency {settings.connections} --format files --durability process --json",
         ],
     }
 

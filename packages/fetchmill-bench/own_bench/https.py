@@ -97,7 +97,7 @@ def _compare(settings: Settings, version: Version, server: Process, url: str, pr
         "rounds": [[run.to_dict() for run in pair] for pair in rounds],
         "commands": [
             f"h2load {' '.join(version.h2load)} -n{count} URL/get/{NAME}",
-            f"fetchmill get LIST DEST --limit {settings.connections} {OPTIONS} --ca-file CA {version.get} --json",
+            f"fetchmill get LIST DEST --concurrency {settings.connections} {OPTIONS} --ca-file CA {version.get} --json",
         ],
     }
 

@@ -71,6 +71,6 @@ def _alternate(settings: Settings, connections: int) -> dict[str, Any]:
         "commands": [
             f"fetchmill serve {' '.join(settings.synthetic(count))}",
             f"wrk -t1 -c{connections} -d{max(1, round(settings.seconds))}s URL/get/{NAME}",
-            f"fetchmill get URL DEST --limit {connections} --format null --json",
+            f"fetchmill get URL DEST --concurrency {connections} --format null --json",
         ],
     }

@@ -82,7 +82,7 @@ def _measure(chosen: argparse.Namespace, how: tuple[str, str, str], size: str, f
         dest = Path(folder, "out")
         started = time.monotonic()
         command = [*_stalls(chosen.stall), *FETCHMILL, "get", url, str(dest), "--format", format_name]
-        command += ["--limit", limit, "--threads", threads, "--engine", engine, "--quiet"]
+        command += ["--concurrency", limit, "--threads", threads, "--engine", engine, "--quiet"]
         # On a slow disk a body of 60 MB may take longer than a minute.
         ended, peak = anonymous_peak([*command, "--total-timeout", "600s"])
         seconds = time.monotonic() - started

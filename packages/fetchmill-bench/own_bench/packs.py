@@ -36,7 +36,7 @@ def packs(settings: Settings) -> dict[str, Any]:
         "commands": [
             f"fetchmill serve {' '.join(settings.synthetic(count))}",
             f"wrk -t1 -c{settings.connections} -d{max(1, round(settings.seconds))}s URL/get/{NAME}",
-            f"fetchmill get URL DEST --limit {settings.connections} --format FORMAT --json",
+            f"fetchmill get URL DEST --concurrency {settings.connections} --format FORMAT --json",
         ],
     }
 

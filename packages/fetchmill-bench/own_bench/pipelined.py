@@ -52,8 +52,8 @@ def pipelined(settings: Settings) -> dict[str, Any]:
             f"fetchmill serve {' '.join(settings.synthetic(count))}",
             f"wrk -t1 -c{settings.connections} -d{max(1, round(settings.seconds))}s URL/get/{NAME}",
             f"h2load {' '.join(H2LOAD)} -n{count} URL/get/{NAME}",
-            f"fetchmill get URL DEST --limit {CONNECTIONS} --pipeline {AT_ONCE} --format FORMAT --json",
-            f"fetchmill get URL-OF-NGINX DEST --limit {settings.connections} --format null --json",
+            f"fetchmill get URL DEST --concurrency {CONNECTIONS} --pipeline {AT_ONCE} --format FORMAT --json",
+            f"fetchmill get URL-OF-NGINX DEST --concurrency {settings.connections} --format null --json",
         ],
     }
 

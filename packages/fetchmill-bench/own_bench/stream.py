@@ -36,7 +36,7 @@ def stream(settings: Settings) -> dict[str, Any]:
             f"fetchmill serve {' '.join(settings.synthetic(settings.replies))}",
             f"wrk -t1 -c{settings.connections} -d{max(1, round(settings.seconds))}s URL/get/{NAME}",
             f"python -m own_bench.streamers NAME URL {settings.replies} {settings.connections}",
-            f"fetchmill get URL DEST --limit {settings.connections} --format null --json",
+            f"fetchmill get URL DEST --concurrency {settings.connections} --format null --json",
         ],
     }
 

@@ -5,7 +5,7 @@ The rows are in `table`, which is generated. A class of options is a frozen data
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import Field, field, fields
+from dataclasses import MISSING, Field, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from fetchmill._options.credentials import origin_of, proxy_of, request_fields
@@ -82,7 +82,8 @@ class Options:
         """Says who has an option that this class does not have.
 
         Raises:
-            UsageError: others have it. A name that is no option stays a `TypeError`.
+            UsageError: others have it.
+            TypeError: nobody has it.
         """
         # Imported late: it has the rows of all classes.
         from fetchmill._options.elsewhere import call_of, describe_elsewhere
@@ -91,6 +92,12 @@ class Options:
         elsewhere = describe_elsewhere(call, name) if call else None
         if elsewhere:
             raise UsageError(f"{name}: not an option of {call}: {elsewhere}")
+        if call:
+            from difflib import get_close_matches
+
+            close = get_close_matches(name, cls._rows, n=1)
+            meant = f"; did you mean {close[0]}?" if close else ""
+            raise TypeError(f"{call}() has no argument {name}{meant}")
 
     def __post_init__(self) -> None:
         if hasattr(self, "source"):
@@ -100,6 +107,8 @@ class Options:
         for option in fields(self):
             value = getattr(self, option.name)
             if option.metadata.get("kind") == "path" or option.name in _PATHS:
+                if value is None and option.default is MISSING:
+                    raise UsageError(f"{option.name} must be a path, not None")
                 object.__setattr__(self, option.name, None if value is None else check_path(option.name, value))
             elif option.metadata:
                 check_value(option.name, value, option.metadata)

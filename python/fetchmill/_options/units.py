@@ -68,7 +68,12 @@ def format_count(count: float) -> str:
 
 def format_objects(count: int) -> str:
     """`1 object`, `1,234 objects`."""
-    return f"{format_count(count)} object{'' if count == 1 else 's'}"
+    return format_count_of(count, "object")
+
+
+def format_count_of(count: int, noun: str) -> str:
+    """`1 row`, `1,234 rows`, of a noun in the singular."""
+    return f"{format_count(count)} {noun}{'' if count == 1 else 's'}"
 
 
 def format_bytes(count: float) -> str:

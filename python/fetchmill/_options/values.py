@@ -178,8 +178,10 @@ def _check_date(name: str, value: object) -> None:
 
 
 def _check_headers(name: str, value: object) -> None:
-    require(isinstance(value, Mapping), name, "a mapping of names to values", "something else")
-    for field, text in value.items():  # type: ignore[attr-defined]
+    # A value may be a secret: only its type is named.
+    if not isinstance(value, Mapping):
+        raise UsageError(f"{name} must be a mapping of names to values, not a {type(value).__name__}")
+    for field, text in value.items():
         check_text(name, field)
         # Never in a message: it may be a secret.
         require(

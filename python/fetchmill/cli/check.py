@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from fetchmill._options.check import CheckOptions
-from fetchmill._options.units import format_count, format_seconds
+from fetchmill._options.units import format_count, format_count_of, format_seconds
 from fetchmill.cli.log_file import BothDisplays, LogFile, log_options
 from fetchmill.cli.options import TableCommand, gathered, options_of
 from fetchmill.cli.progress import Display, JsonDisplay, QuietDisplay
@@ -84,7 +84,7 @@ def _run(
         announce_dashboard(dashboard.url, as_json, quiet, log)
         display = choose_display(as_json, quiet)
         try:
-            watch(job, signals, BothDisplays(display, log))
+            watch(job, signals, BothDisplays(display, log), is_resumable=not checked.is_temporary)
         finally:
             display.close()
         report = CheckReport.from_native(job.report(), results)
@@ -171,7 +171,7 @@ def _doubt_lines(report: dict[str, Any]) -> list[str]:
     """Rows that may not tell what their sites answer."""
     lines = []
     if report["suspect"]:
-        lines.append(f"{format_count(report['suspect'])} rows are suspect: this machine may be to blame for them")
+        lines.append(f"suspect: {format_count_of(report['suspect'], 'row')}; this machine may be to blame")
     if report["doubtful_count"]:
         lines.append(doubtful_line(report["doubtful"], report["doubtful_count"], "row", "tell another target's answer"))
     return lines
@@ -179,10 +179,10 @@ def _doubt_lines(report: dict[str, Any]) -> list[str]:
 
 def _run_line(report: dict[str, Any]) -> str:
     """What this run did."""
-    rows = format_count(report["rows"])
+    rows = format_count_of(report["rows"], "row")
     if report["already_finished"]:
-        return f"all done already: {rows} rows; for a new check choose another RESULTS"
-    return f"{rows} rows in {format_seconds(report['seconds'])}"
+        return f"all done already: {rows}; for a new check choose another RESULTS"
+    return f"{rows} in {format_seconds(report['seconds'])}"
 
 
 def _count_lines(report: dict[str, Any]) -> list[str]:
@@ -199,7 +199,8 @@ def _failed_lines(failed: Sequence[dict[str, Any]]) -> list[str]:
         return []
     rows = [(str(row["kind"] or row["status"]), _site(row)) for row in failed]
     width = max(len(answer) for answer, _ in rows)
-    return [f"the first {len(rows)} that failed:", *(f"  {answer:<{width}}  {site}" for answer, site in rows)]
+    first = "the first one that failed:" if len(rows) == 1 else f"the first {len(rows)} that failed:"
+    return [first, *(f"  {answer:<{width}}  {site}" for answer, site in rows)]
 
 
 def _site(row: dict[str, Any]) -> str:

@@ -151,7 +151,8 @@ def _keys_of(option: click.Option) -> list[str]:
     if option.name == "headers":
         return ["headers"]
     long = [name for name in option.opts if name.startswith("--")] or option.opts
-    return [name.lstrip("-").replace("-", "_") for name in long]
+    alias = getattr(option, "alias", None)
+    return [*(name.lstrip("-").replace("-", "_") for name in long), *([alias] if alias else [])]
 
 
 def _value(option: click.Option, key: str, given: Any) -> Any:  # noqa: ANN401 - of any option

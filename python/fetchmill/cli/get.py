@@ -1,5 +1,6 @@
 """`fetchmill get`: runs a job, shows it, and turns its end into an exit code."""
 
+import shlex
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -8,6 +9,7 @@ import click
 from fetchmill._job.report import Report
 from fetchmill._job.with_dashboard import JobDashboard
 from fetchmill._options.get import GetOptions
+from fetchmill._options.units import format_count_of
 from fetchmill.cli.log_file import BothDisplays, LogFile, log_options
 from fetchmill.cli.options import TableCommand, gathered, options_of
 from fetchmill.cli.parameter_types import SECONDS
@@ -25,6 +27,7 @@ from fetchmill.cli.summary import (
     stop_lines,
 )
 from fetchmill.cli.watch import STOPPED_BY_A_RULE, Signals, announce_dashboard, choose_display, watch
+from fetchmill.errors import UsageError
 
 if TYPE_CHECKING:
     from fetchmill._native import Job
@@ -84,10 +87,14 @@ Sizes may be written as 64KiB or 10MB, times as 1.5s, 50ms or 2m, numbers as 1e6
 """
 
 
-_SHARED_HELP = """Make DEST, a folder or a bucket, a shared job of many processes and machines; the first one creates it,
-the others join. See `fetchmill help shared-jobs`."""
+_SHARED_HELP = """Make DEST, a folder or a bucket, a shared job of many processes and machines. The first one creates
+it, the others join. See `fetchmill help shared-jobs`."""
 
 _LEASE_HELP = """Time after which others take the ranges of a silent worker; needs --shared. Default: 10 s."""
+
+
+# Formats whose names are extensions of files.
+_PACKED = ("parquet", "tar", "warc", "jsonl")
 
 
 class _Destination(click.Path):
@@ -95,8 +102,6 @@ class _Destination(click.Path):
 
     def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str | None:
         """The command that was probably meant."""
-        import shlex
-
         del param
         source = ctx.params.get("source") if ctx else None
         return f"Give a folder, as in: fetchmill get {escape(shlex.quote(source))} out/" if source else None
@@ -120,6 +125,7 @@ def _run(
         sys.path.insert(0, str(Path.cwd()))
     sharing = _Sharing(*(options.pop(name) for name in _Sharing._fields))
     checked = GetOptions(source=source, dest=dest, **gathered(options))
+    _refuse_misplaced(checked)
     if dry_run:
         return _show_targets(checked)
     if sharing.is_shared:
@@ -206,6 +212,28 @@ class _Sharing(NamedTuple):
         return is_shared
 
 
+def _refuse_misplaced(options: GetOptions) -> None:
+    """Refuses a DEST that is probably something else.
+
+    Raises:
+        UsageError: SOURCE and DEST are swapped, or the name of a new folder looks like a file in another format.
+    """
+    from pathlib import Path
+
+    source, dest = str(options.source), str(options.dest)
+    if options.source_kind == "list" and Path(dest).is_file() and source != "-" and not Path(source).exists():
+        raise UsageError(
+            f"{escape(source)}: no such list, and {escape(dest)} is a file",
+            hint="SOURCE comes first: fetchmill get " + " ".join(map(shlex.quote, (escape(dest), escape(source)))),
+        )
+    suffix = Path(dest).suffix.lstrip(".").lower()
+    if options.format == "files" and suffix in _PACKED and not Path(dest).exists():
+        raise UsageError(
+            f"{escape(dest)}: DEST is a folder, and --format is files",
+            hint=f"add --format {suffix}, or choose another name of the folder",
+        )
+
+
 def _work(options: GetOptions, sharing: _Sharing, log_file: str | None, *, as_json: bool, quiet: bool) -> int:
     """Creates a shared job or joins it; gives the exit code."""
     if log_file:
@@ -257,7 +285,10 @@ def _show_targets(options: GetOptions) -> int:
         bad += sum(url is None for url, _ in rows)
         if rows and not write_line(sys.stdout, "\n".join(_target_line(url, name) for url, name in rows)):
             break
-    say(f"{shown - bad:,} targets would be fetched, {bad:,} lines are no URLs, {skipped:,} are left out")
+    would_be, lines = format_count_of(shown - bad, "target"), format_count_of(bad, "line")
+    say(f"{would_be} would be fetched, {lines} without a URL, {skipped:,} left out")
+    if bad:
+        say("hint: make URLs of other values with --template, such as --template 'https://{}'")
     return 0
 
 

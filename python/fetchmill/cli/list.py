@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fetchmill._options.list import ListOptions
-from fetchmill._options.units import format_count, format_seconds
+from fetchmill._options.units import format_count, format_count_of, format_seconds
 from fetchmill.cli.log_file import BothDisplays, LogFile, log_options
 from fetchmill.cli.options import TableCommand, gathered, options_of
 from fetchmill.cli.progress import Display, QuietDisplay
@@ -76,7 +76,7 @@ def _run(
         announce_dashboard(dashboard.url, as_json, quiet, log)
         display = _display(as_json, quiet, is_given=manifest is None)
         try:
-            watch(job, signals, BothDisplays(display, log))
+            watch(job, signals, BothDisplays(display, log), is_resumable=manifest is not None)
         except BrokenPipeError:
             job.abort()
             return 0
@@ -168,7 +168,7 @@ def _conclude(report: "ListReport", display: Display, *, as_json: bool, quiet: b
 
 
 def _lines(report: "ListReport") -> list[str]:
-    rows = f"{format_count(report.rows)} targets"
+    rows = format_count_of(report.rows, "target")
     if report.already_finished:
         lines = [f"all done already: {rows}; to list again choose another MANIFEST"]
     else:

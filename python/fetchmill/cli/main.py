@@ -232,7 +232,7 @@ def _explain_usage(error: click.UsageError) -> tuple[str, str | None]:
             "."
         ), f"did you mean `fetchmill {meant}`?" if meant else "list the commands: fetchmill -h"
     if not isinstance(error, click.NoSuchOption) or error.ctx is None:
-        return error.format_message(), None
+        return error.format_message(), error.ctx.meta.get("fetchmill.hint") if error.ctx else None
     from fetchmill._options.elsewhere import describe_elsewhere
 
     command, name = error.ctx.command, error.option_name.lstrip("-")

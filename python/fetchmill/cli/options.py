@@ -52,6 +52,8 @@ _TYPES: dict[str, click.ParamType[Any]] = {
     "address": ADDRESS,
     "token": TOKEN,
 }
+# Where a context has a hint at what was probably meant.
+HINT = "fetchmill.hint"
 # Options whose value may be left out: `any` is meant then.
 _MAY_STAND_ALONE = ("retry-failed",)
 # Options that may be repeated; they are named after one of what Python takes all at once.
@@ -59,11 +61,17 @@ _REPEATED = ("headers", "patterns", "statuses")
 
 
 class TableOption(click.Option):
-    """An option of a table."""
+    """An option of a table.
 
-    def __init__(self, *arguments: Any, metadata: Any, **settings: Any) -> None:  # noqa: ANN401 - those of click
+    Args:
+        metadata: its row.
+        alias: its other name in Python and in files of options.
+    """
+
+    def __init__(self, *arguments: Any, metadata: Any, alias: str | None, **settings: Any) -> None:  # noqa: ANN401 - those of click
         super().__init__(*arguments, **settings)
         self.metadata = metadata
+        self.alias = alias
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
         """What a variable holds is the token itself, where an option names a file with it."""
@@ -86,7 +94,21 @@ class TableCommand(CliCommand):
         alone = {f"--{name}" for name in _MAY_STAND_ALONE}
         behind = args.index("--") if "--" in args else len(args)
         args = [f"{arg}=any" if arg in alone and at < behind else arg for at, arg in enumerate(args)]
-        return super().parse_args(ctx, args)
+        written = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            ctx.meta[HINT] = _hint_of_stray_value(written, error)
+            raise
+
+
+def _hint_of_stray_value(args: list[str], error: click.UsageError) -> str | None:
+    """What to write if a value follows an option that takes it after `=` only."""
+    for name in _MAY_STAND_ALONE:
+        at = args.index(f"--{name}=any") + 1 if f"--{name}=any" in args else len(args)
+        if at < len(args) and f"({args[at]})" in error.format_message():
+            return f"did you mean --{name}={args[at]}?"
+    return None
 
 
 def options_of(table: Any) -> list[click.Parameter]:  # noqa: ANN401 - a dataclass
@@ -109,23 +131,23 @@ def options_of(table: Any) -> list[click.Parameter]:  # noqa: ANN401 - a datacla
         hint = f"  [{envvar}]" if envvar else ""
         options.append(
             TableOption(
-                _declarations(field, aliases.get(field.name)),
+                _declarations(field),
                 default=None if is_repeated else field.default,
                 help=field.metadata["help"] + (f"  [default: {shown}]" if shown else hint),
                 envvar=envvar,
                 metadata=field.metadata,
+                alias=aliases.get(field.name),
                 **value,
             )
         )
     return options
 
 
-def _declarations(field: Field[Any], alias: str | None) -> list[str]:
+def _declarations(field: Field[Any]) -> list[str]:
     """How an option is written, and the field that it sets; a flag that is on, or may be, can be taken back."""
     may_be_on = field.metadata["kind"] == "flag" and field.default is not False
     written = "header" if field.name == "headers" else field.name.replace("_", "-")
     names = [f"--{written}/--no-{written}" if may_be_on else f"--{written}"]
-    names += [f"--{alias.replace('_', '-')}"] if alias else []
     short = field.metadata["short"]
     return [field.name, *([short] if short else []), *names]
 

@@ -11,7 +11,6 @@ from fetchmill.cli.streams import escape
 if TYPE_CHECKING:
     from fetchmill._sync.report import SyncReport
 
-_MICRO = 1e6
 _OF_PRIVATE = "a list leads to public addresses only; --allow-private lets it lead to all others too"
 # Why a retry as it is would fail again, and the option with which it would not: by failure kind.
 _REMEDIES: dict[str, tuple[str, str]] = {
@@ -21,9 +20,12 @@ _REMEDIES: dict[str, tuple[str, str]] = {
     "unexpected-type": ("the bodies have other types than --accept", "--accept TYPE"),
     "redirect": ("redirects are not followed", "--redirects N"),
     "redirect-limit": ("more redirects than --redirects", "--redirects N"),
-    "url": ("these lines give no URL; mend them, and take another destination", ""),
+    "url": (
+        "these lines give no URL; fix them, or make URLs with --template 'https://{}', and use another destination",
+        "",
+    ),
     "range-ignored": ("the server gives whole objects, not parts of them", ""),
-    "range-unsatisfied": ("the objects end before these parts; mend the list, and take another destination", ""),
+    "range-unsatisfied": ("the objects end before these parts; fix the list, and use another destination", ""),
     "name": ("no file can be called so; take --format parquet or tar, and another destination", ""),
     "name-taken": ("another object has their place; take --format parquet or tar, and another destination", ""),
 }
@@ -173,10 +175,17 @@ def run_line(report: Report, settled_before: int) -> str:
     line = f"{format_objects(objects)} in {format_seconds(report.seconds)}"
     if objects and report.fetched and report.seconds > 0:
         line += (
-            f": {format_count(objects / report.seconds)} objects/s, "
-            f"{_MICRO * report.seconds / objects:.1f} us an object"
+            f": {format_count(objects / report.seconds)} objects/s, {_duration(report.seconds / objects)} per object"
         )
     return f"{line}; {format_bytes(report.bytes)} in all"
+
+
+def _duration(seconds: float) -> str:
+    """`15.2 us`, `6.7 ms`, `1.2 s`."""
+    for unit, size in (("us", 1e-6), ("ms", 1e-3)):
+        if seconds < 1000 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.1f} s"
 
 
 def limit_lines(report: Report) -> list[str]:

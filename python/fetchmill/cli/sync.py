@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from fetchmill._options.sync import SyncOptions, lasting_source
-from fetchmill._options.units import format_bytes, format_count, format_seconds
+from fetchmill._options.units import format_bytes, format_count, format_count_of, format_seconds
 from fetchmill.cli.log_file import BothDisplays, LogFile, log_options
 from fetchmill.cli.options import TableCommand, gathered, options_of
 from fetchmill.cli.streams import escape, flush_or_silence, say, write_bytes, write_event
@@ -208,7 +208,7 @@ def _phase_line(phase: "Phase", plan: "SyncPlan | None") -> str:
         return {"listing": "listing the source", "comparing": "comparing with what is there"}.get(phase, phase)
     if phase == "fetching":
         asked = f", asking for {format_count(plan.ask)} on a condition" if plan.ask else ""
-        return f"fetching {format_count(plan.fetch)} new or changed objects{asked}"
+        return f"fetching {format_count_of(plan.fetch, 'new or changed object')}{asked}"
     if phase == "preparing":
         return "writing shards again that hold what has changed or is gone"
     return f"putting what was fetched into its places, removing {format_count(plan.remove)}"
@@ -280,5 +280,5 @@ def _failure_lines(report: "SyncReport") -> list[str]:
 
 
 def _cost_line(report: "SyncReport") -> str:
-    asked = f"{format_count(report.attempts)} requests for objects"
+    asked = f"{format_count_of(report.attempts, 'request')} for objects"
     return f"pass {report.number} in {format_seconds(report.seconds)}: {asked}, {format_bytes(report.bytes)} fetched"

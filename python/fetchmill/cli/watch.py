@@ -110,8 +110,9 @@ def announce_dashboard(url: str | None, as_json: bool, quiet: bool, log: Display
         say(f"dashboard: {url}")
 
 
-def watch(job: "RunningJob", signals: Signals, display: Display) -> Snapshot:
+def watch(job: "RunningJob", signals: Signals, display: Display, *, is_resumable: bool = True) -> Snapshot:
     """Shows the job until it ends; gives the first snapshot."""
+    again = "; run the same command again to resume" if is_resumable else ""
     first = Snapshot.from_native(job.snapshot())
     says_resuming = first.resumed and first.start_settled > 0
     deadline = None
@@ -125,10 +126,10 @@ def watch(job: "RunningJob", signals: Signals, display: Display) -> Snapshot:
         if code and deadline is None:
             deadline = time.monotonic() + DRAIN_SECONDS_MAX
             why = "" if signals.exit_code else f" by --{snapshot.stopped_by}".replace("_", "-")
-            display.notice(f"stopping{why}: what is in flight is finished; run the same command again to resume")
+            display.notice(f"stopping{why}: what is in flight is finished{again}")
         if code and deadline is not None and time.monotonic() > deadline:
             job.abort()
-            display.notice("stopped without a last checkpoint: run the same command again to resume")
+            display.notice(f"stopped without a last checkpoint{again}")
             if not job.wait(ABORT_SECONDS_MAX):
                 flush_or_silence()
                 os._exit(code)

@@ -1,0 +1,144 @@
+"""Plausible mistakes of a new user: each is answered in one line that says what is wrong, and what to do."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fetchmill
+from fetchmill.testing import Server
+
+Run = Callable[..., Any]
+URL = "http://127.0.0.1:9/a"
+FILES = {
+    "urls.txt": f"{URL}\n",
+    "lines.jsonl": f'{{"u": "{URL}"}}\n',
+    "two.csv": f"{URL},x\n",
+    "full/x": "",
+    "fetchmill.toml": "[get]\nfromat = 'tar'\n",
+}
+GET = ("get", "urls.txt", "out")
+# A command, what its error says, and its hint; without a hint the error says itself what to do.
+MISTAKES: list[tuple[tuple[str, ...], str, str | None]] = [
+    (("gett",), "No such command 'gett'", "did you mean `fetchmill get`?"),
+    (("mirror",), "No such command 'mirror'", "did you mean `fetchmill get`?"),
+    (("download",), "No such command 'download'", "did you mean `fetchmill get`?"),
+    (("qqqqqqq",), "No such command 'qqqqqqq'", "list the commands: fetchmill -h"),
+    (("help", "listing"), "listing: not a topic of help", "did you mean `fetchmill help listings`?"),
+    ((*GET, "--workers", "8"), "No such option '--workers'", "did you mean --concurrency?"),
+    ((*GET, "--retries", "8"), "No such option '--retries'", "did you mean --attempts?"),
+    ((*GET, "--retrys", "8"), "No such option '--retrys'", "did you mean --attempts?"),
+    ((*GET, "--url-col", "8"), "No such option '--url-col'", "did you mean --column?"),
+    ((*GET, "--user-agent", "x"), "No such option '--user-agent'", "did you mean --header 'User-Agent: NAME'?"),
+    ((*GET, "--output-format", "tar"), "No such option '--output-format'", "did you mean --format?"),
+    ((*GET, "--fromat", "tar"), "No such option '--fromat'", "did you mean --format?"),
+    (
+        (*GET, "--limit", "10"),
+        "No such option '--limit'",
+        "--concurrency N limits the requests in flight; --sample N takes only N targets of a list",
+    ),
+    ((*GET, "--retry-failed", "404"), "Got unexpected extra argument (404)", "did you mean --retry-failed=404?"),
+    (
+        ("get", "out", "urls.txt"),
+        "out: no such list, and urls.txt is a file",
+        "SOURCE comes first: fetchmill get urls.txt out",
+    ),
+    (
+        ("get", "urls.txt", "out.parquet"),
+        "out.parquet: DEST is a folder, and --format is files",
+        "add --format parquet, or choose another name of the folder",
+    ),
+    (("get", "urls.txt"), "Missing argument 'DEST'. Give a folder, as in: fetchmill get urls.txt out/", None),
+    ((*GET, "-j", "0"), "concurrency must be a whole number of at least 1, or auto, not 0", None),
+    ((*GET, "-j", "many"), "'many' is not understood", None),
+    ((*GET, "--format", "tarr"), "'tarr' is not one of 'files', 'tar'", None),
+    ((*GET, "--rate", "10/s"), "'10/s' is not a number", None),
+    ((*GET, "--header", "X"), "a header is written 'Name: value'", None),
+    (("get", "urls.txt", "full"), "full is not empty and holds no fetchmill job", None),
+    (("get", "missing.txt", "out"), "cannot open the list missing.txt", None),
+    (("get", "lines.jsonl", "out", "--column", "nope"), "has no column nope; its first values have u", None),
+    (("get", "two.csv", "out", "--column", "3"), "has no column 3; its first record is", None),
+    (("get", "gs://x/y", "out"), "is no scheme that can be fetched; use http:// or https://", None),
+    (("get", "s3:/x", "out"), "write s3://BUCKET/PREFIX", None),
+    (("check", "http://127.0.0.1:9"), "is a URL, not a list", None),
+    ((*GET, "--config", "fetchmill.toml"), "get has no option fromat (did you mean format?)", None),
+]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A folder with some files."""
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def files_without_jobs(folder: Path) -> list[Path]:
+    """What is in a folder, but for journals and their folder `out`."""
+    return sorted(path for path in folder.rglob("*") if ".fetchmill" not in path.parts and path != folder / "out")
+
+
+@pytest.mark.parametrize(("words", "message", "hint"), MISTAKES, ids=[" ".join(words) for words, _, _ in MISTAKES])
+def test_a_mistake_is_answered(words: tuple[str, ...], message: str, hint: str | None, run: Run, home: Path) -> None:
+    """With exit code 2; at most an empty job is made, which the corrected command takes."""
+    before = files_without_jobs(home)
+
+    ended = run(*words)
+
+    assert (ended.code, ended.out) == (2, "")
+    expected = rf"fetchmill: error: [^\n]*{re.escape(message)}[^\n]*\n"
+    assert re.fullmatch(expected + (f"hint: {re.escape(hint)}\n" if hint else ""), ended.err), ended.err
+    assert files_without_jobs(home) == before
+
+
+def test_a_corrected_command_runs_in_the_same_folder(run: Run, home: Path) -> None:
+    """Nothing was stored: the job takes the other column."""
+    assert run("get", "two.csv", "out", "--column", "3").code == 2
+    assert (home / "out").exists()
+
+    ended = run("get", "two.csv", "out", "--column", "1", "--allow-private", "--attempts", "1")
+
+    assert ended.code == 3
+    assert "refused 1" in ended.err
+
+
+def test_an_error_event_has_the_hint(run: Run) -> None:
+    """For machines."""
+    ended = run("get", "a", "b", "--retries", "3", "--json")
+
+    assert '"hint": "did you mean --attempts?"' in ended.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        (("urls.txt", "out"), {"formt": "tar"}, r"get\(\) has no argument formt; did you mean format\?"),
+        (("urls.txt", "out"), {"headers": "X: y"}, "headers must be a mapping of names to values, not a str"),
+        (("urls.txt", None), {}, "dest must be a path, not None"),
+    ],
+)
+def test_a_mistake_in_python_is_answered(
+    arguments: tuple[Any, ...], options: dict[str, Any], message: str, home: Path
+) -> None:
+    """With the names of Python."""
+    assert home.exists()
+    with pytest.raises((fetchmill.UsageError, TypeError), match=message):
+        fetchmill.get(*arguments, **options)
+
+
+def test_summaries_count_one_thing_in_the_singular(run: Run, tmp_path: Path, server: Callable[..., Server]) -> None:
+    """And name units that can be read."""
+    (tmp_path / "one.txt").write_text(f"{server(synthetic=1).url}/get/absent\n")
+    (tmp_path / "bare.txt").write_text("example.org\n")
+
+    checked = run("check", "one.txt", "--allow-private")
+    listed = run("get", "bare.txt", "out", "--dry-run")
+
+    assert re.search(r"^1 row in ", checked.out, re.MULTILINE), checked.out
+    assert listed.err == (
+        "0 targets would be fetched, 1 line without a URL, 0 left out\n"
+        "hint: make URLs of other values with --template, such as --template 'https://{}'\n"
+    )
