@@ -149,6 +149,8 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "state",
         "shared",
         "lease",
+        "on",
+        "workers",
     ),
     "Dashboard and logs": (
         "dashboard",

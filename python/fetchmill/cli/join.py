@@ -21,8 +21,8 @@ final what is fetched, within 20 s, and gives the rest back.
 
 Options of the job come from JOB. Secrets are never stored there: give them to each worker.
 """
-_EPILOG = """Exit codes: 0 the job is finished or was stopped, also when objects failed (3 then with --on ray); 130 and 143
-after SIGINT and SIGTERM; the others are errors (fetchmill --help).
+_EPILOG = """Exit codes: 0 the job is finished or was stopped, also when objects failed (3 then with --on ray); 130 and
+143 after SIGINT and SIGTERM; the others are errors (fetchmill --help).
 """
 
 

@@ -141,6 +141,10 @@ def _ranges(count: int) -> str:
     return f"{count:,} range{'' if count == 1 else 's'}"
 
 
+# Options of a worker that `-h` shows.
+_MATTERS = ("concurrency", "headers", "bearer", "bearer_command", "state", "endpoint_url", "on", "workers", "quiet")
+
+
 def worker_command(
     name: str,
     callback: "Callable[..., int]",
@@ -157,6 +161,7 @@ def worker_command(
         callback=callback,
         help=help,
         examples=examples,
+        matters=_MATTERS,
         epilog=epilog,
         short_help=short_help,
         params=[

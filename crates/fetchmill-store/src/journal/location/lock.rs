@@ -238,7 +238,7 @@ fn lock(file: &File, how: FlockOperation, path: &Path, dest: &Path) -> Result<()
         match rustix::fs::flock(file, how) {
             Ok(()) => return Ok(()),
             Err(Errno::WOULDBLOCK) if Instant::now() < deadline && holder_is_ending(file) => {
-                std::thread::sleep(STEP)
+                std::thread::sleep(STEP);
             }
             Err(Errno::WOULDBLOCK) => return Err(busy(dest, "")),
             Err(error) => return Err(Error::storage("lock", path, error)),
