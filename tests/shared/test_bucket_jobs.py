@@ -19,6 +19,7 @@ from conftest import Ended
 from fetchmill.testing import S3Store, Server, s3, synthetic_body
 from s3_gate import Request, S3Gate
 from s3_requests import client
+from s3_stores import Versitygw, keys_of
 from shared_jobs import final_rows_of_bucket, write_list
 
 Run = Callable[..., Ended]
@@ -207,7 +208,10 @@ def test_a_damaged_shard_is_found(
     key, body = next((key, body) for key, body in store.objects().items() if key.endswith(".tar"))
     store.put(key, body[:1000] + bytes([body[1000] ^ 1]) + body[1001:])
 
-    assert run("verify", JOB, env=own).code == 10
+    ended = run("verify", JOB, env=own)
+
+    assert (ended.code, "cannot be repaired" in ended.err) == (10, True)
+    assert "--repair" not in ended.err
 
 
 def test_uploads_in_parts_of_the_dead_are_aborted(
@@ -232,6 +236,36 @@ def test_uploads_in_parts_of_the_dead_are_aborted(
     assert run("join", JOB, env=own).code == 0
     assert_only_final(store)
     assert sorted(fetchmill.open(JOB)) == urls
+
+
+@pytest.mark.thorough
+def test_a_store_of_others_holds_a_job(
+    versitygw: Versitygw,
+    environment: dict[str, str],
+    server: Callable[..., Server],
+    run: Run,
+    start: Start,
+    tmp_path: Path,
+) -> None:
+    """Three workers, of which one is killed and one is asked to end; then another one finishes."""
+    own = environment | versitygw.environment() | {"AWS_ENDPOINT_URL": versitygw.endpoint}
+    served = server(synthetic=8_000, delay=(0.01, 0.02))
+    urls = write_list(tmp_path / "urls.txt", served, 8_000)
+    job = f"s3://{versitygw.bucket}/some/run"
+    workers = [start("get", "urls.txt", job, *OPTIONS, "parquet", env=own) for _ in range(3)]
+    time.sleep(2)
+    workers[0].kill()
+    workers[1].send_signal(signal.SIGTERM)
+    assert workers[1].wait(60) in (0, 128 + signal.SIGTERM)
+    workers[2].kill()
+
+    ended = run("join", job, env=own)
+    assert ended.code == 0, ended.err
+    assert sorted(run("ls", job, env=own).out.split()) == urls
+    verified = run("verify", job, env=own)
+    assert verified.code == 0, verified.out
+    keys = keys_of(versitygw, "some/run/")
+    assert len({key.split("/")[3] for key in keys if "/data/" in key}) == sum("/commits/" in key for key in keys)
 
 
 REFUSED = [

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fetchmill._options.units import format_bytes, format_count, format_seconds
+from fetchmill._shared import is_shared_job
 from fetchmill.cli.help_texts import CliCommand
 from fetchmill.cli.parameter_types import COUNT
 from fetchmill.cli.streams import escape, say, write_event, write_line
@@ -200,6 +201,8 @@ def _next_steps(report: "VerifyReport", state: str | None) -> list[str]:
     where = destination_arguments(report.dest, state)
     if not report.repaired:
         mendable = report.missing or report.damaged or report.doubled
+        if mendable and state is None and is_shared_job(report.dest):
+            return ["a shared job cannot be repaired: create it again in another directory"]
         return [f"mend it: fetchmill verify {where} --repair"] if mendable else []
     lines = []
     if report.dropped:
