@@ -45,7 +45,7 @@ endif
 
 .DEFAULT_GOAL := help
 .PHONY: help env build build-release examples test test-all check test-long lint lint-python lint-rust format layers servers browser stores
-.PHONY: format-rust compile-tests test-rust test-units test-python test-rest test-quick test-timing test-alone test-slice collect wheel demo fixtures generated help-texts clean crash-matrix check-sites contract-million
+.PHONY: format-rust compile-tests test-rust test-units test-python test-rest test-quick test-timing test-alone test-slice collect wheel demo fixtures generated help-texts man clean crash-matrix check-sites contract-million
 .PHONY: outages engine-kills engine-libraries hostile-batches contract-pipelined sync-long stray-replies wide-area wide-area-link memory memory-lists lookup stdlib-tests bounded bounded-million ways bench bench-quick bench-s3 bench-sync bench-unchanged bench-faults bench-images bench-records bench-concurrency bench-report
 .PHONY: plan-million hundred-million billion fuzz fuzz-long licences audit asyncio-engine
 # Parts of `make test` say what they need themselves: a build while tests run would replace the package under them.
@@ -360,6 +360,9 @@ generated: build ## Write the table of options, its keywords for type checkers, 
 
 help-texts: build ## Write the committed help texts again
 	$(BIN)/python -m pytest -q tests/cli/test_cli_surface.py --update-help
+
+man: build ## Write the manual pages into build/man
+	$(BIN)/python scripts/make-man build/man
 
 clean: ## Remove what was built
 	rm -rf .venv target dist demo-out

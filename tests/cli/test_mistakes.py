@@ -27,7 +27,7 @@ MISTAKES: list[tuple[tuple[str, ...], str, str | None]] = [
     (("download",), "No such command 'download'", "did you mean `fetchmill get`?"),
     (("qqqqqqq",), "No such command 'qqqqqqq'", "list the commands: fetchmill -h"),
     (("help", "listing"), "listing: not a topic of help", "did you mean `fetchmill help listings`?"),
-    ((*GET, "--workers", "8"), "No such option '--workers'", "did you mean --concurrency?"),
+    ((*GET, "--workers", "8"), "--workers is for --on ray", "--concurrency N limits the requests in flight"),
     ((*GET, "--retries", "8"), "No such option '--retries'", "did you mean --attempts?"),
     ((*GET, "--retrys", "8"), "No such option '--retrys'", "did you mean --attempts?"),
     ((*GET, "--url-col", "8"), "No such option '--url-col'", "did you mean --column?"),

@@ -208,7 +208,7 @@ class _Sharing(NamedTuple):
         if self.lease is not None and not is_shared:
             raise click.UsageError("--lease is for --shared")
         if self.workers is not None and self.on is None:
-            raise click.UsageError("--workers is for --on ray")
+            raise UsageError("--workers is for --on ray", hint="--concurrency N limits the requests in flight")
         return is_shared
 
 

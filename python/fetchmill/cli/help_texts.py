@@ -56,7 +56,7 @@ class CliCommand(click.Command):
     def __init__(self, *arguments: Any, examples: str = "", matters: Sequence[str] = (), **settings: Any) -> None:  # noqa: ANN401 - those of click
         settings["context_settings"] = SETTINGS | (settings.get("context_settings") or {})
         super().__init__(*arguments, **settings)
-        self._examples = examples.strip("\n").splitlines()
+        self.examples = examples.strip("\n").splitlines()
         self._matters = matters
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
@@ -76,7 +76,7 @@ class CliCommand(click.Command):
         summary, _, details = (self.help or "").partition("\n\n")
         self.format_usage(ctx, formatter)
         _write_text(formatter, summary)
-        write_examples(formatter, self._examples)
+        write_examples(formatter, self.examples)
         _write_text(formatter, details)
         self.format_options(ctx, formatter)
         _write_text(formatter, self.epilog or "", indent=0)
@@ -84,7 +84,7 @@ class CliCommand(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Options in the sections of the table; of a few options in one."""
         options = [option for option in self.get_params(ctx) if isinstance(option, click.Option) and not option.hidden]
-        for heading, of_section in _in_sections(options).items():
+        for heading, of_section in in_sections(options).items():
             records = (option.get_help_record(ctx) for option in of_section)
             with formatter.section(heading):
                 formatter.write_dl([record for record in records if record])
@@ -94,7 +94,7 @@ class CliCommand(click.Command):
         formatter = ctx.make_formatter()
         self.format_usage(ctx, formatter)
         _write_text(formatter, (self.help or "").partition("\n\n")[0])
-        write_examples(formatter, _first_examples(self._examples))
+        write_examples(formatter, _first_examples(self.examples))
         options = {option.name: option for option in self.get_params(ctx) if isinstance(option, click.Option)}
         with formatter.section("Options"):
             formatter.write_dl([_brief_record(options[name], ctx) for name in self._matters or options])
@@ -155,7 +155,7 @@ def _write_text(formatter: click.HelpFormatter, text: str, *, indent: int = 2) -
         formatter.current_indent -= indent
 
 
-def _in_sections(options: Sequence[click.Option]) -> dict[str, list[click.Option]]:
+def in_sections(options: Sequence[click.Option]) -> dict[str, list[click.Option]]:
     """The options by the headings of their sections, both in the order of the table."""
     if len(options) <= _OPTIONS_WITHOUT_SECTIONS_MAX:
         return {"Options": list(options)}

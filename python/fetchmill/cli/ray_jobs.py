@@ -12,6 +12,7 @@ from fetchmill.cli.parameter_types import COUNT
 from fetchmill.cli.progress import PLAIN_SECONDS
 from fetchmill.cli.streams import escape, say, write_event
 from fetchmill.cli.watch import Signals
+from fetchmill.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -59,7 +60,7 @@ def run_shared(
 
     if on is None:
         if workers is not None:
-            raise click.UsageError("--workers is for --on ray")
+            raise UsageError("--workers is for --on ray", hint="--concurrency N limits the requests in flight")
         return run_worker(job, make, as_json=as_json, quiet=quiet, tells_failures=tells_failures)
     from fetchmill._ray.ray_job import RayJob, check_installed
     from fetchmill._ray.settings import Ray
