@@ -138,7 +138,12 @@ def test_an_error_is_one_line_and_one_event(run: Run, dest: Path) -> None:
     assert ended.err.startswith("fetchmill: error: ")
     assert ended.err.count("\n") == 1
     assert events(ended.out) == [
-        {"event": "error", "exit_code": 2, "message": ended.err.removeprefix("fetchmill: error: ").strip()}
+        {
+            "event": "error",
+            "exit_code": 2,
+            "message": ended.err.removeprefix("fetchmill: error: ").strip(),
+            "hint": None,
+        }
     ]
     assert not dest.exists()
 

@@ -215,7 +215,13 @@ def _of_json(values: dict[str, Any]) -> Fixture:
     source = values.pop("source")
     for name in ("absent", "refused", "busy"):
         source[name] = tuple(source[name])
+    values["commands"] = _as_today(values["commands"])
     return Fixture(**values, source=Source(**source))
+
+
+def _as_today(commands: list[list[str]]) -> list[list[str]]:
+    """With the one option that has another name since (docs/reference/compatibility.md)."""
+    return [["--concurrency" if word == "--limit" else word for word in command] for command in commands]
 
 
 def arguments_of(command: list[str]) -> list[str]:

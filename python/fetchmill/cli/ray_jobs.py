@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fetchmill._shared.worker import RangeWorker
 
 _ON_HELP = """Start the workers in a Ray cluster: that of RAY_ADDRESS, one that runs here, or a local one
-(docs/guide/shared-jobs.md)."""
+(see `fetchmill help shared-jobs`)."""
 _WORKERS_HELP = "Number of workers, with --on ray; one for each node if not given."
 
 
