@@ -28,7 +28,7 @@ pub use fetch::stream::{
     RequestTimes, StreamProgress, StreamWindow, TakenReplies, reply_schema,
 };
 pub use job::{Export, ExportOptions, Interruption, Job, JobReport, SkippedByReason, Snapshot};
-pub use list_input::{ListFile, list_files, open_list};
+pub use list_input::{ListFile, check_list, list_files, open_list};
 pub use request::custom_request::CustomRequest;
 pub use request::http_options::{HttpOptions, Resolvers};
 pub use request::job_request::JobRequest;

@@ -116,7 +116,11 @@ pub(crate) fn list_files(py: Python<'_>, options: &str) -> PyResult<Vec<FileTupl
     let SourceOptions::List(Some(path)) = &request.source else {
         return Err(errors::usage("standard input, a program and a server have no list files"));
     };
-    let find = || fetchmill_engine::list_files(path, request.list_format, &request.list);
+    let find = || {
+        let found = fetchmill_engine::list_files(path, request.list_format, &request.list)?;
+        fetchmill_engine::check_list(path, request.list_format, &request.list)?;
+        Ok(found)
+    };
     let files = py.detach(find).map_err(|error| errors::of(&error))?;
     Ok(files.into_iter().map(|file| (file.path, file.format.name(), file.has_lines, file.rows)).collect())
 }

@@ -31,17 +31,24 @@ pub struct ListFile {
 /// The files of the list at a path: one file, those of a folder, or those that a glob matches, sorted by name.
 ///
 /// # Errors
-/// One of them cannot be opened, is a pipe, or has another format than the rest. The list lacks a column that is wanted.
+/// One of them cannot be opened, is a pipe, or has another format than the rest.
 pub fn list_files(path: &Path, format: Option<ListFormat>, options: &ListOptions) -> Result<Vec<ListFile>> {
     let found = PartFiles::find(path, format, options)?;
     let paths = found.map_or_else(|| vec![path.to_owned()], PartFiles::into_paths);
     let has_fields = options.delimiter.is_some() || options.quote.is_some();
     let unnamed = if has_fields { ListFormat::Csv } else { ListFormat::Text };
-    let files = paths.into_iter().map(|path| describe(path, format, unnamed)).collect::<Result<_>>()?;
+    paths.into_iter().map(|path| describe(path, format, unnamed)).collect()
+}
+
+/// Checks that a list can be read, and that it has the wanted columns.
+///
+/// # Errors
+/// It cannot be read, or lacks a column.
+pub fn check_list(path: &Path, format: Option<ListFormat>, options: &ListOptions) -> Result<()> {
     // What is wrong with its columns shows before its first page.
     let mut opened = OpenedList::of_path(Some(path), format, options)?;
     while matches!(opened.reader.next_page()?, ListStep::NothingNow) {}
-    Ok(files)
+    Ok(())
 }
 
 fn describe(path: PathBuf, format: Option<ListFormat>, unnamed: ListFormat) -> Result<ListFile> {

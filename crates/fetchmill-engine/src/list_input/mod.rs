@@ -10,7 +10,7 @@ mod part_files;
 use std::path::{Path, PathBuf};
 
 use crate::request::source_options::SourceOptions;
-pub use divisible::{ListFile, list_files};
+pub use divisible::{ListFile, check_list, list_files};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::extra_columns::ColumnType;
 use fetchmill_model::source::list::{
