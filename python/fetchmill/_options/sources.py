@@ -33,11 +33,13 @@ _LIST_ONLY = (
 )
 _REQUESTS = ("method", "data", "data_json", "idempotent", "offset_column", "length_column", "coalesce", "hash_column")
 _FILTERS = ("size_from", "size_to", "modified_from", "modified_to", "storage_class")
-# How buckets are reached.
-BUCKET_ACCESS = (
-    *("endpoint_url", "region", "profile", "no_sign_request", "addressing_style", "requester_pays", "sse_c_key_file"),
+# How buckets are reached, ...
+BUCKET_REACH = (
+    *("endpoint_url", "region", "profile", "no_sign_request", "addressing_style", "requester_pays"),
     *("use_fips_endpoint", "use_dualstack_endpoint", "use_accelerate_endpoint"),
 )
+# ... and how their objects are read.
+BUCKET_ACCESS = (*BUCKET_REACH, "sse_c_key_file")
 # Requests to a bucket are signed instead, and lead nowhere else.
 _UNSIGNED = ("redirects", "headers", "auth", "bearer", "bearer_command", "netrc", "credentials_for", "allow_private")
 # Options, the kinds of source that they are for, and what these are called.

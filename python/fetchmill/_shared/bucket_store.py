@@ -171,24 +171,35 @@ class BucketStore:
         begin = f"data/{attempt}/"
         return {name.removeprefix(begin): size for name, size, *_ in self._list(begin)}
 
-    def download(self, attempt: str, name: str, path: Path) -> None:
+    def download(self, attempt: str, name: str, size: int, path: Path) -> None:
         """Copies an object of an attempt into a new file.
 
+        Args:
+            attempt: its name.
+            name: the name of the object in its folder.
+            size: bytes of the object, as it was listed.
+            path: the file.
+
         Raises:
-            StorageError: the file cannot be written, or the object is gone.
+            StorageError: the file cannot be written, the object is gone, or it has another size.
         """
         key = f"data/{attempt}/{name}"
         length = 0
         try:
             with path.open("xb") as file:
-                while (found := self._bucket.get(key, length, self._patience)) is not None:
+                while length < size:
+                    found = self._bucket.get(key, length, self._patience)
+                    if found is None or not found[0]:
+                        break
                     file.write(found[0])
                     length += len(found[0])
-                    if len(found[0]) < _PART_BYTES:
-                        return
         except OSError as error:
             raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
-        raise StorageError(f"{self.place(key)} is gone: another process removes it, or the job is damaged")
+        if length != size:
+            raise StorageError(
+                f"{self.place(key)} has {length:,} bytes instead of {size:,}: another process removes it, or the job is "
+                "damaged"
+            )
 
     def _list(self, begin: str) -> Iterator[tuple[str, int, str, int]]:
         """Names that begin so, with size, ETag and time."""

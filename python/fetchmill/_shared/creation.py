@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 
 from fetchmill._native import hide_secrets, list_files
 from fetchmill._options.get import GetOptions
+from fetchmill._options.sources import BUCKET_REACH
 from fetchmill._shared.job_directory import JobDirectory
 from fetchmill._shared.local_state import default_folder
 from fetchmill._shared.ranges import BLOCK, ListFile, first_line_end, first_ranges
@@ -30,13 +31,7 @@ _OF_A_PROCESS = (
     *("source", "dest", "state", "dashboard", "dashboard_addr", "dashboard_token", "dashboard_host"),
     *("threads", "concurrency", "concurrency_max", "limit"),
 )
-# Options that say how a bucket is reached. If the job directory is in one, each worker has its own: the directory must
-# not name the endpoint that gets the credentials.
-REACH = (
-    *("endpoint_url", "region", "profile", "no_sign_request", "addressing_style", "requester_pays"),
-    *("use_fips_endpoint", "use_dualstack_endpoint", "use_accelerate_endpoint"),
-)
-# The same of connections to it.
+# Connections to the bucket of a job directory depend on these, too.
 _CONNECTIONS = ("ca_file", "proxy")
 # Files that workers read themselves: a relative path would be another file elsewhere.
 _PATHS = ("ca_file", "client_cert", "client_key", "cookies", "sse_c_key_file")
@@ -83,7 +78,7 @@ def create_or_join(options: GetOptions, lease: float, say: Callable[[str], None]
 
 def reach_of(own: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a process that say how the bucket of a job directory is reached."""
-    return {name: own[name] for name in (*REACH, *_CONNECTIONS) if own.get(name) is not None}
+    return {name: own[name] for name in (*BUCKET_REACH, *_CONNECTIONS) if own.get(name) is not None}
 
 
 def join_job(job: str, own: Mapping[str, Any], say: Callable[[str], None]) -> RangeWorker:
@@ -122,7 +117,8 @@ def _worker(
 def _check_stored(directory: JobDirectory, job: JobRecord) -> None:
     """A job directory may come from anywhere: it must not name commands or secrets, which ours never do."""
     known = {option.name for option in fields(GetOptions) if option.metadata}
-    never = (*SECRETS, *_OF_A_PROCESS, *_REFUSED, *(REACH if is_bucket(directory.text) else ()))
+    # Nor the endpoint that gets the credentials for the bucket it is in.
+    never = (*SECRETS, *_OF_A_PROCESS, *_REFUSED, *(BUCKET_REACH if is_bucket(directory.text) else ()))
     wrong = [name for name in job.options if name not in known or name in never]
     wrong += [name for name in job.options.get("headers", {}) if name.lower() not in OPEN_FIELDS]
     if wrong:
@@ -162,7 +158,7 @@ def _check(options: GetOptions, lease: float) -> None:
 def shared_options(options: GetOptions) -> dict[str, Any]:
     """The options that the job directory has: those that differ from their defaults, without secrets."""
     values: dict[str, Any] = {}
-    own = (*_OF_A_PROCESS, *SECRETS, *(REACH if is_bucket(options.dest) else ()))
+    own = (*_OF_A_PROCESS, *SECRETS, *(BUCKET_REACH if is_bucket(options.dest) else ()))
     for option in fields(options):
         value = getattr(options, option.name)
         if option.name in own or not option.metadata or value == option.default:
@@ -178,7 +174,7 @@ def shared_options(options: GetOptions) -> dict[str, Any]:
 
 def own_values(options: GetOptions) -> dict[str, Any]:
     """The options of this process alone: secrets, how a bucket is reached, and what it may use."""
-    names = (*SECRETS, *REACH, "state", "threads", "concurrency", "concurrency_max")
+    names = (*SECRETS, *BUCKET_REACH, "state", "threads", "concurrency", "concurrency_max")
     defaults = {option.name: option.default for option in fields(options)}
     own = {name: getattr(options, name) for name in names if getattr(options, name) != defaults[name]}
     return own | ({"headers": dict(options.headers)} if options.headers else {})

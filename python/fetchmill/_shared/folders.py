@@ -106,7 +106,7 @@ class AttemptFolders:
                     continue
             except OSError as error:
                 raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
-            store.download(attempt, name, path)
+            store.download(attempt, name, length, path)
         return size
 
     def _make_room(self, size: int) -> None:

@@ -123,7 +123,9 @@ class RangeWorker:
         """
         self._local = make_folder(self._local, self.name)
         beating = threading.Thread(target=self._beat, name="fetchmill-heartbeat", daemon=True)
-        self._write_heartbeat()
+        # The thread that beats repeats one that failed, and no range is taken before it has succeeded.
+        with suppress(*STORE_ERRORS):
+            self._write_heartbeat()
         beating.start()
         try:
             reason = self._work()
@@ -171,7 +173,10 @@ class RangeWorker:
     def _take(self, open_ranges: list[Range]) -> Claim | None:
         """A range that no living worker has. Which one is random, so that workers seldom meet."""
         claims = self._directory.claims()
-        living = {each.worker for each in self._heartbeats.read() if each.lives(self._job.lease)}
+        try:
+            living = {each.worker for each in self._heartbeats.read() if each.lives(self._job.lease)}
+        except STORE_ERRORS:
+            return None  # asked again soon; the thread that beats ends the worker if it lasts
         mine = {attempt.claim.range.id for attempt in self._current()}
         random.shuffle(open_ranges)
         for each in open_ranges:

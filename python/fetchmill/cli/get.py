@@ -14,7 +14,7 @@ from fetchmill.cli.log_file import BothDisplays, LogFile, log_options
 from fetchmill.cli.options import TableCommand, gathered, options_of
 from fetchmill.cli.parameter_types import SECONDS
 from fetchmill.cli.progress import Display, JsonDisplay, LiveDisplay
-from fetchmill.cli.ray_jobs import ray_options
+from fetchmill.cli.ray_jobs import check_workers, ray_options
 from fetchmill.cli.streams import escape, say, write_event, write_line
 from fetchmill.cli.summary import (
     doubtful_lines,
@@ -207,8 +207,7 @@ class _Sharing(NamedTuple):
         is_shared = self.shared or self.on is not None
         if self.lease is not None and not is_shared:
             raise click.UsageError("--lease is for --shared")
-        if self.workers is not None and self.on is None:
-            raise UsageError("--workers is for --on ray", hint="--concurrency N limits the requests in flight")
+        check_workers(self.on, self.workers)
         return is_shared
 
 

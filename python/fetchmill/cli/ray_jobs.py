@@ -33,6 +33,16 @@ def ray_options() -> list[click.Parameter]:
     ]
 
 
+def check_workers(on: str | None, workers: int | None) -> None:
+    """Refuses a number of workers that nobody starts.
+
+    Raises:
+        UsageError: `--workers` without `--on`.
+    """
+    if workers is not None and on is None:
+        raise UsageError("--workers is for --on ray", hint="--concurrency N limits the requests in flight")
+
+
 def run_shared(
     job: str,
     make: "Callable[[Callable[[str], None]], RangeWorker]",
@@ -58,9 +68,8 @@ def run_shared(
     """
     from fetchmill.cli.shared_jobs import FINISHED_WITH_FAILURES, run_worker
 
+    check_workers(on, workers)
     if on is None:
-        if workers is not None:
-            raise UsageError("--workers is for --on ray", hint="--concurrency N limits the requests in flight")
         return run_worker(job, make, as_json=as_json, quiet=quiet, tells_failures=tells_failures)
     from fetchmill._ray.ray_job import RayJob, check_installed
     from fetchmill._ray.settings import Ray

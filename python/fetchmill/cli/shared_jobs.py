@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fetchmill._options.get import GetOptions
+from fetchmill._options.sources import BUCKET_REACH
 from fetchmill._options.units import format_bytes, format_count, format_seconds
 from fetchmill._shared.worker_log import WorkerLog
 from fetchmill.cli.options import TableCommand, gathered, options_of
@@ -22,8 +23,7 @@ FINISHED_WITH_FAILURES = 3
 # Options that a process has for itself.
 OWN = (
     *("headers", "auth", "bearer", "bearer_command", "netrc", "proxy", "ca_file", "state", "concurrency", "threads"),
-    *("endpoint_url", "region", "profile", "no_sign_request", "addressing_style", "requester_pays"),
-    *("use_fips_endpoint", "use_dualstack_endpoint", "use_accelerate_endpoint"),
+    *BUCKET_REACH,
 )
 # Of these, what the commands need that only look at a job or change it.
 REACH = ("endpoint_url", "region", "profile")

@@ -1,4 +1,4 @@
-"""What was probably meant by a name of a command or option that is none."""
+"""The command or option that a user probably meant by a name that does not exist."""
 
 import difflib
 from collections.abc import Collection

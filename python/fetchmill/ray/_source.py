@@ -113,14 +113,16 @@ def _fetch(
 @contextmanager
 def _targets(file: ListFile, range: Range, list_options: Mapping[str, Any]) -> Iterator[ListTargets]:
     """The list reader of a range."""
-    rows = {} if file.rows is None else {"first_row": range.start, "row_count": range.end - range.start}
+    # Its columns were checked when the list was divided.
+    part_of = {"is_range": True, "first_row": range.start, "row_count": range.end - range.start}
+    own = {"is_range": True} if file.rows is None else part_of
     with tempfile.NamedTemporaryFile(prefix="fetchmill-range-") as part:
         source = file.path
         if file.has_lines and file.rows is None:
             source = part.name
             _copy(file, range, Path(source), is_jsonl=list_options["list_format"] == "jsonl")
         checked = GetOptions(source=source, dest="unused", format="null", **list_options)
-        yield ListTargets(json.dumps(json.loads(checked.to_json("list")) | rows))
+        yield ListTargets(json.dumps(json.loads(checked.to_json("list")) | own))
 
 
 def _copy(file: ListFile, range: Range, part: Path, *, is_jsonl: bool) -> None:
