@@ -197,8 +197,8 @@ class BucketStore:
             raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
         if length != size:
             raise StorageError(
-                f"{self.place(key)} has {length:,} bytes instead of {size:,}: another process removes it, or the job is "
-                "damaged"
+                f"{self.place(key)} has {length:,} bytes instead of {size:,}: another process removes it, "
+                "or the job is damaged"
             )
 
     def _list(self, begin: str) -> Iterator[tuple[str, int, str, int]]:

@@ -29,7 +29,7 @@ pub(super) fn open(
         let member = open_only_member(&label, file)?;
         let (of_member, promised) = format_of(&member.name);
         let format = format.or(of_member).or(named).unwrap_or(unnamed);
-        let check = if checks { FieldCheck::FirstValues } else { FieldCheck::None };
+        let check = field_check(checks, None)?;
         let reader = of_stream(&label, (member.content, check), (format, promised), options)?;
         return Ok((reader.with_length(Some(member.length)), length));
     }
@@ -43,23 +43,24 @@ pub(super) fn open(
             ListReader::of_parquet(&label, file, options)?
         }
         (ListFormat::Parquet, _) | (_, Some(_)) => {
-            let check = if checks { check_of_file(path, format)? } else { FieldCheck::None };
+            let check = field_check(checks, path.filter(|_| format == ListFormat::Jsonl))?;
             of_stream(&label, (Box::new(file), check), (format, promised), options)?
         }
         (_, None) => {
             let patient = Box::new(files::PollingInput(file));
-            let check = if checks { FieldCheck::FirstValues } else { FieldCheck::None };
+            let check = field_check(checks, None)?;
             ListReader::of_stream(&label, (patient, check), (format, promised), options)?
         }
     };
     Ok((reader.with_length(length), length))
 }
 
-/// How a regular file is checked: standard input cannot be opened a second time.
-fn check_of_file(path: Option<&Path>, format: ListFormat) -> Result<FieldCheck> {
-    match path {
-        Some(_) if format == ListFormat::Jsonl => Ok(FieldCheck::File(Box::new(files::open(path)?))),
-        _ => Ok(FieldCheck::FirstValues),
+/// Returns how a list of JSON is checked. `again` is a file that can be opened a second time.
+fn field_check(checks: bool, again: Option<&Path>) -> Result<FieldCheck> {
+    match again {
+        _ if !checks => Ok(FieldCheck::None),
+        Some(_) => Ok(FieldCheck::File(Box::new(files::open(again)?))),
+        None => Ok(FieldCheck::FirstValues),
     }
 }
 

@@ -83,7 +83,7 @@ pub fn uploads_of(document: &[u8], key: &str) -> Option<Vec<String>> {
     Some(uploads.map(|(_, id)| id).collect())
 }
 
-/// All uploads in a list of uploads: their keys and ids; none: it is no such list.
+/// All uploads in a list of uploads: their keys and ids; none: the document is not such a list.
 pub fn all_uploads(document: &[u8]) -> Option<Vec<(String, String)>> {
     let mut uploads = Vec::new();
     // Stores give the two in either order.

@@ -88,7 +88,7 @@ impl Bucket {
         self.place.text()
     }
 
-    /// Gets bytes of an object from a place on, at most as many as a part of an upload has; `None` = there is no such object.
+    /// Gets bytes of an object from an offset, at most one upload part; `None` = the object does not exist.
     pub fn get(&self, name: &str, start: u64, patience: Duration) -> Result<Option<BucketObject>> {
         let key = self.key(name);
         let range = format!("bytes={start}-{}", start.saturating_add(limits::UPLOAD_PART_BYTES as u64 - 1));
@@ -125,8 +125,7 @@ impl Bucket {
         })
     }
 
-    /// Asks once for an object to be made, if none has its name. `None` = it is not known what came of it: whoever reads the
-    /// object sees it.
+    /// Asks once to create an object, if none has its name. `None` = the outcome is unknown: read the object to learn it.
     pub fn create(&self, name: &str, body: &[u8], patience: Duration) -> Result<Option<bool>> {
         let key = self.key(name);
         let fields = [("If-None-Match".to_owned(), "*".to_owned())];
@@ -188,7 +187,7 @@ impl Bucket {
         })
     }
 
-    /// Deletes an object; one that is not there is no error.
+    /// Deletes an object, if it exists.
     pub fn delete(&self, name: &str, patience: Duration) -> Result<()> {
         let key = self.key(name);
         self.run(patience, async |client| {

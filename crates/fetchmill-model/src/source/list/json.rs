@@ -22,7 +22,7 @@ use crate::source::json_text::JsonText;
 
 /// Values in which a wanted field must be, if there are objects among them.
 const CHECKED_VALUES: usize = 1000;
-/// Bytes, decompressed, in which a column must be that few values have: a second or less.
+/// Decompressed bytes that are searched for a column that few values have; takes a second or less.
 const CHECKED_BYTES: usize = 64 << 20;
 /// Field names that are shown when one is missing.
 const SHOWN_NAMES: usize = 20;
@@ -41,7 +41,7 @@ pub(super) struct JsonRecords {
 
 /// How a list of JSON is checked for the wanted fields before its first record.
 pub enum FieldCheck {
-    /// It is not: another file of the same list was checked, or what is read is no list.
+    /// Not at all: another file of the same list was checked, or the file is not a list.
     None,
     /// Its first values must have them.
     FirstValues,

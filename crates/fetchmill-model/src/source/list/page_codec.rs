@@ -25,7 +25,7 @@ pub(super) fn is_longer(codec: Compression, page: &[u8], max: u64) -> bool {
             Ok(decoder) => Box::new(decoder),
             Err(_) => return false,
         },
-        // What is no frame has a decoder that stops at the size of the header.
+        // Bytes that are not a frame get a decoder that stops at the size of the header.
         Compression::LZ4 => Box::new(lz4_flex::frame::FrameDecoder::new(page)),
         // So have these.
         Compression::UNCOMPRESSED | Compression::SNAPPY | Compression::LZ4_RAW | Compression::LZO => {

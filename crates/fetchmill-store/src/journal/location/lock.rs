@@ -5,7 +5,7 @@
 //! ([`crate::journal::database::fence`]). A run that ends removes its mark. One that finds a mark checks whether its process is alive.
 //!
 //! A process that was killed takes some milliseconds to end: it frees its memory, then its locks, and then its parent must
-//! reap it. Who runs the same command again at once waits for that.
+//! reap it. A process that runs the same command again waits for that.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
@@ -43,9 +43,7 @@ impl JobLock {
         let mut file = opened.map_err(|error| Error::storage("open", &path, error))?;
         lock(&file, FlockOperation::NonBlockingLockExclusive, &path, dest)?;
         let own = Mark::of_this_process(inode_of(&file));
-        // That of another file came with a copy.
-        let before = read_mark(&file).and_then(|found| found.parse::<Mark>().ok());
-        let before = before.filter(|before| before.inode == own.inode);
+        let before = mark_in(&file, own.inode);
         if before.as_ref().is_some_and(|before| before.is_visible_to(&own) && before.is_alive()) {
             return Err(busy(dest, "although its file system granted the lock"));
         }
@@ -249,10 +247,13 @@ fn lock(file: &File, how: FlockOperation, path: &Path, dest: &Path) -> Result<()
 /// Whether the process that has marked a lock file does nothing any more.
 fn holder_is_ending(file: &File) -> bool {
     let own = Mark::of_this_process(inode_of(file));
-    let found = read_mark(file).and_then(|found| found.parse::<Mark>().ok());
-    found.is_some_and(|mark| {
-        mark.inode == own.inode && mark.is_visible_to(&own) && mark.process_state() == ProcessState::Ending
-    })
+    let found = mark_in(file, own.inode);
+    found.is_some_and(|mark| mark.is_visible_to(&own) && mark.process_state() == ProcessState::Ending)
+}
+
+/// The mark in a lock file with this inode; none if it has none, or that of another file, which came with a copy.
+fn mark_in(file: &File, inode: u64) -> Option<Mark> {
+    read_mark(file)?.parse::<Mark>().ok().filter(|mark| mark.inode == inode)
 }
 
 /// The text of a lock file; none if it cannot be read.
