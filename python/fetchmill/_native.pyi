@@ -37,9 +37,9 @@ class Bucket:
     def text(self) -> str:
         """Bucket and prefix, as users write them."""
     def get(self, name: str, start: int, seconds: float) -> tuple[bytes, int] | None:
-        """At most 8 MiB of an object from a place on, and when it was written; None when there is no such object.
+        """At most 8 MiB of an object from an offset, and when it was written; None if the object does not exist.
 
-        The time is 0 when the store does not say it. From the end on there are no bytes.
+        The time is 0 if the store does not send it. At the end of the object the bytes are empty.
         """
     def put(self, name: str, body: bytes, seconds: float) -> int:
         """Puts an object in place of the one with its name; gives the time."""
@@ -56,7 +56,7 @@ class Bucket:
         Each name comes with its size, its ETag and when it was written.
         """
     def delete(self, name: str, seconds: float) -> None:
-        """Deletes an object; one that is not there is no error."""
+        """Deletes an object, if it exists."""
     def put_file(self, name: str, path: str | os.PathLike[str], seconds: float) -> None:
         """Uploads a file under a new name, in parts if it is large."""
     def abort_uploads(self, begin: str, seconds: float) -> None:

@@ -46,9 +46,9 @@ impl Bucket {
         self.inner.text()
     }
 
-    /// At most 8 MiB of an object from a place on, and when it was written; None when there is no such object.
+    /// At most 8 MiB of an object from an offset, and when it was written; None if the object does not exist.
     ///
-    /// The time is 0 when the store does not say it. From the end on there are no bytes.
+    /// The time is 0 if the store does not send it. At the end of the object the bytes are empty.
     fn get<'py>(
         &self,
         py: Python<'py>,
@@ -85,7 +85,7 @@ impl Bucket {
         Ok((keys.collect(), page.token, page.sent))
     }
 
-    /// Deletes an object; one that is not there is no error.
+    /// Deletes an object, if it exists.
     fn delete(&self, py: Python<'_>, name: &str, seconds: f64) -> PyResult<()> {
         py.detach(|| self.inner.delete(name, patience(seconds))).map_err(|error| errors::of(&error))
     }

@@ -242,13 +242,13 @@ class OfFetching(TypedDict, total=False):
     rate: float | None
     """Requests per second at most, to all hosts together."""
     rate_per_host: float | None
-    """Requests per second at most, to each host; 0 is no limit. Default: 50 for a list of many hosts."""
+    """Maximum requests per second to each host; 0 means no limit. Default: 50 for a list of many hosts."""
     redirects: int | None
     """Redirects to follow. Default: 5; 0 for objects of a server, sitemap or bucket."""
     attempts: int
     """Attempts per target before it fails."""
     public_only: bool
-    """Refuse private addresses for all targets, whoever names them."""
+    """Refuse private addresses for all targets, also those that you name."""
     http2: bool
     """Use HTTP/2 where an https server offers it."""
 
@@ -264,7 +264,7 @@ class OfHosts(TypedDict, total=False):
     """What `get` and `check` have: what the hosts of a list are spared, and who asks them."""
 
     limit_per_host: int | None
-    """Requests in flight at most, to each host; 0 is no limit. Default: 4 for a list of many hosts."""
+    """Maximum requests in flight to each host; 0 means no limit. Default: 4 for a list of many hosts."""
     allow_private: bool
     """Allow targets of a list, or of JSON pages, at private addresses."""
     threads: int | None

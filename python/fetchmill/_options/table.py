@@ -653,7 +653,7 @@ _OF_FETCHING = {
         "rate",
         float | None,
         None,
-        "Requests per second at most, to each host; 0 is no limit. Default: 50 for a list of many hosts.",
+        "Maximum requests per second to each host; 0 means no limit. Default: 50 for a list of many hosts.",
         heading="Limits",
     ),
     "redirects": Option(
@@ -665,7 +665,7 @@ _OF_FETCHING = {
     ),
     "attempts": Option("count", int, 5, "Attempts per target before it fails.", heading="Timeouts and retries"),
     "public_only": Option(
-        "flag", bool, False, "Refuse private addresses for all targets, whoever names them.", heading="Safety"
+        "flag", bool, False, "Refuse private addresses for all targets, also those that you name.", heading="Safety"
     ),
     "http2": Option(
         "flag", bool, True, "Use HTTP/2 where an https server offers it; engine native only.", heading="Requests"
@@ -687,7 +687,7 @@ _OF_HOSTS = {
         "whole",
         int | None,
         None,
-        "Requests in flight at most, to each host; 0 is no limit. Default: 4 for a list of many hosts.",
+        "Maximum requests in flight to each host; 0 means no limit. Default: 4 for a list of many hosts.",
         heading="Limits",
     ),
     "allow_private": Option(
@@ -1231,7 +1231,7 @@ STREAM: Final[Mapping[str, Option]] = {
         short="-j",
     ),
     "rate_per_host": Option(
-        "rate", float | None, None, "Requests per second at most, to each host; 0 is no limit.", heading="Limits"
+        "rate", float | None, None, "Maximum requests per second to each host; 0 means no limit.", heading="Limits"
     ),
     "redirects": Option("whole", int | None, 5, "Redirects to follow; with 0 they are replies.", heading="Requests"),
     "attempts": Option("count", int, 5, "Attempts per request that may be made twice.", heading="Timeouts and retries"),

@@ -1,4 +1,4 @@
-"""The connection to a Ray cluster, and what went wrong when there is none."""
+"""The connection to a Ray cluster, and the errors of connecting."""
 
 import os
 import socket

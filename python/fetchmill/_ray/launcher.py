@@ -55,7 +55,7 @@ def main() -> int:
     # Ray's local processes end with this one, and this one must not outlive the caller.
     ctypes.CDLL(None).prctl(_SET_PDEATHSIG, signal.SIGKILL)
     events = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what Ray prints is no event
+    os.dup2(2, 1)  # Ray prints to standard output, which is for events
 
     def emit(**values: Any) -> None:  # noqa: ANN401 - JSON
         events.write(json.dumps(values) + "\n")

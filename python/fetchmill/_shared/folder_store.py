@@ -66,7 +66,7 @@ class FolderStore:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise UsageError(f"{self.folder} is no folder ({error.strerror}); a shared job needs one") from error
+            raise UsageError(f"{self.folder} is not a folder ({error.strerror}); a shared job needs one") from error
 
     def create(self, name: str, content: bytes) -> bool:
         """See `Store`. A reply that was lost can make a success look like a name that exists."""

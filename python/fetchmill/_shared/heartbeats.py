@@ -70,7 +70,7 @@ class Heartbeats:
         return found
 
     def look(self) -> list[Heartbeat]:
-        """The same for a process that is no worker: it has no heartbeat, and asks the store for the time."""
+        """The same for a process that is not a worker, such as `status`: it asks the store for the time."""
         self._now = self._store.now()
         return self.read()
 

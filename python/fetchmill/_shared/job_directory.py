@@ -135,7 +135,7 @@ class JobDirectory:
         """What is in the folder must be of processes that create the same job now.
 
         Raises:
-            UsageError: it has something else, or is no folder.
+            UsageError: it has something else, or is not a folder.
         """
         own = (JOB, f".{JOB}.", _PROBE, f".{_PROBE}", ".list.json.")
         names = [name for name in self.store.top() if name not in _BEFORE_THE_JOB]

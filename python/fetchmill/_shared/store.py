@@ -61,7 +61,7 @@ class Store(Protocol):
         """What is in the job directory itself, also what is only being written.
 
         Raises:
-            UsageError: it is no folder.
+            UsageError: it is not a folder.
         """
 
     def create(self, name: str, content: bytes) -> bool:
