@@ -11,7 +11,7 @@ import pytest
 from fetchmill._shared.bucket_store import BucketStore
 from fetchmill._shared.job_directory import JobDirectory
 from fetchmill._shared.store import Store, open_store
-from fetchmill.errors import UsageError
+from fetchmill.errors import StorageError, UsageError
 from fetchmill.testing import S3Store, s3
 from s3_gate import Request, S3Gate
 from shared_jobs import job_record
@@ -271,3 +271,23 @@ def test_a_bucket_that_is_missing_is_named() -> None:
     """A name that nobody has is no empty job directory."""
     with pytest.raises(UsageError, match="is the name other right"):
         open_store("s3://other/job").read("job.json")
+
+
+def test_a_copy_of_another_size_is_refused(fake: S3Store, tmp_path: Path) -> None:
+    """A shorter object, a longer one and one that is gone; the one that was listed is copied."""
+    assert fake.bucket == "bucket"
+    store = open_store("s3://bucket/some/job")
+    assert isinstance(store, BucketStore)
+    store.replace("data/A/shard", b"12345")
+    (size,) = store.objects("A").values()
+
+    store.download("A", "shard", size, tmp_path / "whole")
+    for number, content in enumerate((b"123", b"1234567", None)):
+        if content is None:
+            store.remove("data/A/shard")
+        else:
+            store.replace("data/A/shard", content)
+        with pytest.raises(StorageError, match=f"instead of {size}"):
+            store.download("A", "shard", size, tmp_path / str(number))
+
+    assert (tmp_path / "whole").read_bytes() == b"12345"
