@@ -82,7 +82,7 @@ def test_a_planted_import_is_found(root: Path, copy: Path, module: str, code: st
 )
 def test_what_only_looks_like_an_import_is_not(root: Path, copy: Path, code: str) -> None:
     """Comments, literals, and plain values of the standard library."""
-    planted = copy / "crates/fetchmill-model/src/name.rs"
+    planted = copy / "crates/fetchmill-model/src/name/mod.rs"
     planted.write_text(f"{planted.read_text()}\n{code}\n")
 
     assert check(root, copy) == (0, "layers kept\n")

@@ -486,7 +486,7 @@ def test_watched_hosts_keep_a_diary() -> None:
 def test_all_behaviours_have_a_right_answer(root: Path) -> None:
     """The kinds are names of the core's closed list."""
     kinds = re.findall(
-        r'^    \w+ = "([a-z-]+)", \w+;', (root / "crates/fetchmill-model/src/outcome.rs").read_text(), re.MULTILINE
+        r'^    \w+ = "([a-z-]+)", \w+;', (root / "crates/fetchmill-model/src/outcome/mod.rs").read_text(), re.MULTILINE
     )
 
     assert set(NativeWorld.behaviours()) == set(BEHAVIOURS)

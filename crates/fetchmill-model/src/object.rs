@@ -28,14 +28,14 @@ pub struct Facts<'a> {
     pub head: Option<&'a [u8]>,
     /// The URL it was asked for or, after redirects, the one that answered, when that is not its name.
     pub url: Option<&'a [u8]>,
-    /// Values of the kept columns, see [`crate::extra_columns::extra_values`].
+    /// Values of the kept columns, see [`crate::target::extra_columns::extra_values`].
     pub kept: Option<&'a [u8]>,
-    /// As its list has it ([`crate::entry::ListEntry`]), for a target that is asked with no plain `GET` and may still fail: its
+    /// As its list has it ([`crate::target::entry::ListEntry`]), for a target that is asked with no plain `GET` and may still fail: its
     /// row of failures needs that. No format stores it.
     pub entry: Option<&'a [u8]>,
     /// The name that it is listed under, when it is stored under another one and may still fail. No format stores it.
     pub listed: Option<&'a [u8]>,
-    /// The redirects that led to it ([`crate::kept_reply`]), for WARC.
+    /// The redirects that led to it ([`crate::outcome::kept_reply`]), for WARC.
     pub replies: Option<&'a [u8]>,
 }
 
@@ -75,7 +75,7 @@ pub struct UnfetchedTarget<'a> {
     pub url: Option<&'a [u8]>,
     /// See [`Facts::kept`].
     pub kept: Option<&'a [u8]>,
-    /// What came in place of an object ([`crate::kept_reply`]), for WARC.
+    /// What came in place of an object ([`crate::outcome::kept_reply`]), for WARC.
     pub replies: Option<&'a [u8]>,
 }
 

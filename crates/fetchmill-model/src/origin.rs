@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use crate::error::{Error, Result};
-use crate::header_field::check_field;
+use crate::http1::header_field::check_field;
 use crate::http1::{ACCEPT_ENCODING, OPEN_FIELDS};
 use crate::options::OptionValue;
 

@@ -4,7 +4,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
-use std::sync::{Arc, Once, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 
 use crate::error::Error;
 
@@ -83,6 +83,11 @@ fn write(note: Option<&PanicNote>, panic: &PanicHookInfo<'_>) -> bool {
     // A later one may be the consequence of the first.
     let _ = note.message.set(format!("the thread {thread} has panicked{place}: {why}"));
     true
+}
+
+/// Locks a mutex whose holder may have panicked: a thread that panicked ends the job anyway, and what it held is plain data.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -15,8 +15,8 @@ use super::{
     AddressPolicy, BrokenBatch, BrokenExchange, Deadlines, Http1Connection, Phases, PipelinedReplies,
     ReceivedReply, UnusedState,
 };
-use fetchmill_model::certainty::{ConnectionReplies, MonotonicMicros, SILENCE_MIN};
 use fetchmill_model::http1::{BodySink, Version};
+use fetchmill_model::reply::certainty::{ConnectionReplies, MonotonicMicros, SILENCE_MIN};
 use fetchmill_model::target::TargetList;
 
 const CONNECTION_CLOSE: &[u8] = b"Connection: close\r\n";

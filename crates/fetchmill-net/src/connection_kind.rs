@@ -10,10 +10,10 @@ use http::uri::Authority;
 
 use super::http2::Http2Connection;
 use super::{BrokenExchange, Http1Connection, UnusedState};
-use fetchmill_model::certainty::ConnectionReplies;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::http1::RequestParts;
 use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::reply::certainty::ConnectionReplies;
 use fetchmill_model::target::TargetList;
 
 /// The field that asks for a part of an object, as this crate writes it.

@@ -9,8 +9,8 @@ use std::time::Duration;
 use fetchmill_model::http1::{Framing, Head};
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
-use fetchmill_model::patience::Patience;
 pub use fetchmill_model::planner::origin::Millis;
+use fetchmill_model::reply::patience::Patience;
 
 /// Times that an attempt may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

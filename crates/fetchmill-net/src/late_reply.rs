@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::connection_kind::ConnectionKind;
 use super::origin_connections::OriginConnections;
-use fetchmill_model::certainty::MonotonicMicros;
+use fetchmill_model::reply::certainty::MonotonicMicros;
 
 /// A reply that is later than this says nothing: its request hangs.
 const LISTENED: Duration = Duration::from_secs(30);

@@ -12,13 +12,13 @@ use tokio::sync::Notify;
 use super::connection_kind::{ConnectionKind, Http2Parts, SharedHttp2};
 use super::http2::Http2Connection;
 use super::{AddressPolicy, Alpn, Millis, RequestTarget};
-use fetchmill_model::certainty::OriginReplies;
 use fetchmill_model::cookies::{ChainCookies, Cookie, RequestPlace};
 use fetchmill_model::error::Result;
 use fetchmill_model::http1::{RequestParts, RequestTemplate, add_cookies};
 use fetchmill_model::origin::{Authorize, OriginFields, OriginKey};
-use fetchmill_model::patience::Patience;
 use fetchmill_model::planner::pace::Pace;
+use fetchmill_model::reply::certainty::OriginReplies;
+use fetchmill_model::reply::patience::Patience;
 
 const HTTP_VERSION: &[u8] = b" HTTP/1.1";
 const LINE_END: &[u8] = b"\r\n";

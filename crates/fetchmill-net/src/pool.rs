@@ -23,14 +23,14 @@ use super::{
     AddressPolicy, Alpn, ByteStream, ConnectFailure, Connection, Deadlines, Http1Connection, Millis,
     NameResolver, NameResolverSetup, Paces, Timeouts, Tls, UnusedState, connect,
 };
-use fetchmill_model::certainty::{MonotonicMicros, SILENCE_MIN};
 use fetchmill_model::cookies::{CookieFile, RequestPlace};
 use fetchmill_model::error::Result;
 use fetchmill_model::http1::RequestTemplate;
 use fetchmill_model::limits;
 use fetchmill_model::origin::{Authority, OriginFields, OriginKey};
 use fetchmill_model::outcome::FailureKind;
-use fetchmill_model::patience::Patience;
+use fetchmill_model::reply::certainty::{MonotonicMicros, SILENCE_MIN};
+use fetchmill_model::reply::patience::Patience;
 use fetchmill_model::target::TargetList;
 
 /// What the connections of a thread have in common.
@@ -303,7 +303,7 @@ impl Pool {
         }
     }
 
-    /// See [`OriginReplies::note_fewer`](fetchmill_model::certainty::OriginReplies::note_fewer).
+    /// See [`OriginReplies::note_fewer`](fetchmill_model::reply::certainty::OriginReplies::note_fewer).
     pub fn note_fewer(&self, before: usize, requests: usize, now: MonotonicMicros) {
         let origins = self.origins.borrow();
         origins.values().for_each(|origin| origin.replies.borrow_mut().note_fewer(before, requests, now));

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fetchmill_engine::Arrivals;
-use fetchmill_model::certainty::{self, MonotonicMicros, NextStep};
+use fetchmill_model::reply::certainty::{self, MonotonicMicros, NextStep};
 use pyo3::prelude::*;
 
 /// What the replies of one worker were like: the rules of certainty, shared by its connections.

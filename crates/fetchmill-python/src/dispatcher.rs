@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fetchmill_engine::{AnswerFields, DispatchedTarget, WorkerAnswer, WorkerProcessOptions, join_job};
-use fetchmill_model::extra_columns::ColumnType;
 use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::target::extra_columns::ColumnType;
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 

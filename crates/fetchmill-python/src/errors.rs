@@ -1,7 +1,7 @@
 //! The core's errors as the exceptions of `fetchmill.errors`: by exit code, in one place.
 
 use fetchmill_model::error::Error;
-use fetchmill_model::hidden_text;
+use fetchmill_model::text::redacted;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
@@ -32,13 +32,13 @@ pub(crate) fn of(error: &Error) -> PyErr {
         Error::Busy(_) => "BusyError",
         Error::Journal(_) => "JournalError",
     };
-    exception(class, &hidden_text::hide_secrets(&error.to_string()))
+    exception(class, &redacted::hide_secrets(&error.to_string()))
 }
 
 /// A text for people, without signatures, tokens and passwords of URLs.
 #[pyfunction]
 pub(crate) fn hide_secrets(text: &str) -> String {
-    hidden_text::hide_secrets(text).into_owned()
+    redacted::hide_secrets(text).into_owned()
 }
 
 /// Replies at these places of a stream's input may be those of other requests.

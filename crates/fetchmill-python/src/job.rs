@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use fetchmill_engine::{Interruption, JobReport, Latency, LimitedBy, OriginLatency, Snapshot, StopReason};
 use fetchmill_model::error::Error;
-use fetchmill_model::failure_detail::status_text;
 use fetchmill_model::limits::OPT_OUT_HOSTS_REPORTED;
-use fetchmill_model::opt_out_rule::OptOutCounts;
+use fetchmill_model::opt_out::rule::OptOutCounts;
+use fetchmill_model::outcome::failure_detail::status_text;
 use fetchmill_model::outcome::{KindCounts, StatusCounts, Tally};
 use fetchmill_model::source::list::Items;
 use fetchmill_store::journal::Wait;

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use fetchmill_model::error::Error;
-use fetchmill_model::extra_columns::ExtraColumns;
 use fetchmill_model::name;
 use fetchmill_model::outcome::ShardEnd;
+use fetchmill_model::target::extra_columns::ExtraColumns;
 use fetchmill_store::journal::{
     FailedFolder, JobLocation, SkippedOf, must_have_objects, read_failed_folders, read_samples, read_shards,
     read_skipped, read_status,

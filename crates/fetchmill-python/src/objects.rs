@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use fetchmill_model::error::Error;
-use fetchmill_model::extra_columns::{ColumnType, ExtraColumns, TypedValue, extra_values};
+use fetchmill_model::target::extra_columns::{ColumnType, ExtraColumns, TypedValue, extra_values};
 use fetchmill_store::reader::{
     ArrowBatches, Destination, FoundObject, ListedName, Objects as Iter, Position,
 };

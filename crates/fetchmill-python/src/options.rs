@@ -1,7 +1,7 @@
 //! The options of a job, as the core reads them.
 
 use fetchmill_engine::{JobRequest, option_tables};
-use fetchmill_model::answer_pattern::AnswerPattern;
+use fetchmill_model::outcome::answer_pattern::AnswerPattern;
 use fetchmill_net::NoProxy;
 use pyo3::prelude::*;
 

@@ -16,8 +16,8 @@ use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags, Timespec, Tim
 use rustix::io::Errno;
 
 use fetchmill_model::error::Error;
-use fetchmill_model::file_name::FileName;
 use fetchmill_model::limits::MIB;
+use fetchmill_model::name::file_name::FileName;
 use fetchmill_model::outcome::ShardEnd;
 
 /// A result whose error is the operating system's number.

@@ -15,7 +15,7 @@ use super::renewal::{
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
 use fetchmill_model::origin::{Authority, Authorize, OriginKey};
-use fetchmill_model::sync::lock;
+use fetchmill_model::panics::lock;
 use fetchmill_model::verdict::is_unauthorized;
 use fetchmill_net::PoolSettings;
 

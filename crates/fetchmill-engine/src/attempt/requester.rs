@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use super::end::{AttemptEnd, Failure};
 use super::resumable::{Resumable, ResumableBody};
-use fetchmill_model::certainty::MonotonicMicros;
 use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::reply::certainty::MonotonicMicros;
 use fetchmill_model::verdict::{AttemptState, BrokenFacts, Rules};
 use fetchmill_net::certain::{CertainConnection, HeldReplies, Judged};
 use fetchmill_net::{BrokenExchange, Connection, Deadlines, OriginConnections, ReceivedReply};

@@ -1,9 +1,9 @@
-//! Requests that are far slower than their origin's replies are abandoned and made again ([`fetchmill_model::patience`]).
+//! Requests that are far slower than their origin's replies are abandoned and made again ([`fetchmill_model::reply::patience`]).
 
 use super::end::AttemptEnd;
 use super::requester::{BodyOf, ConnectionOf, Requester};
-use fetchmill_model::certainty::MonotonicMicros;
-use fetchmill_model::patience::Patience;
+use fetchmill_model::reply::certainty::MonotonicMicros;
+use fetchmill_model::reply::patience::Patience;
 use fetchmill_net::{Deadlines, OriginConnections, ReceivedReply};
 
 /// Has the watch abandon the next request once it is far slower than others. Only a first attempt that reads: one that failed is

@@ -4,8 +4,8 @@ use std::sync::Mutex;
 
 use crossbeam_channel::{Receiver, Sender};
 
+use fetchmill_model::panics::lock;
 use fetchmill_model::planner::probing::HealthCheck;
-use fetchmill_model::sync::lock;
 
 /// What is asked.
 #[derive(Debug)]

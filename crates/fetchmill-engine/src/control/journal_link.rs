@@ -7,9 +7,9 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
 use fetchmill_model::outcome::{Receipt, Runs, ShardNumber};
+use fetchmill_model::panics::lock;
 use fetchmill_model::planner::waiting::DueKey;
 use fetchmill_model::source::{ListedPage, PendingFolder};
-use fetchmill_model::sync::lock;
 use fetchmill_model::target::{Names, Sequence, WaitingTarget};
 use fetchmill_store::journal::{PendingPage, UploadState};
 

@@ -48,16 +48,16 @@ use super::plan::job_plan::JobPlan;
 use super::plan::preflight::Preflight;
 use super::request::workers::Workers;
 use fetchmill_model::error::Error;
-use fetchmill_model::hidden_text::hide_secrets;
 use fetchmill_model::limits;
 use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::Outcome;
+use fetchmill_model::panics::lock;
 use fetchmill_model::planner::origin::{Millis, Observations};
 use fetchmill_model::planner::pace::Pace;
 use fetchmill_model::planner::probing::{HealthCheck, HealthStatus};
 use fetchmill_model::planner::{NextWork, Planner, PlannerOptions, WorkerReport};
-use fetchmill_model::same_bodies::SameBodies;
-use fetchmill_model::sync::lock;
+use fetchmill_model::reply::same_bodies::SameBodies;
+use fetchmill_model::text::redacted::hide_secrets;
 use fetchmill_model::verdict::RetriedStatuses;
 
 /// A part of a list is kept as a whole number of these.

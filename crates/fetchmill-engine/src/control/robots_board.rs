@@ -3,11 +3,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use fetchmill_model::host_robots::HostRobots;
 use fetchmill_model::limits::{ROBOTS_HOSTS_MAX, ROBOTS_RULES_BYTES_MAX};
+use fetchmill_model::opt_out::robots::HostRobots;
+use fetchmill_model::panics::lock;
 use fetchmill_model::planner::hosts::HostId;
-use fetchmill_model::recent_hosts::RecentHosts;
-use fetchmill_model::sync::lock;
+use fetchmill_model::planner::recent_hosts::RecentHosts;
 
 /// See the module.
 #[derive(Debug)]

@@ -9,11 +9,11 @@ use tokio::sync::Notify;
 use super::journal_link::{JournalLink, JournalRequest};
 use super::stop::{Stop, StopSignal, Wakers};
 use fetchmill_model::limits;
+use fetchmill_model::panics::lock;
 use fetchmill_model::planner::origin::{Millis, Observations, OriginTrouble};
 use fetchmill_model::planner::pace::Pace;
 use fetchmill_model::planner::probing::{HealthCheck, HealthStatus};
 use fetchmill_model::planner::{NextWork, Planner, WorkerReport};
-use fetchmill_model::sync::lock;
 use fetchmill_model::target::{LiveBytes, Sequence, WaitingTarget};
 
 /// No target has this number.

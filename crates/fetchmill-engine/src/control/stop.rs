@@ -12,7 +12,7 @@ use crate::request::stop_rules::StopReason;
 use fetchmill_model::error::Error;
 use fetchmill_model::limits;
 use fetchmill_model::panics::PanicNote;
-use fetchmill_model::sync::lock;
+use fetchmill_model::panics::lock;
 
 /// How far a job is asked to go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

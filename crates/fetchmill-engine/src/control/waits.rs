@@ -3,9 +3,9 @@
 use std::fmt::Write;
 use std::sync::Mutex;
 
+use fetchmill_model::panics::lock;
 use fetchmill_model::planner::origin::{Millis, OriginTrouble};
-use fetchmill_model::sync::lock;
-use fetchmill_model::time_text::utc;
+use fetchmill_model::text::dates::utc;
 use fetchmill_store::journal::Wait;
 
 fn wait(what: String, since: Millis, until: Millis) -> Wait {

@@ -2,8 +2,8 @@
 
 use std::cell::Cell;
 
-use fetchmill_model::certainty::MonotonicMicros;
 use fetchmill_model::planner::concurrency::Load;
+use fetchmill_model::reply::certainty::MonotonicMicros;
 
 /// A job is held back by a rate when so large a part of what is in flight waits for it.
 const PACED_SHARE: usize = 4;

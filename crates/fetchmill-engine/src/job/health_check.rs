@@ -17,13 +17,13 @@ use crate::control::stop::Stop;
 use crate::event_queues::network_runtime;
 use crate::fetch::target::CurrentTarget;
 use crate::plan::job_origins::ListingServer;
-use fetchmill_model::entry::Naming;
 use fetchmill_model::error::Result;
 use fetchmill_model::http1::BodySink;
 use fetchmill_model::limits;
 use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::probing::{HealthCheck, HealthStatus};
+use fetchmill_model::target::entry::Naming;
 use fetchmill_net::{
     AddressPolicy, ConnectFailure, Connection, Deadlines, IoBuffers, Pool, PoolSettings, RequestTarget,
 };

@@ -37,10 +37,10 @@ use super::request::job_request::JobRequest;
 use super::request::stop_rules::StopReason;
 use super::request::workers::Workers;
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::extra_columns::ColumnType;
 use fetchmill_model::limits;
 use fetchmill_model::outcome::{KindCounts, Tally};
 use fetchmill_model::source::list::Items;
+use fetchmill_model::target::extra_columns::ColumnType;
 use fetchmill_store::background::Background;
 use fetchmill_store::journal::Wait;
 

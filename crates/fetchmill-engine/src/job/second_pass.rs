@@ -2,11 +2,11 @@
 
 use crate::request::retry_failed::RetryFailed;
 use crate::writer::recovery;
-use fetchmill_model::entry::{ListEntry, Naming};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::FailureKind;
-use fetchmill_model::source_metadata::{ListedKey, SizedName};
 use fetchmill_model::target::WaitingTarget;
+use fetchmill_model::target::entry::{ListEntry, Naming};
+use fetchmill_model::target::source_metadata::{ListedKey, SizedName};
 use fetchmill_store::journal::{JobLocation, Journal, KeptFailures};
 use fetchmill_store::sink::failures::{FailureRow, FailureRows, FailuresShard, cut_back};
 

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use crate::request::job_request::JobRequest;
 use crate::request::source_options::SourceOptions;
 use fetchmill_model::error::Result;
-use fetchmill_model::hidden_text::hide_secrets;
+use fetchmill_model::outcome::skips::SkipReason;
 use fetchmill_model::outcome::{FailureKind, KindCounts, Tally};
-use fetchmill_model::skips::SkipReason;
+use fetchmill_model::text::redacted::hide_secrets;
 use fetchmill_store::journal::Journal;
 
 /// Why names are left out that are not as `--include` has them; markers of folders are names of nothing.

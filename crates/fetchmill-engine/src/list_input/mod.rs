@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use crate::request::source_options::SourceOptions;
 pub use divisible::{ListFile, check_list, list_files};
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::extra_columns::ColumnType;
 use fetchmill_model::source::list::{
     Items, ListFormat, ListOptions, ListParts as _, ListReader, ListSample, ListSource, ListStep,
 };
+use fetchmill_model::target::extra_columns::ColumnType;
 use fetchmill_store::journal::Journal;
 use part_files::PartFiles;
 use xxhash_rust::xxh3::xxh3_64;

@@ -10,7 +10,6 @@ use super::server::{ServerLister, ServerListerSetup, allowed};
 use crate::control::Control;
 use crate::control::journal_link::{JournalRequest, ListingRequest};
 use crate::control::stop::Stop;
-use fetchmill_model::entry::Naming;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::source::folder::{FolderReadError, folder_path};
@@ -19,6 +18,7 @@ use fetchmill_model::source::list::Filters;
 use fetchmill_model::source::one_object::read_object;
 use fetchmill_model::source::sitemap::{read_sitemap, sitemap_path};
 use fetchmill_model::source::{ListedPage, OriginUrl, PageCursor, PendingFolder, autoindex, html};
+use fetchmill_model::target::entry::Naming;
 
 /// What folders are listed in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use super::json::read_page;
 use super::page_body::FetchedPage;
 use super::server::{PageFrom, ServerLister, ServerListerSetup};
 use fetchmill_model::error::Result;
-use fetchmill_model::extra_columns::{ExtraColumns, TypesByName};
 use fetchmill_model::source::json::{ItemTypes, JsonPages};
+use fetchmill_model::target::extra_columns::{ExtraColumns, TypesByName};
 
 /// Asks for the first page. Returns the columns of its items, of which some types may be given, and the page, so that it is
 /// not asked for again; `None` if the job is to end.

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use super::page_failure::PageFailure;
 use crate::attempt::ResumableBody;
-use fetchmill_model::content_encoding::{ContentEncoding, DecodeError};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::http1::{BodySink, Head, field_values};
 use fetchmill_model::limits::{INDEX_BYTES_MAX, PAGE_BYTES_MAX, PAGE_MEMORY_BYTES, READ_BYTES};
 use fetchmill_model::name::for_display;
 use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::reply::content_encoding::{ContentEncoding, DecodeError};
 use fetchmill_model::verdict::ERROR_BYTES_MAX;
 use fetchmill_store::durable::nameless_file;
 

@@ -16,15 +16,15 @@ use crate::attempt::{
 use crate::control::Control;
 use crate::control::stop::Stop;
 use crate::plan::job_origins::ListingServer;
-use fetchmill_model::certainty::MonotonicMicros;
 use fetchmill_model::error::Error;
 use fetchmill_model::http1::RequestParts;
 use fetchmill_model::limits;
 use fetchmill_model::name::for_display;
 use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::{FailureKind, Outcome};
-use fetchmill_model::patience::Patience;
 use fetchmill_model::planner::origin::Millis;
+use fetchmill_model::reply::certainty::MonotonicMicros;
+use fetchmill_model::reply::patience::Patience;
 use fetchmill_model::verdict::{AttemptState, BrokenFacts, ReplyFacts, Rules, Verdict, field_in};
 use fetchmill_net::certain::{Judged, RestedConnection};
 use fetchmill_net::{

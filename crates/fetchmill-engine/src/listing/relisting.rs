@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use crate::control::Control;
 use crate::control::journal_link::ListingRequest;
-use fetchmill_model::entry::Naming;
 use fetchmill_model::error::Result;
 use fetchmill_model::source::ListedPage;
 use fetchmill_model::target::Names;
+use fetchmill_model::target::entry::Naming;
 use fetchmill_store::journal::JobLocation;
 use fetchmill_store::reader::KnownNames;
 

@@ -5,12 +5,12 @@ use super::page_failure::PageFailure;
 use super::server::{PageReach, ServerLister};
 use crate::control::Control;
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::skips::{SkipReason, Skips};
+use fetchmill_model::outcome::skips::{SkipReason, Skips};
 use fetchmill_model::source::folder::folder_path;
 use fetchmill_model::source::robots::{PRODUCT_TOKEN, Robots};
 use fetchmill_model::source::{ListedPage, PageCursor, percent};
-use fetchmill_model::source_metadata::SizedName;
 use fetchmill_model::target::Names;
+use fetchmill_model::target::source_metadata::SizedName;
 
 const PATH: &str = "/robots.txt";
 

@@ -17,16 +17,16 @@ use crate::control::Control;
 use crate::control::stop::Stop;
 use crate::event_queues::network_runtime;
 use crate::plan::job_origins::ListingServer;
-use fetchmill_model::entry::Naming;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
+use fetchmill_model::outcome::skips::SkipReason;
 use fetchmill_model::outcome::{FailureClass, FailureKind};
 use fetchmill_model::planner::origin::{Millis, Observations};
 use fetchmill_model::planner::retry::{self, Jitter};
-use fetchmill_model::skips::SkipReason;
 use fetchmill_model::source::list::Filters;
 use fetchmill_model::source::{ApiNames, BadPage, ListedPage, OriginUrl, PageCursor};
 use fetchmill_model::target::Names;
+use fetchmill_model::target::entry::Naming;
 use fetchmill_net::certain::RestedConnection;
 use fetchmill_net::{PoolSettings, Proxy};
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use super::job_plan::JobPlan;
 use crate::request::job_request::JobRequest;
-use fetchmill_model::entry::Naming;
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::extra_columns::{ColumnType, ExtraColumns, TypesByName, column_types};
+use fetchmill_model::target::entry::Naming;
+use fetchmill_model::target::extra_columns::{ColumnType, ExtraColumns, TypesByName, column_types};
 use fetchmill_store::journal::{JobLocation, JobRules, has_text_columns, item_columns};
 use fetchmill_store::pack::{SampleKeys, Sidecars};
 use fetchmill_store::sink::{Format, HashColumn};

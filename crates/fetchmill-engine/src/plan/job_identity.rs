@@ -4,12 +4,12 @@ use super::job_plan::JobPlan;
 use crate::request::name_scheme::NameScheme;
 use crate::request::source_options::{Listing, SourceOptions};
 use crate::request::storing_options::HashAlgorithm;
-use fetchmill_model::extra_columns::{
-    ALL_ROWS, COLUMNS_PART, ENCODINGS_IN_COLUMN, ENCODINGS_PART, ITEM_ROWS, ROWS_PART, TYPES_PART,
-};
 use fetchmill_model::row::RowKind;
 use fetchmill_model::source::ApiNames;
 use fetchmill_model::source::list::ListOptions;
+use fetchmill_model::target::extra_columns::{
+    ALL_ROWS, COLUMNS_PART, ENCODINGS_IN_COLUMN, ENCODINGS_PART, ITEM_ROWS, ROWS_PART, TYPES_PART,
+};
 use fetchmill_store::journal::{
     ALL_REPLIES, CDXJ, CHECK, COMPRESSED, DESTINATION, HASH, INDEX_PART, Identity, KEYS, LIST, NAMES,
     OPT_OUT, REPLIES_PART, REQUEST_PART, ROBOTS, SIDECAR, STRIP_PREFIX, TRANSFORM, transform_text,
@@ -102,7 +102,7 @@ mod tests {
     use crate::access::s3::S3Settings;
     use crate::plan::descriptors::MachineShare;
     use crate::request::job_request::JobRequest;
-    use fetchmill_model::extra_columns::ExtraColumns;
+    use fetchmill_model::target::extra_columns::ExtraColumns;
     use fetchmill_store::journal::{JobLocation, JobRules};
     use fetchmill_store::sink::Format;
 

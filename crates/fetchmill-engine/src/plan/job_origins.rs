@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use fetchmill_model::entry::ListEntry;
 use fetchmill_model::http1::RequestTemplate;
 use fetchmill_model::origin::OriginKey;
+use fetchmill_model::panics::lock;
 use fetchmill_model::source::list::origin_of;
-use fetchmill_model::sync::lock;
+use fetchmill_model::target::entry::ListEntry;
 
 /// The origin of a job whose server lists its objects.
 #[derive(Clone)]

@@ -6,11 +6,11 @@ use std::sync::{Mutex, PoisonError};
 
 use super::job_plan::JobPlan;
 use crate::request::source_options::{Listing, SourceOptions};
-use fetchmill_model::count_text::with_commas;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::{Outcome, Tally};
 use fetchmill_model::planner::preflight::{Room, Shortage, SizeSample, Work, find_lack};
 use fetchmill_model::source::{ListedPage, PageCursor};
+use fetchmill_model::text::counts::with_commas;
 use fetchmill_store::durable::{self, FreeRoom};
 use fetchmill_store::journal::Journal;
 use fetchmill_store::sink::Block;
@@ -247,7 +247,7 @@ fn bytes_text(bytes: u64) -> String {
 mod tests {
     use super::*;
     use fetchmill_model::object::Facts;
-    use fetchmill_model::skips::Skips;
+    use fetchmill_model::outcome::skips::Skips;
     use fetchmill_model::target::Names;
     use fetchmill_store::sink::FetchedBody;
 

@@ -4,10 +4,10 @@ use super::job_plan::JobPlan;
 use crate::access::s3::S3Settings;
 use crate::request::job_request::JobRequest;
 use crate::request::source_options::{Listing, SourceOptions};
-use fetchmill_model::content_encoding::ACCEPTED_ENCODINGS;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::http1::RequestTemplate;
 use fetchmill_model::origin::{OriginFields, OriginKey};
+use fetchmill_model::reply::content_encoding::ACCEPTED_ENCODINGS;
 use fetchmill_model::source::OriginUrl;
 
 /// The origin of a server that lists its objects, or that all URLs of a list have.

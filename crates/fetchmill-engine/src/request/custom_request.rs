@@ -3,16 +3,16 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use fetchmill_model::byte_range::ByteRange;
-use fetchmill_model::entry::ListEntry;
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::expected_hash::ExpectedHash;
 use fetchmill_model::limits::REQUEST_BYTES_MAX;
 use fetchmill_model::name::for_display;
 use fetchmill_model::origin::is_open;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::source::list::RequestOptions;
-use fetchmill_model::target_request::{TargetRequest, is_condition};
+use fetchmill_model::target::byte_range::ByteRange;
+use fetchmill_model::target::entry::ListEntry;
+use fetchmill_model::target::expected_hash::ExpectedHash;
+use fetchmill_model::target::request::{TargetRequest, is_condition};
 use fetchmill_model::verdict::is_redirect;
 use fetchmill_net::{IF_RANGE, RANGE};
 
@@ -30,7 +30,7 @@ const CONTENT_TYPE: &str = "content-type";
 pub struct CustomRequest {
     /// In capitals, as `GET`.
     pub method: String,
-    /// Its own fields, checked by [`fetchmill_model::header_field::check_field`].
+    /// Its own fields, checked by [`fetchmill_model::http1::header_field::check_field`].
     pub fields: Vec<(String, String)>,
     /// Its body.
     pub body: Option<Vec<u8>>,

@@ -11,13 +11,13 @@ use serde_json::Value;
 
 use super::cookies::read_cookies;
 use crate::access::s3::{Access, S3Settings, SignedOrigins};
-use fetchmill_model::body_type::AcceptedTypes;
 use fetchmill_model::cookies::CookieFile;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
 use fetchmill_model::options::{Bounds, OptionValue, options, seconds, some_seconds};
 use fetchmill_model::origin::{OriginFields, OriginKey};
-use fetchmill_model::patience::Patience;
+use fetchmill_model::reply::body_type::AcceptedTypes;
+use fetchmill_model::reply::patience::Patience;
 use fetchmill_model::source::OriginUrl;
 use fetchmill_model::verdict::RetriedStatuses;
 use fetchmill_net::{

@@ -4,8 +4,8 @@ use super::job_request::JobRequest;
 use super::source_options::Listing;
 use super::workers::Workers;
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::extra_columns::{column_types, is_item_column};
 use fetchmill_model::limits::KEPT_COLUMNS_MAX;
+use fetchmill_model::target::extra_columns::{column_types, is_item_column};
 use fetchmill_store::sink::Format;
 
 impl JobRequest {

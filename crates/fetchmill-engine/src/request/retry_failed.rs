@@ -3,9 +3,9 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use fetchmill_model::answer_pattern::AnswerPattern;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::options::OptionValue;
+use fetchmill_model::outcome::answer_pattern::AnswerPattern;
 
 /// What is tried again: `--retry-failed`.
 #[derive(Debug, Default, Clone, Deserialize)]

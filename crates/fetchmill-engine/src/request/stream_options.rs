@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use super::http_options::HttpOptions;
 use crate::access::s3::{Access, S3Options};
-use fetchmill_model::content_encoding::ACCEPTED_ENCODINGS;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::http1::ACCEPT_ENCODING;
 use fetchmill_model::limits;
 use fetchmill_model::options::{Bounds, OptionValue, Options};
 use fetchmill_model::origin::OriginFields;
+use fetchmill_model::reply::content_encoding::ACCEPTED_ENCODINGS;
 use fetchmill_net::{AddressPolicy, PoolSettings, check_insecure_host};
 
 /// See the module.

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use crate::limits;
 use crate::origin::OriginKey;
-use crate::time_text::parse_http_date;
+use crate::text::dates::parse_http_date;
 
 /// Where a request goes, as far as cookies are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

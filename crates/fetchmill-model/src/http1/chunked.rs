@@ -8,7 +8,7 @@
 use super::body_sink::BodySink;
 use super::malformed::{MalformedReply, body_too_large};
 use super::odd_head::is_text;
-use crate::header_field::is_token;
+use crate::http1::header_field::is_token;
 use crate::limits::{CHUNK_EXTENSION_BYTES_MAX, HEAD_FIELDS_MAX, TRAILER_BYTES_MAX};
 
 /// The state between two inputs.

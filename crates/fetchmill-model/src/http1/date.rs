@@ -1,6 +1,6 @@
 //! Owns `Retry-After`: seconds, or a date (RFC 9110, 10.2.3).
 
-use crate::time_text::{number, parse_http_date};
+use crate::text::dates::{number, parse_http_date};
 
 /// When the server wants to be asked again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

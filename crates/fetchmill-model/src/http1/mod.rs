@@ -22,6 +22,7 @@ mod body_sink;
 mod chunked;
 mod date;
 mod head;
+pub mod header_field;
 mod malformed;
 mod odd_head;
 mod reply;

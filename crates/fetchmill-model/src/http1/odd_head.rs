@@ -11,7 +11,7 @@
 use std::borrow::Cow;
 
 use super::malformed::MalformedReply;
-use crate::header_field::is_token;
+use crate::http1::header_field::is_token;
 
 /// Letters of the fields that say where a body ends, which part it is, and how it is encoded.
 const GUARDED_FIELDS: &[&str] =

@@ -4,7 +4,7 @@
 //! through the encoding of names, so nothing in a name can become part of the request's syntax.
 
 use crate::error::{Error, Result};
-use crate::header_field::check_field;
+use crate::http1::header_field::check_field;
 use crate::name;
 
 /// Fields of a user that are no secret whatever they say: they go to every origin, and are stored.

@@ -13,6 +13,7 @@ pub mod pace;
 pub mod preflight;
 pub mod probing;
 mod read_ahead;
+pub mod recent_hosts;
 pub mod retry;
 mod routes;
 pub mod waiting;

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::hosts::HostId;
-use crate::entry::ListEntry;
+use crate::target::entry::ListEntry;
 use crate::target::{Batch, Page, WaitingTarget};
 
 /// See the module.

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use crc_fast::CrcAlgorithm;
 use md5::{Digest as _, Md5};
 
-use crate::expected_hash::ExpectedHash;
+use crate::target::expected_hash::ExpectedHash;
 
 /// The longest that is known: SHA-256.
 const BYTES_MAX: usize = 32;

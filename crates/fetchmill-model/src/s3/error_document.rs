@@ -5,7 +5,7 @@ use quick_xml::events::Event;
 
 use crate::limits::XML_DEPTH_MAX;
 use crate::name;
-use crate::time_text::parse_utc_to_the_second;
+use crate::text::dates::parse_utc_to_the_second;
 
 /// Text of one element that is looked at: the longest messages of AWS have some hundred characters.
 const VALUE_BYTES_MAX: usize = 1024;

@@ -28,7 +28,7 @@ pub use sign::{CHECKSUM_MODE, REQUEST_PAYER, Signer};
 pub use split::between;
 pub use upload::UploadDestination;
 
-pub use crate::source_metadata::ListedKey;
+pub use crate::target::source_metadata::ListedKey;
 
 /// Who asks.
 #[derive(Clone, PartialEq, Eq)]

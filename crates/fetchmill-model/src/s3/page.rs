@@ -14,7 +14,7 @@ use super::{BucketEntry, ListedKey};
 use crate::limits::{MARKER_BYTES_MAX, XML_DEPTH_MAX};
 use crate::name;
 use crate::source::BadPage;
-use crate::time_text::parse_utc_to_the_second;
+use crate::text::dates::parse_utc_to_the_second;
 
 /// What a page says besides its keys.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! Which of the listed keys are fetched.
 
 use crate::options::{Bounds, options};
-use crate::skips::SkipReason;
+use crate::outcome::skips::SkipReason;
 use crate::source::list::Filters;
-use crate::source_metadata::ListedKey;
+use crate::target::source_metadata::ListedKey;
 
 const STANDARD: &str = "STANDARD";
 

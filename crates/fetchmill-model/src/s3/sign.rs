@@ -6,7 +6,7 @@
 use aws_lc_rs::{digest, hmac};
 
 use super::Credentials;
-use crate::time_text::basic_date;
+use crate::text::dates::basic_date;
 
 /// What asks for the checksum of an object.
 pub const CHECKSUM_MODE: (&str, &str) = ("x-amz-checksum-mode", "ENABLED");

@@ -11,7 +11,7 @@ use super::{BadPage, ListedPage, OriginUrl, PageCursor, resolve_marker};
 use crate::error::{Error, Result};
 use crate::limits::MARKER_BYTES_MAX;
 use crate::options::options;
-use crate::skips::Skips;
+use crate::outcome::skips::Skips;
 use crate::target::Names;
 
 options! {

@@ -10,9 +10,9 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess
 use super::folder::{EntryKind, FileFacts, FolderPages, FolderReadError};
 use super::{BadPage, ListedPage, PendingFolder};
 use crate::error::Error;
-use crate::skips::SkipReason;
-use crate::source_metadata::ListedTime;
-use crate::time_text::parse_http_date;
+use crate::outcome::skips::SkipReason;
+use crate::target::source_metadata::ListedTime;
+use crate::text::dates::parse_http_date;
 
 /// Reads a folder's listing from where `folder` says, and gives its pages to `each`; the last one ends it.
 pub fn read_folder(
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
     use crate::limits::FOLDER_DEPTH_MAX;
     use crate::source::PageCursor;
-    use crate::source_metadata::SizedName;
+    use crate::target::source_metadata::SizedName;
 
     fn read(body: &[u8], folder: &PendingFolder) -> Result<Vec<ListedPage>, FolderReadError> {
         let mut pages = Vec::new();

@@ -5,13 +5,13 @@
 //! is passed over, and a digest proves that it is the same.
 
 use super::{BadPage, ListedPage, OriginUrl, PageCursor, PendingFolder};
-use crate::entry::{ExpectedObject, ListEntry};
 use crate::error::Error;
 use crate::limits::{FOLDER_DEPTH_MAX, FOLDER_PAGE_TARGETS};
 use crate::name::url_name::object_name;
-use crate::skips::{SkipReason, Skips};
-use crate::source_metadata::{ListedTime, SizedName};
+use crate::outcome::skips::{SkipReason, Skips};
 use crate::target::Names;
+use crate::target::entry::{ExpectedObject, ListEntry};
+use crate::target::source_metadata::{ListedTime, SizedName};
 
 /// The path of a folder's listing.
 pub fn folder_path(origin: &OriginUrl, folder: &[u8]) -> String {

@@ -1,7 +1,7 @@
 //! Times as index pages, sitemaps and pages of JSON write them.
 
-use crate::source_metadata::{ListedTime, TimeResolution};
-use crate::time_text::{SECONDS_MAX, month_of_name, number, parse_date_and_time, parse_http_date};
+use crate::target::source_metadata::{ListedTime, TimeResolution};
+use crate::text::dates::{SECONDS_MAX, month_of_name, number, parse_date_and_time, parse_http_date};
 
 /// Of an index page: `01-Jan-2026` (nginx, older versions of Apache), `2026-01-01` (Apache) or `2026-Jan-01` (lighttpd), and
 /// `10:00` or `10:00:00`. Such pages name no zone.

@@ -24,7 +24,7 @@ pub fn read_object(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entry::ListEntry;
+    use crate::target::entry::ListEntry;
 
     #[test]
     fn its_listing_has_one_target() {

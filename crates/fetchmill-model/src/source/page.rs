@@ -1,7 +1,7 @@
 //! A page as it was listed, and where a listing goes on.
 
 use super::position::ListPosition;
-use crate::skips::Skips;
+use crate::outcome::skips::Skips;
 use crate::target::Names;
 
 /// What a page brings besides names: the cursor behind it.

@@ -23,8 +23,8 @@ use super::{BadPage, ListedPage, OriginUrl, PendingFolder, listed_time};
 use crate::error::Error;
 use crate::limits::{INDEX_ENTRIES_MAX, SITEMAP_INDEX_DEPTH_MAX, URL_BYTES_MAX, XML_DEPTH_MAX};
 use crate::name::for_display;
-use crate::skips::SkipReason;
-use crate::source_metadata::ListedTime;
+use crate::outcome::skips::SkipReason;
+use crate::target::source_metadata::ListedTime;
 
 /// How a file begins that gzip has made.
 const GZIP: &[u8] = &[0x1f, 0x8b];
@@ -377,8 +377,8 @@ mod tests {
     use std::io::Write;
 
     use super::*;
-    use crate::entry::ListEntry;
     use crate::source::PageCursor;
+    use crate::target::entry::ListEntry;
 
     const HEAD: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
 

@@ -2,10 +2,10 @@
 
 use super::part::ExpectedPart;
 use super::retried_statuses::RetriedStatuses;
-use crate::body_type::AcceptedTypes;
 use crate::error::Error;
 use crate::outcome::{FailureKind, Outcome};
-use crate::source_metadata::ListedKey;
+use crate::reply::body_type::AcceptedTypes;
+use crate::target::source_metadata::ListedKey;
 
 /// Bytes of a reply's body that are looked at when it may be an error document.
 pub const ERROR_BYTES_MAX: usize = 4096;

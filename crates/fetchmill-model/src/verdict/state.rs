@@ -6,14 +6,14 @@ use super::facts::{
     BreakOff, BrokenFacts, Correction, ReplyFacts, Rules, StoreReply, Verdict, is_redirect, is_unauthorized,
 };
 use super::store::{detail_of, no_credentials};
-use crate::failure_detail::changed_detail;
 use crate::limits;
+use crate::outcome::failure_detail::changed_detail;
+use crate::outcome::skips::SkipReason;
 use crate::outcome::{FailureClass, FailureKind, Outcome};
 use crate::planner::hosts::may_be_dead;
 use crate::planner::origin::Millis;
 use crate::s3::{ErrorDocument, StoreError};
-use crate::skips::SkipReason;
-use crate::source_metadata::{ListedKey, is_same_etag};
+use crate::target::source_metadata::{ListedKey, is_same_etag};
 
 /// The status of a reply to a conditional request whose object has not changed (RFC 9110, 15.4.5).
 const NOT_MODIFIED: u16 = 304;
@@ -32,7 +32,7 @@ pub struct AttemptState {
     pub corrections: u32,
     /// Requests that were made again because the store took the one before for nobody's.
     pub refusals: u32,
-    /// Requests that were abandoned because others had their replies ([`crate::patience`]).
+    /// Requests that were abandoned because others had their replies ([`crate::reply::patience`]).
     pub abandoned: u32,
     /// Requests one after the other that brought little or nothing of the rest of its object.
     pub in_vain: u32,

@@ -6,7 +6,7 @@ use super::facts::{Correction, StoreReply};
 use crate::error::Error;
 use crate::outcome::FailureKind;
 use crate::s3::{ErrorDocument, StoreError, is_region};
-use crate::time_text::parse_http_date;
+use crate::text::dates::parse_http_date;
 
 /// Characters of what a store says that go with an outcome.
 const DETAIL_CHARS_MAX: usize = 300;

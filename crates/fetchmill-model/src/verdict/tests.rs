@@ -8,7 +8,7 @@ use super::*;
 use crate::limits;
 use crate::outcome::{FailureClass, FailureKind, Outcome};
 use crate::planner::origin::Millis;
-use crate::source_metadata::ListedKey;
+use crate::target::source_metadata::ListedKey;
 
 const NOW: Millis = 1_000_000;
 const SLOW: &[u8] = b"<?xml version=\"1.0\"?><Error><Code>SlowDown</Code><Message>m</Message></Error>";

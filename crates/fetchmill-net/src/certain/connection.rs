@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::{Connection, Deadlines, OriginConnections, Pool, ReceivedReply, UnusedState};
-use fetchmill_model::certainty::{MonotonicMicros, NextStep};
 use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::reply::certainty::{MonotonicMicros, NextStep};
 use fetchmill_model::target::TargetList;
 
 /// Replies that are not certain yet, in the form in which their owner keeps them.

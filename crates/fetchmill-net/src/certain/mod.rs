@@ -1,5 +1,5 @@
 //! Connections that hold replies until it is certain which request each of them answers: the rules of
-//! [`certainty`](fetchmill_model::certainty), carried out for everyone who makes requests.
+//! [`certainty`](fetchmill_model::reply::certainty), carried out for everyone who makes requests.
 //!
 //! A connection returns how certain its replies are ([`Judged`]). Their owner acts on that: it stores them, hands them
 //! over, or asks for them again.

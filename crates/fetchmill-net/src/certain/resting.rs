@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use super::{CertainConnection, HeldReplies, Judged};
 use crate::{AddressPolicy, Deadlines, OriginConnections, Pool, UnusedState};
-use fetchmill_model::certainty::{REST_MAX, SILENCE_MIN};
 use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::reply::certainty::{REST_MAX, SILENCE_MIN};
 
 /// Between two checks of whether one that was due has been taken.
 const CHECK_EVERY: Duration = Duration::from_millis(1);

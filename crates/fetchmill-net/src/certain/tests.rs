@@ -14,10 +14,10 @@ use crate::{
     AddressPolicy, Deadlines, NameResolverSetup, OriginConnections, Pool, PoolSettings, Resolver, Timeouts,
     TlsOptions, TlsSetup, UnusedState,
 };
-use fetchmill_model::certainty::{MonotonicMicros, SILENCE_MIN};
 use fetchmill_model::origin::{OriginFields, OriginKey};
 use fetchmill_model::outcome::FailureKind;
-use fetchmill_model::patience::Patience;
+use fetchmill_model::reply::certainty::{MonotonicMicros, SILENCE_MIN};
+use fetchmill_model::reply::patience::Patience;
 
 const FAST: MonotonicMicros = 1_000;
 /// Two of these need a silence of a second, as long as few replies are known.

@@ -16,7 +16,7 @@ use crate::{
 };
 use fetchmill_model::limits;
 use fetchmill_model::origin::{OriginFields, OriginKey};
-use fetchmill_model::patience::Patience;
+use fetchmill_model::reply::patience::Patience;
 
 pub(super) fn settings(connections: usize, tls: TlsOptions) -> PoolSettings {
     PoolSettings {

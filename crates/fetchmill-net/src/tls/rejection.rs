@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use rustls::CertificateError;
 use rustls::pki_types::UnixTime;
 
-use fetchmill_model::time_text::utc;
+use fetchmill_model::text::dates::utc;
 
 /// A key that no signature is verified with.
 #[derive(Debug, thiserror::Error)]

@@ -14,7 +14,7 @@ use super::rejection::{self, WeakKey};
 use super::roots::TlsRoots;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::name;
-use fetchmill_model::time_text;
+use fetchmill_model::text::dates;
 
 /// A certificate that nobody but itself has signed.
 #[derive(Debug, thiserror::Error)]
@@ -236,7 +236,7 @@ fn der_time(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let (month, day) = (part(4..6)?, part(6..8)?);
     let (hour, minute, second) = (part(8..10)?, part(10..12)?, part(12..14)?);
     let date = format!("{year}-{month}-{day}T{hour}:{minute}:{second}Z");
-    Some((time_text::parse_utc(date.as_bytes())?, rest))
+    Some((dates::parse_utc(date.as_bytes())?, rest))
 }
 
 /// A certificate that may sign others is refused as a server's before anybody looks for its issuer.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fetchmill_engine::CustomRequest;
-use fetchmill_model::header_field::check_field;
+use fetchmill_model::http1::header_field::check_field;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict, PyList, PyMapping, PyString};

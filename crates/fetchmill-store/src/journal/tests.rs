@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use super::*;
-use fetchmill_model::file_name::FileName;
+use fetchmill_model::name::file_name::FileName;
+use fetchmill_model::outcome::skips::{SkipReason, Skips};
 use fetchmill_model::outcome::{FailureKind, Receipt, Runs, ShardEnd, Tally};
-use fetchmill_model::skips::{SkipReason, Skips};
 use fetchmill_model::source::{ListPosition, ListedPage, PageCursor};
 use fetchmill_model::target::{Names, WaitingTarget};
 

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use super::index::ManifestIndex;
 use super::*;
 use crate::durable;
-use fetchmill_model::file_name::FileName;
+use fetchmill_model::name::file_name::FileName;
 use fetchmill_model::outcome::ShardEnd;
 
 /// A row that owns its name.

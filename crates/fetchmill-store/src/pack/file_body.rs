@@ -73,8 +73,8 @@ mod tests {
         Decoder, Encoder, JsonlDecoder, JsonlEncoder, TarDecoder, TarEncoder, WarcDecoder, WarcEncoder,
         WarcOrigin,
     };
-    use fetchmill_model::extra_columns::ExtraColumns;
     use fetchmill_model::object::{Facts, Object, StoredObject};
+    use fetchmill_model::target::extra_columns::ExtraColumns;
 
     const HEADS: [&[u8]; 3] =
         [b"", b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"];

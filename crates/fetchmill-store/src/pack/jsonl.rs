@@ -22,14 +22,14 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::number::write_decimal;
 use super::{Damage, Decoder, Encoder, FileBody};
-use fetchmill_model::extra_columns::{
-    ColumnType, ExtraColumns, OUTCOME_COLUMNS, TypedValue, extra_values, write_extra,
-};
 use fetchmill_model::name;
 use fetchmill_model::object::{Object, StoredObject, UnfetchedTarget};
 use fetchmill_model::outcome::Outcome;
 use fetchmill_model::target::Sequence;
-use fetchmill_model::time_text;
+use fetchmill_model::target::extra_columns::{
+    ColumnType, ExtraColumns, OUTCOME_COLUMNS, TypedValue, extra_values, write_extra,
+};
+use fetchmill_model::text::dates;
 
 /// Writes lines of JSON.
 #[derive(Debug, Default, Clone)]
@@ -211,12 +211,12 @@ impl JsonlEncoder {
         }
         if let Some(last_modified) = facts.last_modified {
             open_text("last_modified", out);
-            time_text::write_utc(last_modified, out);
+            dates::write_utc(last_modified, out);
             out.push(b'"');
         }
         if facts.fetched_at != 0 {
             open_text("fetched_at", out);
-            time_text::write_utc_micros(facts.fetched_at, out);
+            dates::write_utc_micros(facts.fetched_at, out);
             out.push(b'"');
         }
         self.write_extra(facts.kept, out);
@@ -521,8 +521,8 @@ impl Decoder for JsonlDecoder {
         if crc32c::crc32c(&body) != line.crc32c {
             return Err(Damage("the body's checksum is wrong"));
         }
-        let last_modified = line.last_modified.map(|text| time_text::parse_utc(text.as_bytes()).ok_or(DATE));
-        let fetched_at = line.fetched_at.map(|text| time_text::parse_utc_micros(text.as_bytes()).ok_or(DATE));
+        let last_modified = line.last_modified.map(|text| dates::parse_utc(text.as_bytes()).ok_or(DATE));
+        let fetched_at = line.fetched_at.map(|text| dates::parse_utc_micros(text.as_bytes()).ok_or(DATE));
         Ok(StoredObject {
             name: bytes_of(Some(line.name), line.name_hex)?.unwrap_or_default(),
             body,

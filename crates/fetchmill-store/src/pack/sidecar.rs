@@ -5,9 +5,9 @@ use super::Damage;
 use super::jsonl::JsonColumns;
 use super::member_name::{SampleKeys, is_sidecar};
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::extra_columns::{ExtraColumns, extra_values};
 use fetchmill_model::limits::SIDECARS_MAX;
 use fetchmill_model::object::Object;
+use fetchmill_model::target::extra_columns::{ExtraColumns, extra_values};
 
 /// An extension is no longer.
 const EXTENSION_BYTES_MAX: usize = 16;

@@ -17,9 +17,9 @@ use crate::reader::{ObjectError, ShardReader};
 use crate::results::take_back_unfetched;
 use crate::sink::{Format, ShardFolder, UnfetchedFiles};
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::extra_columns::ExtraColumns;
 use fetchmill_model::name;
-use fetchmill_model::time_text::parse_utc_to_the_second;
+use fetchmill_model::target::extra_columns::ExtraColumns;
+use fetchmill_model::text::dates::parse_utc_to_the_second;
 
 /// What the state folder of a job holds besides `job.sqlite`, which goes last.
 const OF_A_JOB: [&str; 8] =

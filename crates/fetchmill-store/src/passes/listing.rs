@@ -9,12 +9,12 @@ use rusqlite::{Connection, Rows, params};
 use super::database;
 use crate::journal::sqlite_error_of;
 use crate::results::ResultsFormat;
-use fetchmill_model::entry::behind_scheme;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::name::{self, url_name};
 use fetchmill_model::row::LISTED_COLUMNS;
 use fetchmill_model::source::list::{ListFormat, TableReader};
-use fetchmill_model::time_text::parse_utc_to_the_second;
+use fetchmill_model::target::entry::behind_scheme;
+use fetchmill_model::text::dates::parse_utc_to_the_second;
 
 const TABLE: &str = "
 CREATE TABLE listed (

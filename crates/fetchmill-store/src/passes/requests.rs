@@ -12,10 +12,10 @@ use crate::durable;
 use crate::journal::sqlite_error_of;
 use crate::results::{ResultsFile, ResultsFormat, TableFormat};
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::extra_columns::ExtraColumns;
 use fetchmill_model::name;
 use fetchmill_model::row::{LISTED_COLUMNS, ListRow, RowValues};
-use fetchmill_model::time_text::http_date;
+use fetchmill_model::target::extra_columns::ExtraColumns;
+use fetchmill_model::text::dates::http_date;
 
 /// The columns behind those of a manifest.
 const CONDITIONS: [&str; 2] = ["if_none_match", "if_modified_since"];

@@ -19,10 +19,10 @@ use crate::reader::verify::check_prefix;
 use crate::reader::{CopiedRows, ShardReader, copy_shard};
 use crate::sink::{Format, ShardFolder, ShardSize, SmallShards};
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::extra_columns::ExtraColumns;
 use fetchmill_model::limits;
 use fetchmill_model::name::for_display;
 use fetchmill_model::outcome::ShardNumber;
+use fetchmill_model::target::extra_columns::ExtraColumns;
 
 /// What shards hold and is not wanted any more.
 const DROPPED: &str = "

@@ -3,7 +3,7 @@
 use super::{ObjectError, ShardReader};
 use crate::sink::{Format, Rewrite, ShardFolder};
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::extra_columns::ExtraColumns;
+use fetchmill_model::target::extra_columns::ExtraColumns;
 
 /// Which rows of a shard go into its copy.
 pub(crate) trait CopiedRows {

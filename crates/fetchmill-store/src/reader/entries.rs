@@ -11,13 +11,13 @@ use crate::journal::{
     TRANSFORM, transform_columns,
 };
 use crate::sink::Format;
-use fetchmill_model::entry::{EntryTraits, Naming};
-use fetchmill_model::extra_columns::ExtraColumns;
 use fetchmill_model::name::url_name;
+use fetchmill_model::target::entry::{EntryTraits, Naming};
+use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// A listed key of which nothing is known but itself: what stands before it ([`fetchmill_model::source_metadata`]).
+/// A listed key of which nothing is known but itself: what stands before it ([`fetchmill_model::target::source_metadata`]).
 const NOTHING_KNOWN: &str = "\0";
-/// The same of a file in a server's folder ([`fetchmill_model::source_metadata::SizedName`]).
+/// The same of a file in a server's folder ([`fetchmill_model::target::source_metadata::SizedName`]).
 const SIZE_UNKNOWN: &str = "\0\0";
 
 /// Whether the targets came from a list, also when they were exported since.

@@ -7,9 +7,9 @@ use crate::journal::{JobLocation, JournalSnapshot, for_each_pending_entry, sqlit
 use crate::manifest::ManifestRows;
 use crate::sink::failures::FailureRows;
 use crate::sink::{Format, ShardFolder};
-use fetchmill_model::entry::Naming;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::Sequence;
+use fetchmill_model::target::entry::Naming;
 
 /// Memory for pages of the database.
 const CACHE_KIB: i64 = 8 * 1024;

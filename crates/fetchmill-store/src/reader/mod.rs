@@ -59,8 +59,8 @@ use crate::journal::{
 };
 use crate::sink::{Format, ShardFolder};
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::extra_columns::ExtraColumns;
 use fetchmill_model::object::StoredObject;
+use fetchmill_model::target::extra_columns::ExtraColumns;
 
 /// What a job has stored. Threads share it.
 #[derive(Debug)]

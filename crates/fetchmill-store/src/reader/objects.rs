@@ -8,7 +8,7 @@ use super::scan::Scan;
 use super::shard::ShardReader;
 use super::{Destination, FoundObject, Position, Storage, of_file};
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::extra_columns::ExtraColumns;
+use fetchmill_model::target::extra_columns::ExtraColumns;
 
 /// Names of files that are looked up at once.
 const NAMES_AT_ONCE: usize = 1000;

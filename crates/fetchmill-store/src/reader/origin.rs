@@ -7,12 +7,12 @@ use crate::journal::{JournalSnapshot, KEYS, TRANSFORM};
 use crate::pack::WarcOrigin;
 use crate::sink::Format;
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::extra_columns::ExtraColumns;
 use fetchmill_model::http1::RequestTemplate;
 use fetchmill_model::name;
 use fetchmill_model::object::StoredObject;
 use fetchmill_model::s3::{BucketAddress, BucketName, Endpoint, REGION_DEFAULT};
 use fetchmill_model::source::{ApiNames, OriginUrl};
+use fetchmill_model::target::extra_columns::ExtraColumns;
 
 /// What the source of an export is called: this, and the source of what was exported.
 pub const EXPORT_OF: &str = "export of ";

@@ -11,8 +11,8 @@ use arrow_array::builder::{
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
 use crate::pack::parquet::{KeptBuilder, kept_fields};
-use fetchmill_model::extra_columns::ExtraColumns;
 use fetchmill_model::row::{ColumnKind, ColumnTypes, RowValues, Value};
+use fetchmill_model::target::extra_columns::ExtraColumns;
 
 /// What a row takes besides its texts, about.
 const ROW_BYTES: usize = 128;

@@ -3,9 +3,9 @@
 
 use std::io::{self, Write};
 
-use fetchmill_model::extra_columns::ExtraColumns;
 use fetchmill_model::row::{ColumnTypes, RowValues, Value};
-use fetchmill_model::time_text::write_utc_micros;
+use fetchmill_model::target::extra_columns::ExtraColumns;
+use fetchmill_model::text::dates::write_utc_micros;
 
 /// Writes the names of the columns.
 pub(super) fn write_header(own: ColumnTypes, kept: &ExtraColumns, out: &mut impl Write) -> io::Result<()> {

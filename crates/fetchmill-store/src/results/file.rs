@@ -7,9 +7,9 @@ use flate2::write::GzEncoder;
 
 use super::parquet::ParquetWriter;
 use super::{ResultsFormat, TableFormat, csv, jsonl};
-use fetchmill_model::extra_columns::ExtraColumns;
 use fetchmill_model::row::{ColumnTypes, RowValues};
 use fetchmill_model::source::list::Compression;
+use fetchmill_model::target::extra_columns::ExtraColumns;
 
 /// Compresses well enough, fast.
 const GZIP_LEVEL: u32 = 6;

@@ -2,9 +2,9 @@
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use fetchmill_model::extra_columns::ExtraColumns;
 use fetchmill_model::row::{ColumnTypes, RowValues, Value};
-use fetchmill_model::time_text::write_utc_micros;
+use fetchmill_model::target::extra_columns::ExtraColumns;
+use fetchmill_model::text::dates::write_utc_micros;
 
 /// Appends a row.
 pub(super) fn write_row(own: ColumnTypes, row: RowValues<'_>, kept: &ExtraColumns, line: &mut Vec<u8>) {

@@ -13,9 +13,9 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
 use super::columns::{Builders, schema};
-use fetchmill_model::extra_columns::ExtraColumns;
 use fetchmill_model::limits::{RESULTS_BATCH_BYTES, RESULTS_BATCH_ROWS, ROW_GROUPS_BYTES};
 use fetchmill_model::row::{ColumnKind, ColumnTypes, RowValues};
+use fetchmill_model::target::extra_columns::ExtraColumns;
 
 /// As in shards.
 const ZSTD_LEVEL: i32 = 1;

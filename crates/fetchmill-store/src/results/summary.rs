@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::jsonl::write_row;
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::extra_columns::ExtraColumns;
 use fetchmill_model::limits::CHECK_FAILED_SHOWN;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::row::{CheckAnswer, CheckRow, ROW_COLUMNS, RowValues};
+use fetchmill_model::target::extra_columns::ExtraColumns;
 
 /// See the module.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

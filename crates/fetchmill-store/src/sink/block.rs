@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-use fetchmill_model::entry::ListEntry;
-use fetchmill_model::extra_columns::{extra_values, write_extra};
 use fetchmill_model::limits::{
     BLOCK_BYTES, BLOCK_OUTCOMES_MAX, BODY_MEMORY_BYTES_MAX, OPT_OUT_HOST_BYTES_MAX,
 };
 use fetchmill_model::object::{Facts, Micros, Seconds};
 use fetchmill_model::outcome::Outcome;
 use fetchmill_model::target::Sequence;
+use fetchmill_model::target::entry::ListEntry;
+use fetchmill_model::target::extra_columns::{extra_values, write_extra};
 
 /// A part of this size grows a block by what it needs.
 const LARGE_BYTES: usize = 16 * 1024;
@@ -84,7 +84,7 @@ pub struct EntryDescription<'d> {
     pub kept: Option<&'d [u8]>,
     /// What went wrong, for people; UTF-8.
     pub detail: Option<&'d [u8]>,
-    /// What it is asked with, when that is no plain `GET` ([`fetchmill_model::target_request`]).
+    /// What it is asked with, when that is no plain `GET` ([`fetchmill_model::target::request`]).
     pub request: Option<&'d [u8]>,
     /// See [`fetchmill_model::object::UnfetchedTarget::replies`].
     pub replies: Option<&'d [u8]>,
@@ -393,8 +393,8 @@ impl FetchedBody<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fetchmill_model::opt_out_rule::OptOutRule;
-    use fetchmill_model::skips::SkipReason;
+    use fetchmill_model::opt_out::rule::OptOutRule;
+    use fetchmill_model::outcome::skips::SkipReason;
 
     #[test]
     fn hosts_that_forbid_come_back() {

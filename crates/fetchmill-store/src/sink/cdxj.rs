@@ -7,8 +7,8 @@ use super::shard::ShardFile;
 use super::sorted_lines::SortedLines;
 use crate::durable;
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::file_name::FileName;
 use fetchmill_model::limits::INDEX_SORT_BYTES;
+use fetchmill_model::name::file_name::FileName;
 use fetchmill_model::outcome::ShardEnd;
 
 /// Writes an index in the folder of open shards.

@@ -326,7 +326,7 @@ impl DestinationFolder {
 mod tests {
     use super::super::block::FetchedBody;
     use super::*;
-    use fetchmill_model::file_name::FileName;
+    use fetchmill_model::name::file_name::FileName;
     use fetchmill_model::object::Facts;
 
     struct World {

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Properties, StoredParts};
-use fetchmill_model::extra_columns::ExtraColumns;
 use fetchmill_model::options::words;
+use fetchmill_model::target::extra_columns::ExtraColumns;
 
 /// How objects are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -44,7 +44,7 @@ use std::sync::Arc;
 
 use crate::durable;
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::file_name::FileName;
+use fetchmill_model::name::file_name::FileName;
 use fetchmill_model::outcome::{FailureKind, OpenShard, Runs, SealedShard, ShardEnd, ShardNumber};
 use fetchmill_model::target::Sequence;
 

@@ -6,9 +6,9 @@ use super::{Block, BlockBody, BlockEntry, Stage};
 use crate::manifest::{ManifestRow, ManifestWriter};
 use crate::pack::FileBody;
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::extra_columns::{ExtraColumns, extra_values, write_extra};
 use fetchmill_model::name::to_hex;
 use fetchmill_model::object::{Facts, Object};
+use fetchmill_model::target::extra_columns::{ExtraColumns, extra_values, write_extra};
 
 /// Where shards have the `ETag` and the `Last-Modified` of their objects.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]

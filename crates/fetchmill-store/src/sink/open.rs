@@ -12,7 +12,7 @@ use super::{
 use crate::manifest::ManifestWriter;
 use crate::pack::{Encoder, ItemEncoder, JsonlEncoder, Sidecars, TarEncoder, WarcEncoder, WarcOrigin};
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::extra_columns::ExtraColumns;
+use fetchmill_model::target::extra_columns::ExtraColumns;
 
 /// What a job tells of targets without an object, beside its shards.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]

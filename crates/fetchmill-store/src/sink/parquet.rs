@@ -19,11 +19,11 @@ use super::{Block, CheckpointResult, RefusedObject, ShardFolder, Sink, Stage, Up
 use crate::manifest::ManifestWriter;
 use crate::pack::parquet::{ParquetEncoder, ParquetShard, ShardError, merge, schema};
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::extra_columns::ExtraColumns;
 use fetchmill_model::limits;
 use fetchmill_model::object::Object;
 use fetchmill_model::outcome::{OpenShard, Runs, SealedShard, ShardNumber};
 use fetchmill_model::target::Sequence;
+use fetchmill_model::target::extra_columns::ExtraColumns;
 
 /// The size of what is encoded is asked for once for so many rows: it is summed up over all columns.
 const ROWS_BETWEEN_LOOKS: usize = 64;

@@ -6,9 +6,9 @@ use super::{Format, ShardFolder, Validators, new_encoder};
 use crate::manifest::{ManifestRow, ManifestWriter};
 use crate::pack::Encoder;
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::extra_columns::ExtraColumns;
 use fetchmill_model::object::Object;
 use fetchmill_model::outcome::{SealedShard, ShardNumber};
+use fetchmill_model::target::extra_columns::ExtraColumns;
 
 /// See the module.
 #[derive(Debug)]

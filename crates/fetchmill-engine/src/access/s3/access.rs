@@ -17,8 +17,8 @@ use fetchmill_model::limits;
 use fetchmill_model::origin::{Authority, Authorize, OriginKey};
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::panics;
+use fetchmill_model::panics::lock;
 use fetchmill_model::s3::{BucketAddress, BucketName, Credentials, REGION_DEFAULT, Signer, split_url};
-use fetchmill_model::sync::lock;
 use fetchmill_model::verdict::Correction;
 use fetchmill_net::PoolSettings;
 

@@ -13,7 +13,7 @@ use fetchmill_model::http1::{BodySink, Head, RequestParts};
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::s3::{BucketAddress, BucketName};
-use fetchmill_model::time_text::parse_http_date;
+use fetchmill_model::text::dates::parse_http_date;
 use fetchmill_model::verdict::{ERROR_BYTES_MAX, StoreReply};
 use fetchmill_net::certain::RestedConnection;
 use fetchmill_net::{

@@ -10,7 +10,7 @@ use url::Url;
 use crate::access::renewal::stopped;
 use crate::event_queues::network_runtime;
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::header_field::check_field;
+use fetchmill_model::http1::header_field::check_field;
 use fetchmill_model::http1::{BodySink, Head, RequestParts};
 use fetchmill_model::limits;
 use fetchmill_model::name::for_display;

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::s3::Credentials;
-use fetchmill_model::time_text::parse_utc;
+use fetchmill_model::text::dates::parse_utc;
 
 /// What they call it, all of them nearly the same.
 #[derive(Debug, Deserialize)]
@@ -70,8 +70,8 @@ fn parse_expiry(date: &str) -> Option<u64> {
         return Some(seconds);
     }
     let (sign, [h, hh, b':', m, mm]) = zone.as_bytes().split_first()? else { return None };
-    let minutes = fetchmill_model::time_text::number(&[*h, *hh])? * 60
-        + fetchmill_model::time_text::number(&[*m, *mm])?;
+    let minutes = fetchmill_model::text::dates::number(&[*h, *hh])? * 60
+        + fetchmill_model::text::dates::number(&[*m, *mm])?;
     match sign {
         b'+' => seconds.checked_sub(minutes * 60),
         b'-' => seconds.checked_add(minutes * 60),

@@ -15,7 +15,7 @@ use super::capacity::{CapacityUse, OF_HOSTS, Shares};
 use super::machine::Processors;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::origin::Millis;
-use fetchmill_model::time_text::utc;
+use fetchmill_model::text::dates::utc;
 
 /// A cause for at least this part of the capacity is the answer.
 const DOMINANT: f64 = 0.6;

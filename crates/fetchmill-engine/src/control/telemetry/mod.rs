@@ -29,8 +29,8 @@ pub(crate) use sample::Progress;
 pub use sample::Sample;
 pub(crate) use series::Series;
 
+use fetchmill_model::panics::lock;
 use fetchmill_model::planner::origin::Millis;
-use fetchmill_model::sync::lock;
 
 /// What a writer does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

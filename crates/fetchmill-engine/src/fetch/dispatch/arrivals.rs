@@ -5,12 +5,12 @@
 use std::sync::Mutex;
 
 use crate::control::clock::unix_micros;
-use fetchmill_model::certainty::MonotonicMicros;
 use fetchmill_model::http1::RetryAfter;
 use fetchmill_model::outcome::FailureClass;
+use fetchmill_model::panics::lock;
 use fetchmill_model::planner::concurrency::Load;
 use fetchmill_model::planner::origin::{Millis, Observations};
-use fetchmill_model::sync::lock;
+use fetchmill_model::reply::certainty::MonotonicMicros;
 use fetchmill_model::verdict::RetriedStatuses;
 
 /// See the module. The connections of an engine in Python share it with its dispatcher.

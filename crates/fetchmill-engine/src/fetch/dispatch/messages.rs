@@ -115,7 +115,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
-    use fetchmill_model::file_name::FileName;
+    use fetchmill_model::name::file_name::FileName;
     use fetchmill_model::outcome::{FailureKind, Outcome, Receipt, Runs, SealedShard, ShardEnd};
 
     #[test]

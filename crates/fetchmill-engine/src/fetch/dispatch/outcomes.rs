@@ -7,12 +7,12 @@ use super::link::Settlement;
 use super::rules::AnswerFields;
 use crate::control::clock::unix_micros;
 use crate::fetch::target::CurrentTarget;
-use fetchmill_model::content_encoding::is_identity;
 use fetchmill_model::error::Result;
 use fetchmill_model::object::Facts;
 use fetchmill_model::outcome::{FailureClass, FailureKind, Outcome};
 use fetchmill_model::planner::origin::Millis;
-use fetchmill_model::time_text::parse_http_date;
+use fetchmill_model::reply::content_encoding::is_identity;
+use fetchmill_model::text::dates::parse_http_date;
 use fetchmill_store::sink::{FetchedBody, StoredParts};
 
 impl Dispatcher {

@@ -25,9 +25,9 @@ use crate::request::source_options::Listing;
 use fetchmill_model::error::Result;
 use fetchmill_model::limits;
 use fetchmill_model::outcome::{FailureKind, Receipt, Runs, Tally};
+use fetchmill_model::panics::lock;
 use fetchmill_model::planner::concurrency::Load;
 use fetchmill_model::planner::{NextWork, Retry, WorkerReport};
-use fetchmill_model::sync::lock;
 use fetchmill_model::target::{Batch, Sequence, WaitingTarget};
 
 /// A worker's process that has come up.

@@ -21,10 +21,10 @@ use crate::request::job_request::JobRequest;
 use crate::request::source_options::SourceOptions;
 use crate::writer;
 use fetchmill_model::error::Result;
-use fetchmill_model::extra_columns::ColumnType;
 use fetchmill_model::outcome::ShardNumber;
 use fetchmill_model::planner::NextWork;
 use fetchmill_model::target::Batch;
+use fetchmill_model::target::extra_columns::ColumnType;
 
 /// What a worker's process is told by the job's.
 #[derive(Debug)]

@@ -1,11 +1,11 @@
 //! Items of an API on their way into rows: an item is its own target and its own object.
 
-use fetchmill_model::entry::{ListEntry, Naming};
-use fetchmill_model::extra_columns::ExtraColumns;
 use fetchmill_model::object::Facts;
 use fetchmill_model::outcome::{FailureKind, Outcome};
 use fetchmill_model::source::json::ItemColumns;
 use fetchmill_model::target::Sequence;
+use fetchmill_model::target::entry::{ListEntry, Naming};
+use fetchmill_model::target::extra_columns::ExtraColumns;
 use fetchmill_store::sink::{Block, EntryDescription, FetchedBody};
 
 /// See the module. A block has the items of one page at most more than a full one has: 16 MiB.

@@ -4,14 +4,14 @@ use std::borrow::Cow;
 
 use crate::plan::job_plan::JobPlan;
 use crate::request::source_options::SourceOptions;
-use fetchmill_model::entry::{ListEntry, Naming};
 use fetchmill_model::error::Result;
-use fetchmill_model::extra_columns::extra_values;
 use fetchmill_model::http1::RequestTemplate;
 use fetchmill_model::name;
 use fetchmill_model::row::ListRow;
 use fetchmill_model::source::list::normalise;
-use fetchmill_model::source_metadata::{ListedKey, ListedTime, SizedName};
+use fetchmill_model::target::entry::{ListEntry, Naming};
+use fetchmill_model::target::extra_columns::extra_values;
+use fetchmill_model::target::source_metadata::{ListedKey, ListedTime, SizedName};
 
 /// Where the targets of a job are.
 pub(crate) enum TargetUrls {
@@ -98,7 +98,7 @@ fn text_of(bytes: &[u8]) -> Option<Cow<'_, str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fetchmill_model::entry::ExpectedObject;
+    use fetchmill_model::target::entry::ExpectedObject;
 
     fn server() -> TargetUrls {
         let template = RequestTemplate::new("a:81", "/get/", "", &[]).unwrap();

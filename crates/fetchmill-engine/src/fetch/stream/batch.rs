@@ -9,7 +9,7 @@ use crate::request::custom_request::CustomRequest;
 use fetchmill_model::http1::{FieldSpans, Span};
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
-use fetchmill_model::skips::SkipReason;
+use fetchmill_model::outcome::skips::SkipReason;
 
 /// A request within a batch.
 #[derive(Debug)]

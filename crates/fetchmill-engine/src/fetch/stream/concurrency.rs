@@ -13,11 +13,11 @@ use super::channel::FetcherState;
 use crate::fetch::load_counter::LoadCounter;
 use crate::plan::courtesy::of_host;
 use crate::request::http_options::{Concurrency, HttpOptions};
-use fetchmill_model::certainty::MonotonicMicros;
 use fetchmill_model::limits;
 use fetchmill_model::origin::OriginKey;
 use fetchmill_model::planner::concurrency::{ConcurrencyBounds, ConcurrencyLimit};
 use fetchmill_model::planner::origin::Millis;
+use fetchmill_model::reply::certainty::MonotonicMicros;
 use fetchmill_net::OriginConnections;
 
 /// A stream goes to one origin when it has asked no other for so long.

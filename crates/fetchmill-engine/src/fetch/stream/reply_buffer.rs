@@ -1,10 +1,10 @@
 //! A reply while it is received: its head, and its body in memory.
 
 use crate::attempt::{Failure, Resumable, ResumableBody};
-use fetchmill_model::content_encoding::{ContentEncoding, DecodeError, not_asked_for};
 use fetchmill_model::http1::{BodySink, FieldSpans, Framing, Head};
 use fetchmill_model::limits::{HEAD_KEPT_BYTES, MIB};
 use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::reply::content_encoding::{ContentEncoding, DecodeError, not_asked_for};
 use fetchmill_model::verdict::fields_in;
 
 /// Memory that a task keeps for its next body.

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::current::CurrentTarget;
-use fetchmill_model::byte_range::ByteRange;
-use fetchmill_model::entry::ListEntry;
 use fetchmill_model::planner::Retry;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::target::TargetList;
-use fetchmill_model::target_request::TargetRequest;
+use fetchmill_model::target::byte_range::ByteRange;
+use fetchmill_model::target::entry::ListEntry;
+use fetchmill_model::target::request::TargetRequest;
 use fetchmill_model::verdict::AttemptState;
 
 impl CurrentTarget {

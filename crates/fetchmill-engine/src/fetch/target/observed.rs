@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 
-use fetchmill_model::extra_columns::write_extra;
 use fetchmill_model::http1::{Framing, Head, Version};
 use fetchmill_model::object::Micros;
+use fetchmill_model::target::extra_columns::write_extra;
 use fetchmill_net::{Connection, Phases};
 
 /// What an attempt has shown so far, for a row. Its memory is used for one after the other.

@@ -7,11 +7,11 @@ use super::state::Worker;
 use crate::attempt::{RedirectHead, RedirectPolicy, RedirectRefusal};
 use crate::fetch::rate_wait::keep_pace;
 use crate::fetch::target::CurrentTarget;
-use fetchmill_model::entry::Naming;
 use fetchmill_model::http1::RequestParts;
 use fetchmill_model::limits;
 use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::target::entry::Naming;
 use fetchmill_net::{Connection, Deadlines, OriginConnections, RequestTarget};
 
 impl Worker {

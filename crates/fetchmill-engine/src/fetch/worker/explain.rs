@@ -3,9 +3,9 @@
 use super::body::BodyReceiver;
 use super::state::Worker;
 use crate::fetch::target::CurrentTarget;
-use fetchmill_model::failure_detail::{StatusFacts, status_detail};
 use fetchmill_model::http1::Head;
 use fetchmill_model::origin::{OriginKey, is_open};
+use fetchmill_model::outcome::failure_detail::{StatusFacts, status_detail};
 use fetchmill_model::outcome::{FailureKind, Outcome};
 use fetchmill_model::verdict::Verdict;
 

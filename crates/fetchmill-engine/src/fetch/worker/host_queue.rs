@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::host_waits::HostWait;
 use crate::fetch::target::CurrentTarget;
-use fetchmill_model::certainty::MonotonicMicros;
 use fetchmill_model::planner::origin::Millis;
+use fetchmill_model::reply::certainty::MonotonicMicros;
 
 /// Targets of a host that had to wait until its pace is believed.
 const PACE_SAMPLE: u32 = 16;

@@ -6,10 +6,10 @@ use super::body::BodyReceiver;
 use super::state::Worker;
 use crate::attempt::AttemptEnd;
 use crate::fetch::target::CurrentTarget;
-use fetchmill_model::byte_range::ByteRange;
-use fetchmill_model::expected_hash::ExpectedHash;
 use fetchmill_model::limits;
 use fetchmill_model::s3::BodyChecksum;
+use fetchmill_model::target::byte_range::ByteRange;
+use fetchmill_model::target::expected_hash::ExpectedHash;
 use fetchmill_net::ReceivedReply;
 use fetchmill_store::sink::FetchedBody;
 

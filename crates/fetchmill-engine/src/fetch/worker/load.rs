@@ -6,9 +6,9 @@ use std::ops::Deref;
 
 use crate::control::telemetry::{LatencyHistogram, OriginHistograms, WorkerTelemetry};
 use crate::fetch::load_counter::LoadCounter;
-use fetchmill_model::certainty::MonotonicMicros;
 use fetchmill_model::origin::OriginKey;
 use fetchmill_model::planner::origin::Millis;
+use fetchmill_model::reply::certainty::MonotonicMicros;
 
 /// Few requests are in flight when they are at most this part of what may be.
 const FEW: usize = 8;

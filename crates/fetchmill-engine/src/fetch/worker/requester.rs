@@ -9,13 +9,13 @@ use super::state::Worker;
 use crate::access::tls_errors::distrust;
 use crate::attempt::{AttemptEnd, CertainReplies, Failure, Requester};
 use crate::fetch::target::CurrentTarget;
-use fetchmill_model::certainty::MonotonicMicros;
 use fetchmill_model::error::Error;
 use fetchmill_model::http1::RequestParts;
 use fetchmill_model::limits;
 use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::{FailureKind, Outcome};
 use fetchmill_model::planner::hosts::RequestOutcome;
+use fetchmill_model::reply::certainty::MonotonicMicros;
 use fetchmill_model::verdict::{AttemptState, BrokenFacts, Rules};
 use fetchmill_net::certain::Judged;
 use fetchmill_net::{

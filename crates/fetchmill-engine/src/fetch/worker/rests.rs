@@ -8,11 +8,11 @@ use super::held_outcomes::WorkerConnection;
 use super::state::Worker;
 use crate::control::stop::Stop;
 use crate::fetch::target::CurrentTarget;
-use fetchmill_model::certainty::{MonotonicMicros, REST_MAX};
 use fetchmill_model::http1::Head;
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::origin::Millis;
+use fetchmill_model::reply::certainty::{MonotonicMicros, REST_MAX};
 use fetchmill_net::{Deadlines, PipelinedReplies, UnusedState};
 use fetchmill_store::sink::StoredParts;
 

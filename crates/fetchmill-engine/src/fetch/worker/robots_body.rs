@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crate::attempt::ResumableBody;
 use crate::control::body_memory::BodyMemory;
-use fetchmill_model::content_encoding::{ContentEncoding, NamedEncoding};
 use fetchmill_model::http1::{BodySink, Head};
 use fetchmill_model::limits::{ROBOTS_BYTES_MAX, ROBOTS_FREE_BYTES};
+use fetchmill_model::reply::content_encoding::{ContentEncoding, NamedEncoding};
 use fetchmill_model::verdict::{field_in, fields_in};
 
 /// See the module. Memory: [`ROBOTS_FREE_BYTES`], and up to [`ROBOTS_BYTES_MAX`] within the budget of bodies.

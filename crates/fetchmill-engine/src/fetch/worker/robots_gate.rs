@@ -6,10 +6,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::control::robots_board::{RobotsBoard, RobotsClaim};
-use fetchmill_model::host_robots::HostRobots;
 use fetchmill_model::limits::{ROBOTS_HOSTS_MAX, ROBOTS_RULES_BYTES_MAX};
+use fetchmill_model::opt_out::robots::HostRobots;
 use fetchmill_model::planner::hosts::HostId;
-use fetchmill_model::recent_hosts::RecentHosts;
+use fetchmill_model::planner::recent_hosts::RecentHosts;
 
 /// See the module. Nothing in it is locked but the board, which is looked at when a host is met.
 #[derive(Debug)]

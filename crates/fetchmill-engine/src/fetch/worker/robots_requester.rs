@@ -10,12 +10,12 @@ use crate::attempt::{
     AttemptEnd, CertainReplies, Failure, RedirectHead, RedirectPolicy, Requester, Resumable,
 };
 use crate::fetch::target::CurrentTarget;
-use fetchmill_model::certainty::MonotonicMicros;
-use fetchmill_model::host_robots::{HostRobots, ROBOTS_PATH};
 use fetchmill_model::limits::ROBOTS_REDIRECTS_MAX;
+use fetchmill_model::opt_out::robots::{HostRobots, ROBOTS_PATH};
 use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::hosts::{HostId, RequestOutcome};
+use fetchmill_model::reply::certainty::MonotonicMicros;
 use fetchmill_model::verdict::{AttemptState, BrokenFacts, Rules, Verdict, is_redirect};
 use fetchmill_net::certain::Judged;
 use fetchmill_net::{BrokenExchange, Connection, Deadlines, OriginConnections, ReceivedReply, RequestTarget};

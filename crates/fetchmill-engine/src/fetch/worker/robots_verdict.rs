@@ -2,12 +2,12 @@
 
 use super::state::Worker;
 use crate::fetch::target::CurrentTarget;
-use fetchmill_model::host_robots::{HostRobots, RobotsVerdict};
 use fetchmill_model::opt_out::OptOut;
+use fetchmill_model::opt_out::robots::{HostRobots, RobotsVerdict};
 use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::Outcome;
+use fetchmill_model::outcome::skips::SkipReason;
 use fetchmill_model::planner::hosts::RequestOutcome;
-use fetchmill_model::skips::SkipReason;
 
 impl Worker {
     /// Whether its host lets a target be asked for, as far as that is known. If not, the target has its outcome.

@@ -13,7 +13,7 @@ use fetchmill_model::object::Facts;
 use fetchmill_model::outcome::{FailureClass, FailureKind, Outcome};
 use fetchmill_model::planner::hosts::{self, RequestOutcome};
 use fetchmill_model::planner::origin::Millis;
-use fetchmill_model::source_metadata::ListedKey;
+use fetchmill_model::target::source_metadata::ListedKey;
 use fetchmill_model::verdict::{BrokenFacts, Correction, Verdict};
 use fetchmill_net::ReceivedReply;
 use fetchmill_store::sink::{FetchedBody, StoredParts};

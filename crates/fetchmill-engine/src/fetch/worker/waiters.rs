@@ -11,12 +11,12 @@ use super::host_queue::HostQueue;
 use super::host_waits::{HostWait, HostWaits};
 use super::robots_gate::RobotsGate;
 use crate::fetch::target::CurrentTarget;
-use fetchmill_model::certainty::MonotonicMicros;
-use fetchmill_model::host_robots::HostRobots;
 use fetchmill_model::limits;
+use fetchmill_model::opt_out::robots::HostRobots;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::hosts::{Admission, HostId, HostRules, HostTable, RequestOutcome};
 use fetchmill_model::planner::origin::Millis;
+use fetchmill_model::reply::certainty::MonotonicMicros;
 use fetchmill_model::verdict::Rules;
 use fetchmill_net::dns::SlotLimits;
 

@@ -21,10 +21,10 @@ use crate::request::source_options::{Listing, SourceOptions};
 use crate::writer::recovery;
 use crate::writer::upload::Uploader;
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::extra_columns::column_types;
 use fetchmill_model::limits;
 use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::FailureKind;
+use fetchmill_model::target::extra_columns::column_types;
 use fetchmill_net::{NameResolver, PoolSettings};
 use fetchmill_store::journal::Journal;
 

@@ -18,12 +18,12 @@ use crate::control::Control;
 use crate::plan::job_plan::JobPlan;
 use crate::request::storing_options::TransformOptions;
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::extra_columns::{ColumnType, extra_values, write_extra};
 use fetchmill_model::http1::RequestTemplate;
 use fetchmill_model::limits::{BODY_MEMORY_BYTES_MAX, TRANSFORM_BATCH_BYTES, TRANSFORM_STARTS_MAX};
 use fetchmill_model::object::Facts;
+use fetchmill_model::outcome::skips::SkipReason;
 use fetchmill_model::outcome::{FailureKind, Outcome};
-use fetchmill_model::skips::SkipReason;
+use fetchmill_model::target::extra_columns::{ColumnType, extra_values, write_extra};
 use fetchmill_store::sink::{
     Block, BlockBody, BlockEntry, EntryDescription, FetchedBody, Stage, StoredParts,
 };

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
     use crate::limits::{FOLDER_DEPTH_MAX, INDEX_ENTRIES_MAX};
     use crate::source::PageCursor;
-    use crate::source_metadata::SizedName;
+    use crate::target::source_metadata::SizedName;
 
     fn read_in(
         body: &[u8],

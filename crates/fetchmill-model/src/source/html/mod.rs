@@ -21,7 +21,7 @@ use super::{BadPage, ListedPage, OriginUrl, PendingFolder, listed_time};
 use crate::error::Error;
 use crate::limits::{INDEX_ENTRIES_MAX, INDEX_HREF_BYTES_MAX};
 use crate::name::for_display;
-use crate::skips::SkipReason;
+use crate::outcome::skips::SkipReason;
 
 /// How headings of index pages begin, in lower case: Apache, nginx and lighttpd; Python.
 const INDEX_HEADINGS: [&str; 2] = ["index of", "directory listing for"];

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::source::PageCursor;
-use crate::source_metadata::{ListedTime, SizedName, TimeResolution};
+use crate::target::source_metadata::{ListedTime, SizedName, TimeResolution};
 
 const NGINX: &[u8] =
     b"<html>\r\n<head><title>Index of /top/</title></head>\r\n<body>\r\n<h1>Index of /top/</h1><hr><pre>\

@@ -11,9 +11,11 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::fields::NULL;
-use crate::extra_columns::{ColumnType, TypedValue, TypesByName, UNFIT_COLUMN, is_item_column, write_extra};
 use crate::limits::KEPT_COLUMNS_MAX;
 use crate::source::json_text::JsonText;
+use crate::target::extra_columns::{
+    ColumnType, TypedValue, TypesByName, UNFIT_COLUMN, is_item_column, write_extra,
+};
 
 /// What stands in [`UNFIT_COLUMN`] for an item that is not an object.
 const NOT_AN_OBJECT: &str = ".";
@@ -211,7 +213,7 @@ impl<'t> Visitor<'t> for EachField<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::extra_columns::extra_values;
+    use crate::target::extra_columns::extra_values;
 
     fn types(items: &[&str], given: &TypesByName) -> Vec<(String, ColumnType)> {
         let mut types = ItemTypes::given(given);

@@ -10,16 +10,16 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::fields::{FieldPath, FieldText, NULL, find_fields};
 use super::item_text::compact;
-use crate::entry::{ExpectedObject, ListEntry};
 use crate::limits::PAGE_BYTES_MAX;
 use crate::name::for_display;
-use crate::skips::{SkipReason, Skips};
+use crate::outcome::skips::{SkipReason, Skips};
 use crate::source::api::whole_number;
 use crate::source::json_text::JsonText;
 use crate::source::list::{Filters, normalise};
 use crate::source::listed_time;
-use crate::source_metadata::ListedTime;
 use crate::target::Names;
+use crate::target::entry::{ExpectedObject, ListEntry};
+use crate::target::source_metadata::ListedTime;
 
 /// What a page's items are, by their fields.
 #[derive(Debug, Clone, Default)]

@@ -3,7 +3,7 @@
 //! It is read strictly. A listing ends where there is no next page, so that a field which is not understood must be told:
 //! what it leads to would never be fetched.
 
-use crate::header_field::is_token;
+use crate::http1::header_field::is_token;
 
 /// The target of the link with `rel="next"`; none where there is no such link. Links of another context than the page
 /// (`anchor`) are passed over.

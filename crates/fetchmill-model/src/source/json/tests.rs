@@ -1,10 +1,10 @@
 //! Pages as they come, and what is made of them.
 
 use super::{JsonPage, JsonPageOptions, JsonPages, NextPage, PageReply};
-use crate::entry::ListEntry;
 use crate::error::Result;
 use crate::source::list::Filters;
 use crate::source::{ApiNames, BadPage, OriginUrl, PageCursor};
+use crate::target::entry::ListEntry;
 
 const SOURCE: &str = "http://a.test:81/v1/photos?per=2";
 

@@ -7,17 +7,17 @@ use super::records::{RecordValues, Records};
 use super::request::{RequestPiece, RequestPieces, push_value};
 use super::template::{self, Piece};
 use super::{ListOptions, json_template, normalise, origin_of};
-use crate::byte_range::{ByteRange, number};
-use crate::entry::{ExpectedObject, ListEntry};
 use crate::error::Result;
-use crate::expected_hash::ExpectedHash;
-use crate::extra_columns::{ColumnType, column_types, write_extra};
 use crate::limits::{KEPT_BYTES_MAX, REQUEST_BYTES_MAX};
 use crate::name::{for_display, from_text};
 use crate::row::LISTED_COLUMNS;
-use crate::source_metadata::ListedTime;
-use crate::target_request::{TargetRequest, is_condition};
-use crate::time_text::parse_utc_to_the_second;
+use crate::target::byte_range::{ByteRange, number};
+use crate::target::entry::{ExpectedObject, ListEntry};
+use crate::target::expected_hash::ExpectedHash;
+use crate::target::extra_columns::{ColumnType, column_types, write_extra};
+use crate::target::request::{TargetRequest, is_condition};
+use crate::target::source_metadata::ListedTime;
+use crate::text::dates::parse_utc_to_the_second;
 
 /// A column as a user has named it.
 #[derive(Debug, Clone, PartialEq, Eq)]

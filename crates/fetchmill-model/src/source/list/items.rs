@@ -26,12 +26,12 @@ pub struct ItemBatch {
     urls: Names,
     keys: Names,
     has_key: Vec<bool>,
-    /// As [`crate::target_request`] writes them; empty for none.
+    /// As [`crate::target::request`] writes them; empty for none.
     requests: Names,
 }
 
 impl ItemBatch {
-    /// Adds one; `request` is what [`crate::target_request`] writes.
+    /// Adds one; `request` is what [`crate::target::request`] writes.
     pub fn push(&mut self, url: &[u8], key: Option<&[u8]>, request: Option<&[u8]>) {
         self.requests.push(request.unwrap_or_default());
         self.urls.push(url);
@@ -184,8 +184,8 @@ impl Records for ItemRecords {
 mod tests {
     use super::super::{ListOptions, ListReader, ListSource, ListStep};
     use super::*;
-    use crate::entry::ListEntry;
     use crate::source::PageCursor;
+    use crate::target::entry::ListEntry;
 
     /// Gives numbers, so many at a time.
     struct Numbers(std::ops::Range<u64>, usize);

@@ -132,7 +132,7 @@ options! {
         /// Columns that are carried into the output.
         keep_columns: Vec<String> = Vec::new();
         /// What the values of columns are that are kept or that a transform fills, each as `COLUMN=TYPE`
-        /// ([`crate::extra_columns::column_types`]).
+        /// ([`crate::target::extra_columns::column_types`]).
         column_types: Vec<String> = Vec::new();
         /// What is taken ([`Filters`]): matched with the name that a server lists, or with the URL of a list.
         include: Vec<String> = Vec::new();

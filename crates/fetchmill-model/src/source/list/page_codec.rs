@@ -6,8 +6,8 @@ use std::io::Read;
 use ::parquet::basic::Compression;
 use flate2::read::MultiGzDecoder;
 
-use crate::content_encoding::ContentEncoding;
 use crate::limits::READ_BYTES;
+use crate::reply::content_encoding::ContentEncoding;
 
 /// Window of a page in zstd: 64 MiB, less than a list may take.
 const ZSTD_WINDOW_LOG_MAX: u32 = 26;

@@ -21,10 +21,10 @@ use super::read_share::ReadShare;
 use super::records::{RecordStep, RecordValues, Records};
 use super::value;
 use crate::error::{Error, Result};
-use crate::extra_columns::ColumnType;
 use crate::limits::{LIST_LINE_BYTES_MAX, MIB};
 use crate::panics;
 use crate::source::ListPosition;
+use crate::target::extra_columns::ColumnType;
 
 /// Rows of a batch,
 const BATCH_ROWS: u64 = 256;

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use super::page_codec;
 use super::page_header::{PageHeader, PageKind};
 use crate::limits::{LIST_PARQUET_BYTES_MAX, LIST_PARQUET_HEADER_BYTES_MAX, MIB};
-use crate::sync::lock;
+use crate::panics::lock;
 
 /// A view of a value, as it is kept for each value of a dictionary.
 const VIEW_BYTES: u64 = 16;

@@ -9,8 +9,8 @@ use super::lines::ReadStep;
 use super::read_share::ReadShare;
 use super::records::{ListRecords, RecordStep, RecordValues, Records};
 use crate::error::{Error, Result};
-use crate::extra_columns::ColumnType;
 use crate::source::ListPosition;
+use crate::target::extra_columns::ColumnType;
 
 /// Records that are passed over before the caller may check its stop signal.
 const STRETCH_RECORDS: u64 = 64 * 1024;

@@ -20,14 +20,14 @@ use super::sample::SampleFinder;
 use super::seen_lines::SeenLines;
 use super::text::TextRecords;
 use super::{Compression, Filters, ListFormat, ListOptions, ListSample, ListSource, ListStep};
-use crate::entry::ListEntry;
 use crate::error::{Error, Result};
-use crate::extra_columns::ColumnType;
 use crate::limits::{LIST_FIRST_PAGE_TARGETS, LIST_PAGE_BYTES, LIST_PAGE_ENTRIES, LIST_PAGE_TARGETS};
-use crate::skips::{SkipReason, Skips};
+use crate::outcome::skips::{SkipReason, Skips};
 use crate::source::ListPosition;
 use crate::source::{ListedPage, PageCursor};
 use crate::target::Names;
+use crate::target::entry::ListEntry;
+use crate::target::extra_columns::ColumnType;
 
 /// A list that is read.
 pub struct ListReader {

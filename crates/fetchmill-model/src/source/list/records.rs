@@ -5,8 +5,8 @@ use std::ops::Range;
 use super::lines::ReadStep;
 use super::read_share::ReadShare;
 use crate::error::Result;
-use crate::extra_columns::ColumnType;
 use crate::source::ListPosition;
+use crate::target::extra_columns::ColumnType;
 
 /// What comes next in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,9 +8,9 @@ use std::hash::{BuildHasher as _, BuildHasherDefault, Hasher, RandomState};
 
 use xxhash_rust::xxh3::{xxh3_64_with_seed, xxh3_128_with_seed};
 
-use crate::entry::ListEntry;
 use crate::limits::LIST_REMEMBERED_LINES;
-use crate::target_request::TargetRequest;
+use crate::target::entry::ListEntry;
+use crate::target::request::TargetRequest;
 
 /// The first lines of a list: up to [`LIST_REMEMBERED_LINES`] different ones.
 pub(super) struct SeenLines {

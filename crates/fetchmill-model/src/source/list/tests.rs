@@ -8,11 +8,11 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicro
 use bytes::Bytes;
 
 use super::*;
-use crate::entry::ListEntry;
 use crate::error::Error;
-use crate::extra_columns::extra_values;
 use crate::limits::{LIST_LINE_BYTES_MAX, LIST_RECORD_LINES_MAX};
 use crate::source::PageCursor;
+use crate::target::entry::ListEntry;
+use crate::target::extra_columns::extra_values;
 
 /// A text for each number.
 fn lines(count: usize, line: impl Fn(usize) -> String) -> String {

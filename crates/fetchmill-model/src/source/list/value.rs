@@ -9,7 +9,7 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef, PrimitiveArray};
 use arrow_schema::{DataType, TimeUnit};
 
-use crate::extra_columns::ColumnType;
+use crate::target::extra_columns::ColumnType;
 
 /// Whether [`give`] knows such values.
 pub(super) fn is_readable(kind: &DataType) -> bool {

@@ -8,10 +8,10 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 use super::sqlite_error::error_of;
 use super::{fence, version, wal_index};
 use crate::durable;
-use fetchmill_model::entry::EntryTraits;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::{FailureKind, KindCounts, Runs, StatusCounts, Tally};
 use fetchmill_model::target::Sequence;
+use fetchmill_model::target::entry::EntryTraits;
 
 /// Raised when an older fetchmill could not read a journal, or anything else of a destination, of this version.
 const VERSION: i64 = 3;

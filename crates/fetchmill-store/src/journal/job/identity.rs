@@ -103,7 +103,7 @@ pub fn must_be_here(identity: &BTreeMap<String, String>, place: &JobLocation) ->
     let destination = identity.get(DESTINATION).filter(|_| !place.has_own_journal());
     let Some(destination) = destination else { return Ok(()) };
     Err(Error::Usage(format!(
-        "the objects of this job are in {destination}: fetch its shards first, and read those (docs/guide/s3.md)"
+        "the objects of this job are in {destination}: fetch its shards first, and read those (see `fetchmill help s3`)"
     )))
 }
 

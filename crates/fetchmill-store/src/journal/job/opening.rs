@@ -10,7 +10,7 @@ use super::rules::{JobRules, RULES};
 use super::transactions::{Journal, now_text};
 use crate::journal::location::JobLocation;
 use fetchmill_model::error::Result;
-use fetchmill_model::extra_columns::ROWS_PART;
+use fetchmill_model::target::extra_columns::ROWS_PART;
 
 /// The fact that says which pass was the last.
 pub(in crate::journal) const PASS: &str = "pass";

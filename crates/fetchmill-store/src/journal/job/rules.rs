@@ -5,8 +5,8 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _};
 
 use crate::journal::database::sqlite_error::error_of;
 use crate::journal::location::JobLocation;
-use fetchmill_model::entry::Naming;
 use fetchmill_model::error::Result;
+use fetchmill_model::target::entry::Naming;
 
 /// The fact of the journal.
 pub(in crate::journal) const RULES: &str = "rules";

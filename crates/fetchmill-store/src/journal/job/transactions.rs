@@ -11,10 +11,10 @@ use crate::journal::database::fence::Fence;
 use crate::journal::database::schema;
 use crate::journal::database::sqlite_error::error_of;
 use crate::journal::location::JobLocation;
-use fetchmill_model::entry::EntryTraits;
 use fetchmill_model::error::Result;
 use fetchmill_model::outcome::{KindCounts, StatusCounts, Tally};
 use fetchmill_model::target::Sequence;
+use fetchmill_model::target::entry::EntryTraits;
 
 /// The fact of a job whose listing is complete: when it was.
 pub(in crate::journal) const LISTED_AT: &str = "listed_at";
@@ -212,5 +212,5 @@ impl Journal {
 pub(in crate::journal) fn now_text() -> String {
     let seconds =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    fetchmill_model::time_text::utc(seconds)
+    fetchmill_model::text::dates::utc(seconds)
 }

@@ -6,10 +6,10 @@ use super::{MARKER, folders, listed_digests, ranges};
 use crate::journal::database::schema;
 use crate::journal::job::live::LivePage;
 use crate::journal::job::transactions::{Journal, LISTED_AT, now_text};
-use fetchmill_model::entry::EntryTraits;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::name::for_display;
 use fetchmill_model::source::{ListPosition, ListedPage, PageCursor};
+use fetchmill_model::target::entry::EntryTraits;
 use fetchmill_model::target::{Names, Sequence};
 
 /// Where the position of a list stands.

@@ -12,7 +12,7 @@ use crate::journal::job::transactions::Journal;
 use crate::journal::location::JobLocation;
 use fetchmill_model::error::Result;
 use fetchmill_model::limits::SKIPPED_NAMES_MAX;
-use fetchmill_model::skips::{SkipReason, Skips};
+use fetchmill_model::outcome::skips::{SkipReason, Skips};
 
 /// How many were left out for a reason, and names of some of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

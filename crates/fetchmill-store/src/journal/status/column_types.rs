@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::journal::{Identity, JobLocation, Journal};
 use fetchmill_model::error::Result;
-use fetchmill_model::extra_columns::{COLUMNS_PART, ExtraColumns, TYPES_PART};
+use fetchmill_model::target::extra_columns::{COLUMNS_PART, ExtraColumns, TYPES_PART};
 
 /// Whether a job has begun that has columns of a list, all of them text.
 pub fn has_text_columns(place: &JobLocation) -> Result<bool> {

@@ -8,9 +8,9 @@ use crate::journal::job::live;
 use crate::journal::job::opening::is_synced;
 use crate::journal::shards::{cdxj, unfetched};
 use crate::journal::{CdxjFile, JobLocation, JobRules, Shard, shards, status};
-use fetchmill_model::entry::EntryTraits;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::{OpenShard, ShardEnd, Tally, UnfetchedFile};
+use fetchmill_model::target::entry::EntryTraits;
 use fetchmill_model::target::{Names, Sequence};
 
 /// A journal, read while nobody writes it: see [`JobLocation::look`].

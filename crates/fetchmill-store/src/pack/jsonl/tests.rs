@@ -194,8 +194,8 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
 prop_compose! {
     fn objects()(name in bytes(), body in bytes(), status: u16, content_type in prop::option::of(bytes()),
                  content_encoding in prop::option::of(bytes()), etag in prop::option::of(bytes()),
-                 last_modified in prop::option::of(0..=time_text::SECONDS_MAX),
-                 fetched_at in 0..=time_text::SECONDS_MAX * 1_000_000, url in prop::option::of(bytes()),
+                 last_modified in prop::option::of(0..=dates::SECONDS_MAX),
+                 fetched_at in 0..=dates::SECONDS_MAX * 1_000_000, url in prop::option::of(bytes()),
                  kept in prop::option::of(prop::array::uniform2(prop::option::of(any::<String>())))) -> StoredObject {
         let kept = kept.map(|values| {
             let mut kept = Vec::new();

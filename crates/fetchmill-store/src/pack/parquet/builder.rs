@@ -8,9 +8,9 @@ use arrow_array::builder::{
 };
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{ArrowError, SchemaRef};
-use fetchmill_model::extra_columns::{ExtraColumns, extra_values};
 use fetchmill_model::object::{Micros, Object, Seconds, UnfetchedTarget};
 use fetchmill_model::outcome::Outcome;
+use fetchmill_model::target::extra_columns::{ExtraColumns, extra_values};
 use std::io;
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@ use arrow_array::{
     Array, ArrayRef, BinaryArray, Int64Array, RecordBatch, StringArray, UInt32Array, new_null_array,
 };
 use arrow_schema::{DataType, SchemaRef};
-use fetchmill_model::extra_columns::ExtraColumns;
+use fetchmill_model::target::extra_columns::ExtraColumns;
 use std::sync::Arc;
 
 /// The arrays of a batch of items. JSON is UTF-8, which is checked once more.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::builder::{BooleanBuilder, Float64Builder, Int64Builder, StringBuilder};
 use arrow_array::{Array, ArrayRef, BooleanArray, Float64Array, Int64Array, StringArray};
 
-use fetchmill_model::extra_columns::{ColumnType, TypedValue};
+use fetchmill_model::target::extra_columns::{ColumnType, TypedValue};
 
 /// The values of one column, to be written.
 #[derive(Debug)]

@@ -12,10 +12,10 @@ use ::parquet::arrow::arrow_reader::{
 };
 use ::parquet::file::metadata::PageIndexPolicy;
 use arrow_array::RecordBatch;
-use fetchmill_model::extra_columns::ExtraColumns;
 use fetchmill_model::limits::MIB;
 use fetchmill_model::object::StoredObject;
 use fetchmill_model::panics;
+use fetchmill_model::target::extra_columns::ExtraColumns;
 use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;

@@ -7,9 +7,9 @@ use arrow_array::{
     Array, BinaryArray, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray, UInt16Array,
     UInt32Array,
 };
-use fetchmill_model::extra_columns::{ExtraColumns, OUTCOME_COLUMNS, URL_COLUMN, write_extra};
 use fetchmill_model::object::{Facts, Micros, Object, StoredObject};
 use fetchmill_model::target::Sequence;
+use fetchmill_model::target::extra_columns::{ExtraColumns, OUTCOME_COLUMNS, URL_COLUMN, write_extra};
 
 /// The columns of a batch that has all of them. All its rows are objects: one without a body is damage.
 #[derive(Debug)]

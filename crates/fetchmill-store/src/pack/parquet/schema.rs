@@ -8,7 +8,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPrope
 use parquet::schema::types::ColumnPath;
 use std::sync::{Arc, LazyLock};
 
-use fetchmill_model::extra_columns::{
+use fetchmill_model::target::extra_columns::{
     ColumnType, ENCODING_COLUMN, ExtraColumns, ITEM_COLUMN, ITEM_SEQUENCE_COLUMN, OUTCOME_COLUMNS, URL_COLUMN,
 };
 

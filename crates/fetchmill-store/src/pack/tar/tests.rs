@@ -5,9 +5,9 @@ use std::io::Read as _;
 use proptest::prelude::*;
 
 use super::*;
-use fetchmill_model::extra_columns::{ExtraColumns, write_extra};
 use fetchmill_model::name;
 use fetchmill_model::object::Facts;
+use fetchmill_model::target::extra_columns::{ExtraColumns, write_extra};
 
 fn object<'a>(name: &'a [u8], body: &'a [u8]) -> Object<'a> {
     Object { sequence: 7, name, body, crc32c: 0, facts: Facts::default() }

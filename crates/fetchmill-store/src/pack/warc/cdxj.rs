@@ -7,7 +7,7 @@ use super::decode::{WarcRecord, unpack};
 use super::message::parse_head;
 use super::surt::write_surt;
 use crate::pack::Damage;
-use fetchmill_model::time_text;
+use fetchmill_model::text::dates;
 
 /// `20260131235959`.
 const TIMESTAMP_DIGITS: usize = 14;
@@ -35,7 +35,7 @@ fn line(record: &WarcRecord<'_>, (offset, length): (u64, usize), file_name: &str
     write_surt(url, &mut line);
     line.push(b' ');
     let mut date = Vec::new();
-    time_text::write_utc_micros(record.fetched_at, &mut date);
+    dates::write_utc_micros(record.fetched_at, &mut date);
     line.extend(date.iter().filter(|byte| byte.is_ascii_digit()).take(TIMESTAMP_DIGITS));
     line.push(b' ');
     let head = if record.kind == b"resource" { None } else { parse_head(record.block) };

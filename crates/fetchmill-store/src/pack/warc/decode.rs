@@ -6,10 +6,10 @@ use super::message::{parse_head, unchunked};
 use super::{RECORD_END, UNKNOWN_TYPE, VERSION, digest};
 use crate::pack::number::parse_decimal;
 use crate::pack::{Damage, Decoder};
-use fetchmill_model::content_encoding::is_identity;
 use fetchmill_model::name;
 use fetchmill_model::object::{Micros, StoredObject};
-use fetchmill_model::time_text;
+use fetchmill_model::reply::content_encoding::is_identity;
+use fetchmill_model::text::dates;
 
 /// Fields of a record: ours have at most twelve.
 const FIELDS_MAX: usize = 16;
@@ -131,7 +131,7 @@ impl<'a> WarcRecord<'a> {
             payload_digest: field("WARC-Payload-Digest")?,
             url: field("Fetchmill-Url")?,
             content_type: field("Content-Type")?,
-            fetched_at: field("WARC-Date")?.and_then(time_text::parse_utc_micros).ok_or(DAMAGE)?,
+            fetched_at: field("WARC-Date")?.and_then(dates::parse_utc_micros).ok_or(DAMAGE)?,
             block,
         })
     }

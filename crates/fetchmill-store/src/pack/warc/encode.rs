@@ -13,12 +13,12 @@ use super::{DigestText, RECORD_END, UNKNOWN_TYPE, VERSION, WarcOrigin, digest, d
 use crate::pack::number::write_decimal;
 use crate::pack::{Encoder, FileBody};
 use fetchmill_model::http1::{HttpUrl, RequestTemplate};
-use fetchmill_model::kept_reply::KeptReply;
 use fetchmill_model::limits::BODY_MEMORY_BYTES_MAX;
 use fetchmill_model::name;
 use fetchmill_model::object::{Facts, Micros, Object, UnfetchedTarget};
+use fetchmill_model::outcome::kept_reply::KeptReply;
 use fetchmill_model::target::Sequence;
-use fetchmill_model::time_text;
+use fetchmill_model::text::dates;
 
 const WARCINFO: &str = concat!(
     "software: fetchmill/",
@@ -313,7 +313,7 @@ impl std::fmt::Debug for WarcEncoder {
 impl RecordBuffers {
     fn set_date(&mut self, at: Micros) {
         self.date.clear();
-        time_text::write_utc_micros(at, &mut self.date);
+        dates::write_utc_micros(at, &mut self.date);
     }
 
     /// Begins a record with what each one has.

@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use fetchmill_model::http1;
 use fetchmill_model::limits::HEAD_FIELDS_MAX;
 use fetchmill_model::object::Seconds;
-use fetchmill_model::time_text;
+use fetchmill_model::text::dates;
 
 /// Behind the only chunk: its line end, and the last chunk.
 const CHUNK_END: &[u8] = b"\r\n0\r\n\r\n";
@@ -60,7 +60,7 @@ impl<'a> StoredHead<'a> {
             4 if is("etag") => self.etag = self.etag.or(Some(value)),
             12 if is("content-type") => self.content_type = self.content_type.or(Some(value)),
             13 if is("last-modified") => {
-                self.last_modified = self.last_modified.or(time_text::parse_http_date(value));
+                self.last_modified = self.last_modified.or(dates::parse_http_date(value));
             }
             16 if is("content-encoding") => {
                 self.content_encoding = self.content_encoding.or(Some(value));

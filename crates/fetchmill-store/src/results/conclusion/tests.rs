@@ -3,9 +3,9 @@
 use super::*;
 use crate::journal::Identity;
 use crate::sink::failures::FailuresShard;
-use fetchmill_model::file_name::FileName;
+use fetchmill_model::name::file_name::FileName;
+use fetchmill_model::outcome::skips::Skips;
 use fetchmill_model::outcome::{Receipt, Runs, Tally};
-use fetchmill_model::skips::Skips;
 use fetchmill_model::source::{ListedPage, PageCursor};
 use fetchmill_model::target::Names;
 

@@ -18,7 +18,7 @@ use super::settings::S3Settings;
 use crate::access::renewal::CredentialSource as _;
 use fetchmill_model::limits;
 use fetchmill_model::origin::OriginFields;
-use fetchmill_model::patience::Patience;
+use fetchmill_model::reply::patience::Patience;
 use fetchmill_net::{AddressPolicy, NameResolverSetup, PoolSettings, Resolver, Timeouts, TlsSetup};
 
 /// As a job with few connections has it.

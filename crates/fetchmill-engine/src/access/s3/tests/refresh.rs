@@ -11,7 +11,7 @@ use super::World;
 use super::server::{Server, document};
 use crate::access::renewal::{CredentialSource as _, LoadedCredentials, Refresher, Renewal};
 use fetchmill_model::s3::Credentials;
-use fetchmill_model::time_text::utc;
+use fetchmill_model::text::dates::utc;
 
 const FAR: u64 = 1_893_456_000;
 /// For things that happen in a second.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use crate::name::{for_display, printable};
 use crate::outcome::FailureKind;
-use crate::source_metadata::{ListedKey, is_same_etag};
+use crate::target::source_metadata::{ListedKey, is_same_etag};
 
 /// Bytes of a detail; above it the rest is left out.
 pub const DETAIL_BYTES_MAX: usize = 1024;

@@ -1,5 +1,12 @@
 //! Targets as values: names in pages, and the slices of pages that travel together.
 
+pub mod byte_range;
+pub mod entry;
+pub mod expected_hash;
+pub mod extra_columns;
+pub mod request;
+pub mod source_metadata;
+
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

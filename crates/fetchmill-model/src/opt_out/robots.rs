@@ -1,10 +1,10 @@
 //! What the robots.txt of a host says of the targets of a list (`--robots`), as RFC 9309, 2.3.1, reads the reply.
 
-use crate::failure_detail::status_text;
 use crate::limits::OPT_OUT_EVIDENCE_BYTES_MAX;
 use crate::opt_out::OptOut;
-use crate::opt_out_rule::OptOutRule;
+use crate::opt_out::rule::OptOutRule;
 use crate::outcome::FailureKind;
+use crate::outcome::failure_detail::status_text;
 use crate::source::percent;
 use crate::source::robots::{PRODUCT_TOKEN, Robots};
 

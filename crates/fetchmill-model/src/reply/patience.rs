@@ -3,12 +3,12 @@
 //! Options bound an attempt: 30 s for a head. Where replies take a millisecond and one request in 2,000 hangs, that bound lets
 //! hung requests take all places in flight. So a request that is far slower than its origin's replies is abandoned and made
 //! again, on a fresh connection, if replies to later requests have come meanwhile. Few requests are made again, and none while
-//! the origin refuses requests ([docs/internals/decisions/0064](../../../docs/internals/decisions/0064-slow-requests-are-made-again.md)).
+//! the origin refuses requests ([docs/internals/decisions/0064](../../../../docs/internals/decisions/0064-slow-requests-are-made-again.md)).
 //!
 //! Pure rules: no I/O and no clock.
 
-use crate::certainty::MonotonicMicros;
 use crate::planner::origin::Millis;
+use crate::reply::certainty::MonotonicMicros;
 
 /// The shortest wait for a reply, in milliseconds, before any request was abandoned.
 const FIRST: Millis = 1_000;

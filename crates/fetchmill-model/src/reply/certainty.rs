@@ -3,7 +3,7 @@
 //! A reply of HTTP/1.1 has no number: it answers the oldest request that has no reply yet. A server that sends one reply
 //! too many shifts all that follow on the connection by one, and each object gets its neighbour's bytes. The surplus
 //! shows only at the end: when no request is out, a reply is left over. So replies are held until their connection was
-//! seen quiet ([docs/internals/decisions/0023](../../../docs/internals/decisions/0023-replies-are-held-until-they-are-certain.md)).
+//! seen quiet ([docs/internals/decisions/0023](../../../../docs/internals/decisions/0023-replies-are-held-until-they-are-certain.md)).
 //!
 //! Pure rules: no I/O and no clock. All times are microseconds on one monotonic clock.
 

@@ -1,12 +1,17 @@
 //! What became of targets: outcomes, failure kinds, the tally that always balances, and receipts.
 
+pub mod answer_pattern;
+pub mod failure_detail;
+pub mod kept_reply;
+pub mod skips;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::file_name::FileName;
-use crate::same_bodies::SameBodies;
-use crate::skips::{SkipReason, Skips};
+use crate::name::file_name::FileName;
+use crate::outcome::skips::{SkipReason, Skips};
+use crate::reply::same_bodies::SameBodies;
 
 /// The order in which targets became durable in the journal; names a target inside one job only.
 pub type Sequence = u64;

@@ -4,13 +4,13 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::entry::ListEntry;
-use crate::extension::push_extension;
+use crate::name::extension::push_extension;
+use crate::target::entry::ListEntry;
 
 /// How listed names become stored ones in a job.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct StoredNames {
-    /// Names are [`crate::entry::Naming::Extension`]: their keys end where it begins.
+    /// Names are [`crate::target::entry::Naming::Extension`]: their keys end where it begins.
     pub has_extension: bool,
     /// A leading path, with the slash at its end, that names lose.
     pub strip_prefix: Option<Arc<[u8]>>,

@@ -1,9 +1,9 @@
 //! Replies that are no objects, as `--warc-all` keeps them: redirects, statuses of absent and failed targets, and what is said
 //! of an object that has not changed. Those of a target travel with its outcome, in one value.
 
-use crate::extra_columns::{extra_values, write_extra};
 use crate::limits::{HOPS_KEPT_BYTES_MAX, KEPT_BODY_BYTES_MAX};
 use crate::object::Micros;
+use crate::target::extra_columns::{extra_values, write_extra};
 
 /// Values of a reply.
 const VALUES: usize = 5;

@@ -11,11 +11,11 @@
 use std::borrow::Cow;
 use std::io::Write;
 
-use crate::extension::push_extension;
-use crate::extra_columns::{extra_values, write_extra};
+use crate::name::extension::push_extension;
 use crate::name::url_name;
-use crate::source_metadata::{ListedKey, ListedTime, SizedName};
-use crate::target_request::TargetRequest;
+use crate::target::extra_columns::{extra_values, write_extra};
+use crate::target::request::TargetRequest;
+use crate::target::source_metadata::{ListedKey, ListedTime, SizedName};
 
 /// What tells a URL from what stands behind it.
 const MORE: u8 = 0;
@@ -29,11 +29,11 @@ pub struct ListEntry<'a> {
     pub url: &'a [u8],
     /// What the object is called, if it is not called by its URL. Of a line without URL: which line it is.
     pub key: Option<&'a [u8]>,
-    /// The kept columns ([`crate::extra_columns::write_extra`]). Of a line without URL: the reason, as text.
+    /// The kept columns ([`crate::target::extra_columns::write_extra`]). Of a line without URL: the reason, as text.
     pub kept: Option<&'a [u8]>,
     /// What its object is to be like.
     pub expected: ExpectedObject<'a>,
-    /// What it is asked with ([`crate::target_request`]); none: a plain `GET`. Of a line without URL: the kept columns.
+    /// What it is asked with ([`crate::target::request`]); none: a plain `GET`. Of a line without URL: the kept columns.
     pub request: Option<&'a [u8]>,
 }
 
@@ -135,7 +135,7 @@ pub enum Naming {
     /// `000012/000012345`, by the sequence number: `--names seq`.
     Number,
     /// An entry's key, and behind it an extension, which a reply may still make another one
-    /// ([`crate::stored_name`]): `--names '{id}.{ext}'`.
+    /// ([`crate::name::stored_name`]): `--names '{id}.{ext}'`.
     Extension,
     /// `12345`, by the sequence number: the target's bytes are the item itself (`--store items`).
     Item,
@@ -308,7 +308,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::byte_range::ByteRange;
+    use crate::target::byte_range::ByteRange;
 
     fn written(entry: ListEntry<'_>) -> Vec<u8> {
         let mut out = Vec::new();

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::count_text::with_commas;
 use crate::limits::{SAME_BODIES_KEPT, SAME_BODIES_TOLD_MIN, SAME_BODY_BYTES_MAX};
+use crate::text::counts::with_commas;
 
 /// Counts bodies that come most often, without keeping any: the algorithm Space-Saving of Metwally, Agrawal and El Abbadi.
 /// A body of more than `1 / SAME_BODIES_KEPT` of all is among those that are counted. Memory: [`SAME_BODIES_KEPT`] counts.

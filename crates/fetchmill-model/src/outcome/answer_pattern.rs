@@ -45,7 +45,7 @@ impl AnswerPattern {
         };
         meaning.filter(means_some).map(AnswerPattern).ok_or_else(|| {
             Error::Usage(format!(
-                "'{}' is no answer: give a failure kind (docs/reference/exit-codes.md), a status as 404, 5xx, dns*, or any",
+                "'{}' is no answer: give a failure kind (see `fetchmill help exit-codes`), a status as 404, 5xx, dns*, or any",
                 text.escape_debug()
             ))
         })

@@ -12,12 +12,15 @@
 //! # Cost
 //! One pass without allocation for a name of plain ASCII.
 
+pub(crate) mod extension;
+pub mod file_name;
+pub mod stored_name;
 mod text;
 pub mod url_name;
 
-use crate::hidden_text::hide_secrets;
 use crate::limits::{NAME_PATH_BYTES_MAX, NAME_SEGMENT_BYTES_MAX, NAME_SEGMENTS_MAX};
 use crate::outcome::FailureKind;
+use crate::text::redacted::hide_secrets;
 
 pub use text::{from_text, to_text};
 

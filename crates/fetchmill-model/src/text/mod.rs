@@ -1,0 +1,5 @@
+//! Text for people and for the journal.
+
+pub mod counts;
+pub mod dates;
+pub mod redacted;
