@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::ReadBuf;
 
-use super::{BrokenExchange, Deadlines, Http1Connection, UnusedState};
+use super::{BrokenExchange, Deadlines, Http1Connection, IdleState};
 use fetchmill_model::http1::{BodySink, Framing, Head, ReplyProgress};
 use fetchmill_model::limits::{BATCH_BYTES_MAX, BATCH_KEPT_BYTES, BATCH_REPLY_BYTES_MAX};
 use fetchmill_model::outcome::FailureKind;
@@ -132,7 +132,7 @@ impl Http1Connection {
         replies: &mut PipelinedReplies,
         scratch: &RefCell<Vec<u8>>,
         watch: &Deadlines,
-    ) -> Result<UnusedState, BrokenBatch> {
+    ) -> Result<IdleState, BrokenBatch> {
         replies.clear();
         poll_fn(|context| self.poll_batch(context, count, replies, scratch, watch)).await
     }
@@ -144,7 +144,7 @@ impl Http1Connection {
         replies: &mut PipelinedReplies,
         scratch: &RefCell<Vec<u8>>,
         watch: &Deadlines,
-    ) -> Poll<Result<UnusedState, BrokenBatch>> {
+    ) -> Poll<Result<IdleState, BrokenBatch>> {
         loop {
             if self.is_sending() {
                 self.poll_unsent(context)?;
@@ -177,20 +177,20 @@ impl Http1Connection {
         count: usize,
         replies: &mut PipelinedReplies,
         watch: &Deadlines,
-    ) -> Result<Option<UnusedState>, BrokenBatch> {
+    ) -> Result<Option<IdleState>, BrokenBatch> {
         self.has_input = true;
         let mut pending = std::mem::take(&mut self.pending);
         if pending.is_empty() {
             let consumed = self.read_replies(bytes, count, replies, watch)?;
             if replies.len() == count {
-                return Ok(Some(UnusedState::of(&bytes[consumed..])));
+                return Ok(Some(IdleState::of(&bytes[consumed..])));
             }
             pending.extend_from_slice(&bytes[consumed..]);
         } else {
             pending.extend_from_slice(bytes);
             let consumed = self.read_replies(&pending, count, replies, watch)?;
             if replies.len() == count {
-                return Ok(Some(UnusedState::of(&pending[consumed..])));
+                return Ok(Some(IdleState::of(&pending[consumed..])));
             }
             pending.drain(..consumed);
         }

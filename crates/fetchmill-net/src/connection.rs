@@ -12,8 +12,8 @@ use super::late_reply::LateReply;
 use super::origin_connections::OriginConnections;
 use super::phases::ExchangeTimes;
 use super::{
-    AddressPolicy, BrokenBatch, BrokenExchange, Deadlines, Http1Connection, Phases, PipelinedReplies,
-    ReceivedReply, UnusedState,
+    AddressPolicy, BrokenBatch, BrokenExchange, Deadlines, Http1Connection, IdleState, Phases,
+    PipelinedReplies, ReceivedReply,
 };
 use fetchmill_model::http1::{BodySink, Version};
 use fetchmill_model::reply::certainty::{ConnectionReplies, MonotonicMicros, SILENCE_MIN};
@@ -101,7 +101,7 @@ impl Connection {
 
     /// Whether the open connection leads no farther than this. The caller closes one that does: another is opened only
     /// as far as it may lead.
-    pub fn may_be_reused(&self, reach: AddressPolicy) -> bool {
+    pub fn leads_within(&self, reach: AddressPolicy) -> bool {
         match (&self.origin, &self.link) {
             (Some(origin), Some(link)) => origin.is_within(reach, link.address()),
             _ => true,
@@ -174,8 +174,8 @@ impl Connection {
     }
 
     /// What a look at the connection tells; without one there is nothing to tell.
-    pub fn look(&self) -> UnusedState {
-        self.link.as_ref().map_or(UnusedState::Quiet, ConnectionKind::look)
+    pub fn look(&self) -> IdleState {
+        self.link.as_ref().map_or(IdleState::Quiet, ConnectionKind::look)
     }
 
     /// Waits for something to come, or for the watch.
@@ -245,7 +245,7 @@ impl Connection {
         buffers: &IoBuffers,
         replies: &mut PipelinedReplies,
         watch: &Deadlines,
-    ) -> std::result::Result<UnusedState, BrokenBatch> {
+    ) -> std::result::Result<IdleState, BrokenBatch> {
         let Some(connection) = self.connection() else {
             return Err(BrokenExchange::unconnected().into());
         };

@@ -9,7 +9,7 @@ use http::HeaderMap;
 use http::uri::Authority;
 
 use super::http2::Http2Connection;
-use super::{BrokenExchange, Http1Connection, UnusedState};
+use super::{BrokenExchange, Http1Connection, IdleState};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::http1::RequestParts;
 use fetchmill_model::outcome::FailureKind;
@@ -101,11 +101,11 @@ pub(super) enum ConnectionKind {
 }
 
 impl ConnectionKind {
-    pub(super) fn look(&self) -> UnusedState {
+    pub(super) fn look(&self) -> IdleState {
         match self {
             ConnectionKind::Http1(own) => own.connection.look(),
-            ConnectionKind::Http2(shared) if shared.http2.is_closed() => UnusedState::Closed,
-            ConnectionKind::Http2(_) => UnusedState::Quiet,
+            ConnectionKind::Http2(shared) if shared.http2.is_closed() => IdleState::Closed,
+            ConnectionKind::Http2(_) => IdleState::Quiet,
         }
     }
 

@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::AbortHandle;
 
 use super::phases::ExchangeTimes;
-use super::{BrokenExchange, Deadlines, ReceivedReply, UnusedState, errno, tls};
+use super::{BrokenExchange, Deadlines, IdleState, ReceivedReply, errno, tls};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::http1::{BodySink, Framing, ReplyProgress, ReplyReader, escape_target, request_fields};
 use fetchmill_model::limits;
@@ -181,7 +181,7 @@ impl Http2Connection {
         let head =
             *reader.head().ok_or(BrokenExchange::new(FailureKind::Framing, "a reply without a head"))?;
         self.replies.set(self.replies.get() + 1);
-        Ok(ReceivedReply { head, is_cut, surplus: UnusedState::Quiet })
+        Ok(ReceivedReply { head, is_cut, surplus: IdleState::Quiet })
     }
 
     /// The final head; interim ones are passed over.

@@ -13,6 +13,7 @@ mod deadlines;
 pub mod dns;
 mod errno;
 mod http2;
+mod idle_state;
 mod late_reply;
 mod local_port;
 mod name_resolver;
@@ -28,7 +29,6 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod tls;
-mod unused;
 
 pub use address_policy::{AddressPolicy, is_public};
 pub use batch::{BrokenBatch, PipelinedReplies, PipelinedReply};
@@ -37,6 +37,7 @@ pub use connection::{Connection, IoBuffers, end_connection};
 pub use connection_kind::{IF_RANGE, RANGE, RequestTarget};
 pub use deadlines::{Deadlines, Millis, Timeouts};
 pub use errno::ConnectFailure;
+pub use idle_state::IdleState;
 pub use name_resolver::{NameResolver, NameResolverSetup};
 pub use no_proxy::NoProxy;
 pub use origin_connections::OriginConnections;
@@ -49,7 +50,6 @@ pub use stream::ByteStream;
 pub use tls::{
     Alpn, ClientFiles, ClientIdentity, Tls, TlsOptions, TlsRoots, TlsSetup, check_insecure_host, rejection_of,
 };
-pub use unused::UnusedState;
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -71,7 +71,7 @@ pub struct ReceivedReply {
     /// of the stream.
     pub is_cut: bool,
     /// What came with it and does not belong to it: what is behind that cannot be trusted.
-    pub surplus: UnusedState,
+    pub surplus: IdleState,
 }
 
 /// An exchange that gave no complete reply. The connection must not be used again.
@@ -258,8 +258,8 @@ impl Http1Connection {
         self.moments.came();
         let had_head = self.reader.head().is_some();
         let surplus_of = |progress: &Result<ReplyProgress, _>, input: &[u8]| match progress {
-            Ok(ReplyProgress::Done { consumed }) => UnusedState::of(&input[*consumed..]),
-            _ => UnusedState::Quiet,
+            Ok(ReplyProgress::Done { consumed }) => IdleState::of(&input[*consumed..]),
+            _ => IdleState::Quiet,
         };
         let (progress, surplus) = if self.pending.is_empty() {
             let progress = self.reader.read(bytes, body);
@@ -285,7 +285,7 @@ impl Http1Connection {
                     None => {}
                     Some(head) if !body.wants_more() => {
                         let head = Head { keep_alive: false, ..*head };
-                        return Ok(Some(ReceivedReply { head, is_cut: true, surplus: UnusedState::Quiet }));
+                        return Ok(Some(ReceivedReply { head, is_cut: true, surplus: IdleState::Quiet }));
                     }
                     Some(_) if had_head => watch.body_goes_on(),
                     Some(head) => watch.body_begins(head),
@@ -295,7 +295,7 @@ impl Http1Connection {
         }
     }
 
-    fn replied(&mut self, surplus: UnusedState) -> Result<ReceivedReply, BrokenExchange> {
+    fn replied(&mut self, surplus: IdleState) -> Result<ReceivedReply, BrokenExchange> {
         let Some(head) = self.reader.head().copied() else {
             return Err(BrokenExchange::new(FailureKind::Framing, "a reply without a head"));
         };
@@ -322,7 +322,7 @@ impl Http1Connection {
 
     fn ended(&mut self) -> Result<ReceivedReply, BrokenExchange> {
         match self.reader.end_of_stream() {
-            Ok(StreamEnd::Complete) => self.replied(UnusedState::Quiet),
+            Ok(StreamEnd::Complete) => self.replied(IdleState::Quiet),
             Ok(StreamEnd::Unanswered) => Err(self.lost(&std::io::ErrorKind::UnexpectedEof.into())),
             Err(malformed) => Err(BrokenExchange::new(malformed.kind, malformed.reason)),
         }
@@ -343,7 +343,7 @@ impl Http1Connection {
     }
 
     /// Looks whether anything came while the connection was unused.
-    pub fn look(&self) -> UnusedState {
+    pub fn look(&self) -> IdleState {
         self.stream.look()
     }
 

@@ -20,8 +20,8 @@ use super::phases::{ConnectionSetup, since};
 use super::proxy::{Proxy, ProxySetup, tunnel};
 use super::tls::{TlsOptions, TlsSetup};
 use super::{
-    AddressPolicy, Alpn, ByteStream, ConnectFailure, Connection, Deadlines, Http1Connection, Millis,
-    NameResolver, NameResolverSetup, Paces, Timeouts, Tls, UnusedState, connect,
+    AddressPolicy, Alpn, ByteStream, ConnectFailure, Connection, Deadlines, Http1Connection, IdleState,
+    Millis, NameResolver, NameResolverSetup, Paces, Timeouts, Tls, connect,
 };
 use fetchmill_model::cookies::{CookieFile, RequestPlace};
 use fetchmill_model::error::Result;
@@ -256,7 +256,7 @@ impl Pool {
         {
             self.doubtful.borrow_mut().push(own.last_certain.take());
         }
-        unused == UnusedState::Quiet
+        unused == IdleState::Quiet
     }
 
     /// The targets of replies that were taken as certain before something came on their connection.

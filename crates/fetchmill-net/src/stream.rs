@@ -10,8 +10,8 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
+use super::idle_state::{IdleState, REPLY_START};
 use super::local_port;
-use super::unused::{REPLY_START, UnusedState};
 
 /// A connection that has been made.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl From<TlsStream<TcpStream>> for ByteStream {
     fn from(stream: TlsStream<TcpStream>) -> Self {
         ByteStream::Tls(Box::new(TlsConnection {
             stream: RefCell::new(stream),
-            seen: Cell::new(UnusedState::Quiet),
+            seen: Cell::new(IdleState::Quiet),
         }))
     }
 }
@@ -96,7 +96,7 @@ impl ByteStream {
 
     /// Looks whether anything came while the connection was unused. What came inside TLS is taken: such a connection
     /// is not used again, whoever looks next is told the same.
-    pub(super) fn look(&self) -> UnusedState {
+    pub(super) fn look(&self) -> IdleState {
         match self {
             ByteStream::Plain(stream) => look_plain(stream),
             ByteStream::Tls(secured) => secured.look(),
@@ -116,7 +116,7 @@ impl ByteStream {
 fn poll_input_plain(stream: &TcpStream, context: &mut Context<'_>) -> Poll<()> {
     loop {
         ready!(stream.poll_read_ready(context).map(drop));
-        if look_plain(stream) != UnusedState::Quiet {
+        if look_plain(stream) != IdleState::Quiet {
             return Poll::Ready(());
         }
         forget_readiness(stream);
@@ -131,13 +131,13 @@ fn forget_readiness(socket: &TcpStream) {
     });
 }
 
-fn look_plain(stream: &TcpStream) -> UnusedState {
+fn look_plain(stream: &TcpStream) -> IdleState {
     let mut start = [0_u8; REPLY_START.len()];
     match rustix::net::recv(stream, &mut start, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
-        Ok((_, 0)) => UnusedState::Closed,
-        Ok((_, count)) => UnusedState::of(&start[..count.min(start.len())]),
-        Err(rustix::io::Errno::WOULDBLOCK) => UnusedState::Quiet,
-        Err(_) => UnusedState::Closed,
+        Ok((_, 0)) => IdleState::Closed,
+        Ok((_, count)) => IdleState::of(&start[..count.min(start.len())]),
+        Err(rustix::io::Errno::WOULDBLOCK) => IdleState::Quiet,
+        Err(_) => IdleState::Closed,
     }
 }
 
@@ -147,12 +147,12 @@ pub struct TlsConnection {
     /// Looked into from behind a shared reference, never across an await.
     stream: RefCell<TlsStream<TcpStream>>,
     /// What was found while the connection was unused.
-    seen: Cell<UnusedState>,
+    seen: Cell<IdleState>,
 }
 
 impl TlsConnection {
-    fn look(&self) -> UnusedState {
-        if self.seen.get() == UnusedState::Quiet {
+    fn look(&self) -> IdleState {
+        if self.seen.get() == IdleState::Quiet {
             self.seen.set(look_inside(&mut self.stream.borrow_mut()));
         }
         self.seen.get()
@@ -163,7 +163,7 @@ impl TlsConnection {
         loop {
             let is_ready = self.stream.borrow().get_ref().0.poll_read_ready(context).map(drop);
             ready!(is_ready);
-            if self.look() != UnusedState::Quiet {
+            if self.look() != IdleState::Quiet {
                 return Poll::Ready(());
             }
             // The bytes were taken without asking tokio, so it has to be told that there are none.
@@ -173,22 +173,22 @@ impl TlsConnection {
 }
 
 /// Takes what has come from the socket itself: tokio knows only what it has been told about.
-fn look_inside(stream: &mut TlsStream<TcpStream>) -> UnusedState {
+fn look_inside(stream: &mut TlsStream<TcpStream>) -> IdleState {
     let (socket, session) = stream.get_mut();
     loop {
         let mut start = [0_u8; REPLY_START.len()];
         match session.reader().read(&mut start) {
-            Ok(0) => return UnusedState::Closed,
-            Ok(count) => return UnusedState::of(&start[..count]),
+            Ok(0) => return IdleState::Closed,
+            Ok(count) => return IdleState::of(&start[..count]),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => return UnusedState::Closed,
+            Err(_) => return IdleState::Closed,
         }
         match session.read_tls(&mut SocketReader(socket)) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return UnusedState::Quiet,
-            Err(_) => return UnusedState::Closed,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return IdleState::Quiet,
+            Err(_) => return IdleState::Closed,
             Ok(_) => {
                 if session.process_new_packets().is_err() {
-                    return UnusedState::Closed;
+                    return IdleState::Closed;
                 }
             }
         }

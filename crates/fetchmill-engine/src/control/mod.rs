@@ -12,7 +12,7 @@ pub(super) mod list_gate;
 mod pipeline;
 mod refusals;
 pub(super) mod robots_board;
-mod shared_plan;
+mod shared_planner;
 pub(super) mod stop;
 mod stray_replies;
 pub(super) mod telemetry;
@@ -35,7 +35,7 @@ use self::list_gate::ListGate;
 use self::pipeline::Pipeline;
 use self::refusals::{AccessRefusals, Refusal};
 use self::robots_board::RobotsBoard;
-use self::shared_plan::SharedPlan;
+use self::shared_planner::SharedPlanner;
 use self::stop::{StopSignal, Wakers};
 use self::stray_replies::StrayReplies;
 use self::telemetry::{Search, Telemetry};
@@ -68,7 +68,7 @@ const LIST_SHARE_UNIT: f64 = 1e12;
 pub(super) struct Control {
     pub(super) clock: Clock,
     pub(super) stop: Arc<StopSignal>,
-    pub(super) plan: SharedPlan,
+    pub(super) plan: SharedPlanner,
     pub(super) origins: JobOrigins,
     pub(super) journal: JournalLink,
     pub(super) health_checks: HealthCheckLink,
@@ -144,7 +144,7 @@ impl Control {
         Arc::new(Control {
             clock,
             stop: StopSignal::new(clock, Arc::clone(&wakers)),
-            plan: SharedPlan::new(planner, wakers),
+            plan: SharedPlanner::new(planner, wakers),
             // Of targets that are only listed it does not matter.
             origins: JobOrigins::new(request.rows.is_some() || request.obeys_robots_of_hosts()),
             journal: JournalLink::new(to_journal),

@@ -49,12 +49,12 @@ impl LoadCounter {
         (self.exchanging.get(), self.pacing.get())
     }
 
-    /// A request is out.
-    pub(crate) fn exchange(&self) -> Counted<'_> {
+    /// Counts a request as out while the guard lives.
+    pub(crate) fn count_exchange(&self) -> Counted<'_> {
         Counted::new(&self.exchanging)
     }
 
-    /// A target waits for a rate.
+    /// Counts a target as waiting for a rate while the guard lives.
     pub(crate) fn wait_for_pace(&self) -> Counted<'_> {
         Counted::new(&self.pacing)
     }

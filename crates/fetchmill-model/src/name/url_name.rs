@@ -1,7 +1,7 @@
 //! Names of files that are made of URLs: their percent-encoded text as people read it.
 //!
 //! # Rules
-//! - One exchange leads both ways: a byte that a URL always has encoded is decoded, and a bare one is encoded. So each
+//! - One recoding leads both ways: a byte that a URL always has encoded is decoded, and a bare one is encoded. So each
 //!   URL has a name of its own, whatever its bytes, and each name leads back to its URL.
 //! - Encoded stay: `/`, `\`, `?`, `#` and NUL; letters, digits and `-._~`, so dot segments as well; lower-case digits.
 //! - In a segment with a byte that is always encoded, encoded is also the usual form of `:` and its like, as
@@ -14,12 +14,12 @@ use super::{byte_set, escaped};
 
 /// Returns the name of a file that is made of a URL without its scheme.
 pub fn of_url(url: &[u8]) -> Cow<'_, [u8]> {
-    exchanged(url)
+    recoded(url)
 }
 
 /// The reverse of [`of_url`].
 pub fn to_url(name: &[u8]) -> Cow<'_, [u8]> {
-    exchanged(name)
+    recoded(name)
 }
 
 /// Returns the name of the object at a URL without a query: its last segment, decoded; `None` if that is empty.
@@ -34,7 +34,7 @@ pub fn beginning(given: &[u8]) -> Cow<'_, [u8]> {
     if is_of_name { Cow::Borrowed(given) } else { of_url(given) }
 }
 
-fn exchanged(text: &[u8]) -> Cow<'_, [u8]> {
+fn recoded(text: &[u8]) -> Cow<'_, [u8]> {
     if !text.iter().any(|byte| *byte == b'%' || ALWAYS_ENCODED[*byte as usize]) {
         return Cow::Borrowed(text);
     }
@@ -45,9 +45,9 @@ fn exchanged(text: &[u8]) -> Cow<'_, [u8]> {
             out.push(b'/');
         }
         let table = if is_encoded(segment) { &ENCODED_IN_COMPONENTS } else { &ALWAYS_ENCODED };
-        exchange(segment, table, &mut out);
+        recode(segment, table, &mut out);
     }
-    exchange(rest, &ALWAYS_ENCODED, &mut out);
+    recode(rest, &ALWAYS_ENCODED, &mut out);
     Cow::Owned(out)
 }
 
@@ -98,7 +98,7 @@ fn is_encoded(mut segment: &[u8]) -> bool {
 }
 
 /// Appends a text with the bytes of a set encoded where they are bare, and bare where they are encoded.
-fn exchange(mut text: &[u8], set: &[bool; 256], out: &mut Vec<u8>) {
+fn recode(mut text: &[u8], set: &[bool; 256], out: &mut Vec<u8>) {
     while let Some((piece, rest)) = split_piece(text) {
         text = rest;
         match piece {

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::{Connection, Deadlines, OriginConnections, Pool, ReceivedReply, UnusedState};
+use crate::{Connection, Deadlines, IdleState, OriginConnections, Pool, ReceivedReply};
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::reply::certainty::{MonotonicMicros, NextStep};
 use fetchmill_model::target::TargetList;
@@ -94,11 +94,11 @@ impl<H: HeldReplies> CertainConnection<H> {
     }
 
     /// Returns what the connection is good for, when `seen` came after a reply. With `looks` its socket is checked, too.
-    pub fn after_reply(&self, seen: UnusedState, is_kept: bool, looks: bool) -> AfterReply {
-        let seen = if looks && seen == UnusedState::Quiet { self.connection.look() } else { seen };
+    pub fn after_reply(&self, seen: IdleState, is_kept: bool, looks: bool) -> AfterReply {
+        let seen = if looks && seen == IdleState::Quiet { self.connection.look() } else { seen };
         if seen.is_surplus() {
             AfterReply::Surplus
-        } else if seen == UnusedState::Closed || !is_kept || self.connection.is_ending() {
+        } else if seen == IdleState::Closed || !is_kept || self.connection.is_ending() {
             AfterReply::Ends
         } else {
             AfterReply::Open
@@ -164,7 +164,7 @@ impl<H: HeldReplies> CertainConnection<H> {
         };
         let may_be_shifted = replies.replies() > 1;
         replies.rested();
-        if seen == UnusedState::Closed || replies.is_ending() {
+        if seen == IdleState::Closed || replies.is_ending() {
             self.connection.close();
         }
         Judged::Certain { may_be_shifted }
@@ -177,7 +177,7 @@ impl<H: HeldReplies> CertainConnection<H> {
         if seen.is_surplus() {
             return self.met_surplus();
         }
-        if seen == UnusedState::Closed {
+        if seen == IdleState::Closed {
             if self.is_holding() {
                 return self.end_rest();
             }

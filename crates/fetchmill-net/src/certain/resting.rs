@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::{CertainConnection, HeldReplies, Judged};
-use crate::{AddressPolicy, Deadlines, OriginConnections, Pool, UnusedState};
+use crate::{AddressPolicy, Deadlines, IdleState, OriginConnections, Pool};
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::reply::certainty::{REST_MAX, SILENCE_MIN};
 
@@ -44,7 +44,7 @@ impl<H: HeldReplies> RestingConnections<H> {
             self.part(task, pool);
             pool.switch(&mut task.connection, origin);
         }
-        if !task.connection.may_be_reused(reach) {
+        if !task.connection.leads_within(reach) {
             self.leave(task, pool);
         }
     }
@@ -102,7 +102,7 @@ impl<H: HeldReplies> RestingConnections<H> {
             let silence = task.begin_end();
             judged = match task.wait_silent(silence.min(soon), watch).await {
                 Some(kind) => self.cut_short(task, kind),
-                None if silence > soon && task.connection.look() == UnusedState::Quiet => {
+                None if silence > soon && task.connection.look() == IdleState::Quiet => {
                     self.rest(task, most, watch).await
                 }
                 None => task.end_rest(),

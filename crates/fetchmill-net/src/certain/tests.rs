@@ -11,8 +11,8 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::{AfterReply, CertainConnection, HeldReplies, Judged, RestedConnection, RestingConnections};
 use crate::{
-    AddressPolicy, Deadlines, NameResolverSetup, OriginConnections, Pool, PoolSettings, Resolver, Timeouts,
-    TlsOptions, TlsSetup, UnusedState,
+    AddressPolicy, Deadlines, IdleState, NameResolverSetup, OriginConnections, Pool, PoolSettings, Resolver,
+    Timeouts, TlsOptions, TlsSetup,
 };
 use fetchmill_model::origin::{OriginFields, OriginKey};
 use fetchmill_model::outcome::FailureKind;
@@ -108,7 +108,7 @@ async fn rest(task: &mut Task) -> Judged {
 /// The server sends something, and it has come.
 async fn send_stray(server: &mut TcpStream, task: &Task) {
     server.write_all(b"HTTP/1.1 200 OK\r\n").await.unwrap();
-    while task.connection.look() == UnusedState::Quiet {
+    while task.connection.look() == IdleState::Quiet {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
@@ -290,13 +290,13 @@ fn what_follows_a_reply_depends_on_what_comes_after_it() {
         let world = World::new().await;
         let (task, mut server) = world.open::<Numbers>().await;
 
-        assert_eq!(task.after_reply(UnusedState::Quiet, true, true), AfterReply::Open);
-        assert_eq!(task.after_reply(UnusedState::Quiet, false, true), AfterReply::Ends);
-        assert_eq!(task.after_reply(UnusedState::Closed, true, true), AfterReply::Ends);
-        assert_eq!(task.after_reply(UnusedState::Unsolicited, false, true), AfterReply::Surplus);
+        assert_eq!(task.after_reply(IdleState::Quiet, true, true), AfterReply::Open);
+        assert_eq!(task.after_reply(IdleState::Quiet, false, true), AfterReply::Ends);
+        assert_eq!(task.after_reply(IdleState::Closed, true, true), AfterReply::Ends);
+        assert_eq!(task.after_reply(IdleState::Unsolicited, false, true), AfterReply::Surplus);
         send_stray(&mut server, &task).await;
-        assert_eq!(task.after_reply(UnusedState::Quiet, true, false), AfterReply::Open);
-        assert_eq!(task.after_reply(UnusedState::Quiet, true, true), AfterReply::Surplus);
+        assert_eq!(task.after_reply(IdleState::Quiet, true, false), AfterReply::Open);
+        assert_eq!(task.after_reply(IdleState::Quiet, true, true), AfterReply::Surplus);
     });
 }
 
@@ -374,7 +374,7 @@ fn an_unused_connection_stays_open_only_if_nothing_has_come() {
         let (mut quiet, _one) = world.holding(FAST).await;
         let (mut ended, server) = world.holding(FAST).await;
         drop(server);
-        while ended.connection.look() == UnusedState::Quiet {
+        while ended.connection.look() == IdleState::Quiet {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         let (mut stray, mut other) = world.holding(FAST).await;

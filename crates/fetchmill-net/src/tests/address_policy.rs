@@ -79,10 +79,10 @@ fn a_kept_connection_leads_no_farther_than_a_new_one() {
 
         pool.switch(&mut second, &one);
 
-        assert!(second.is_open() && second.may_be_reused(AddressPolicy::Anywhere));
-        assert!(!second.may_be_reused(AddressPolicy::PublicOnly));
+        assert!(second.is_open() && second.leads_within(AddressPolicy::Anywhere));
+        assert!(!second.leads_within(AddressPolicy::PublicOnly));
         second.close();
-        assert!(second.may_be_reused(AddressPolicy::PublicOnly));
+        assert!(second.leads_within(AddressPolicy::PublicOnly));
         assert_eq!(open(&pool, &mut second, AddressPolicy::PublicOnly).await, PRIVATE);
         assert_eq!(connections.get(), 1);
     });
@@ -103,7 +103,7 @@ fn a_shared_connection_leads_no_farther_than_a_new_one() {
         assert_eq!(open(&pool, &mut second, AddressPolicy::PublicOnly).await, PRIVATE);
         assert_eq!(open(&pool, &mut second, AddressPolicy::Anywhere).await, Ok(()));
 
-        assert!(second.is_shared() && !second.may_be_reused(AddressPolicy::PublicOnly));
+        assert!(second.is_shared() && !second.leads_within(AddressPolicy::PublicOnly));
         assert_eq!(connections.get(), 1);
     });
 }
@@ -139,6 +139,6 @@ fn a_proxy_is_asked_for_names_and_for_no_address_that_is_not_public() {
 
         assert_eq!(*requests.borrow(), ["GET http://a.test/ HTTP/1.1"]);
         assert_eq!(connection.address(), None);
-        assert!(connection.may_be_reused(AddressPolicy::PublicOnly));
+        assert!(connection.leads_within(AddressPolicy::PublicOnly));
     });
 }

@@ -11,8 +11,8 @@ use http::Response;
 use super::pool::{ask, origin, settings};
 use super::{Authority, MAX_BODY, listen, listen_tls, read_request, run, send, sleep, watch};
 use crate::{
-    AddressPolicy, Connection, IoBuffers, OriginConnections, Pool, ReceivedReply, RequestTarget, TlsOptions,
-    UnusedState,
+    AddressPolicy, Connection, IdleState, IoBuffers, OriginConnections, Pool, ReceivedReply, RequestTarget,
+    TlsOptions,
 };
 use fetchmill_model::http1::BodySink;
 
@@ -86,7 +86,7 @@ fn a_body_of_http_1_ends_where_the_sink_has_enough() {
 
                 let (replied, got) = exchange(&pool, &mut connection, &origin, wanted).await;
 
-                assert!(replied.is_cut && !replied.head.keep_alive && replied.surplus == UnusedState::Quiet);
+                assert!(replied.is_cut && !replied.head.keep_alive && replied.surplus == IdleState::Quiet);
                 assert_eq!(got, came, "of {wanted}");
                 assert_eq!((connection.is_open(), pool.open_connections()), (false, 0));
                 assert_eq!(connection.address(), Some(address));

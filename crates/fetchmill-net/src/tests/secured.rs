@@ -11,7 +11,7 @@ use tokio_rustls::server::TlsStream as Served;
 use super::{
     Authority, MAX_BODY, PATIENCE, cut, exchange, listen_tls, read_request, run, send, sleep, watch,
 };
-use crate::{Http1Connection, UnusedState};
+use crate::{Http1Connection, IdleState};
 use fetchmill_model::outcome::FailureKind;
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n";
@@ -43,11 +43,11 @@ fn a_connection_is_used_again_and_tickets_are_no_input() {
         .await;
         sleep(20).await;
         // The tickets of TLS 1.3 have come.
-        assert_eq!(connection.look(), UnusedState::Quiet);
+        assert_eq!(connection.look(), IdleState::Quiet);
 
         for _ in 0..3 {
             assert_eq!(exchange(&mut connection, REQUEST).await.unwrap(), (200, b"ok".to_vec()));
-            assert_eq!(connection.look(), UnusedState::Quiet);
+            assert_eq!(connection.look(), IdleState::Quiet);
         }
 
         assert_eq!(connection.replies(), 3);
@@ -68,8 +68,8 @@ fn listening_does_not_end_with_a_ticket() {
         connection.listen(&watch()).await;
 
         assert!(began.elapsed().as_millis() >= 80, "{:?}", began.elapsed());
-        assert_eq!(connection.look(), UnusedState::Unsolicited);
-        assert_eq!(connection.look(), UnusedState::Unsolicited);
+        assert_eq!(connection.look(), IdleState::Unsolicited);
+        assert_eq!(connection.look(), IdleState::Unsolicited);
     });
 }
 
@@ -77,7 +77,7 @@ fn listening_does_not_end_with_a_ticket() {
 fn what_comes_unasked_is_seen() {
     run(async {
         for (bytes, seen) in
-            [(&b"?"[..], UnusedState::Unsolicited), (b"HTTP/1.1 200 OK\r\n", UnusedState::SecondReply)]
+            [(&b"?"[..], IdleState::Unsolicited), (b"HTTP/1.1 200 OK\r\n", IdleState::SecondReply)]
         {
             let mut connection = connected(move |mut stream| async move {
                 read_request(&mut stream).await;
@@ -88,7 +88,7 @@ fn what_comes_unasked_is_seen() {
             })
             .await;
             exchange(&mut connection, REQUEST).await.unwrap();
-            assert_eq!(connection.look(), UnusedState::Quiet);
+            assert_eq!(connection.look(), IdleState::Quiet);
 
             sleep(100).await;
 
@@ -111,7 +111,7 @@ fn bytes_behind_a_reply_are_its_surplus() {
         let scratch = RefCell::new(vec![0; 64 * 1024]);
         let replied = connection.receive(&mut Vec::new(), &scratch, &watch()).await.unwrap();
 
-        assert_eq!(replied.surplus, UnusedState::SecondReply);
+        assert_eq!(replied.surplus, IdleState::SecondReply);
     });
 }
 
@@ -129,8 +129,8 @@ fn bytes_that_did_not_fit_into_the_read_are_seen() {
         let scratch = RefCell::new(vec![0; REPLY.len()]);
         let replied = connection.receive(&mut Vec::new(), &scratch, &watch()).await.unwrap();
 
-        assert_eq!(replied.surplus, UnusedState::Quiet);
-        assert_eq!(connection.look(), UnusedState::SecondReply);
+        assert_eq!(replied.surplus, IdleState::Quiet);
+        assert_eq!(connection.look(), IdleState::SecondReply);
     });
 }
 
@@ -151,7 +151,7 @@ fn an_end_is_seen_with_and_without_a_word() {
 
             sleep(50).await;
 
-            assert_eq!(connection.look(), UnusedState::Closed);
+            assert_eq!(connection.look(), IdleState::Closed);
         }
     });
 }
@@ -236,6 +236,6 @@ fn a_large_body_comes_whole() {
         let (_, body) = exchange(&mut connection, REQUEST).await.unwrap();
 
         assert!(body.len() == 100_000 && body.iter().enumerate().all(|(at, byte)| at as u8 == *byte));
-        assert_eq!(connection.look(), UnusedState::Quiet);
+        assert_eq!(connection.look(), IdleState::Quiet);
     });
 }

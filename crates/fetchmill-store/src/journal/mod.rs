@@ -36,7 +36,7 @@ pub use shards::{Shard, read_manifests, read_shards as read_sealed_shards};
 pub use status::column_types::{has_text_columns, item_columns};
 pub use status::samples::read_samples;
 pub use status::snapshot::{JournalSnapshot, for_each_pending, for_each_pending_entry};
-pub use status::synced::{ShardExchange, has_synced_shards};
+pub use status::synced::{ShardSwap, has_synced_shards};
 pub use status::{FailedFolder, KeptFailures, Status, Wait, read_failed_folders, read_shards, read_status};
 pub use targets::doubtful::{Doubtful, read_doubtful};
 pub use targets::receipts::PendingPage;

@@ -1,5 +1,5 @@
 //! What becomes of each planned object at the end of a pass: files are put in their places and removed one by one
-//! ([`super::placed_files`]), shards have been exchanged before ([`super::synced_shards`]).
+//! ([`super::placed_files`]), shards have been swapped before ([`super::synced_shards`]).
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -6,7 +6,7 @@
 //! new at any moment, and every step can be repeated after a kill ([decision 38](../../../../docs/internals/decisions/0038-a-sync-stages-what-it-fetches.md)).
 //!
 //! Where objects are in shards, those that hold what is not wanted any more are written again first, and one transaction
-//! of the destination's journal exchanges them ([decision 47](../../../../docs/internals/decisions/0047-a-sync-exchanges-shards-at-once.md)).
+//! of the destination's journal swaps them ([decision 47](../../../../docs/internals/decisions/0047-a-sync-exchanges-shards-at-once.md)).
 
 mod adopt;
 mod applied;

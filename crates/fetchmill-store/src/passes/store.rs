@@ -264,7 +264,7 @@ impl SyncStore {
             None => Some(PlacedFiles::open(&self.dest, fetched, overwrites_local)?),
             Some(shards) => {
                 let (options, _) = plan::describe(&plan)?;
-                shards.exchange(&options, fetched, &copies)?;
+                shards.swap(&options, fetched, &copies)?;
                 None
             }
         };

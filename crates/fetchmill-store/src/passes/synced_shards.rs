@@ -1,4 +1,4 @@
-//! The shards of a destination, and how a pass exchanges them: in one transaction of its journal.
+//! The shards of a destination, and how a pass swaps them: in one transaction of its journal.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd as _;
@@ -9,9 +9,7 @@ use rusqlite::{Connection, params};
 use super::copies::Copies;
 use super::plan::PlanOptions;
 use crate::durable;
-use crate::journal::{
-    Identity, JobLocation, Journal, JournalSnapshot, Shard, ShardExchange, sqlite_error_of,
-};
+use crate::journal::{Identity, JobLocation, Journal, JournalSnapshot, Shard, ShardSwap, sqlite_error_of};
 use crate::reader::verify::tidy;
 use crate::results::take_back_unfetched;
 use crate::sink::{Format, ShardFolder, UnfetchedFiles};
@@ -97,12 +95,7 @@ impl SyncedShards {
 
     /// Brings what `fetched`, the destination of a finished job, has, and puts copies into the place of what they
     /// replace. It can be done again after a kill.
-    pub(super) fn exchange(
-        &self,
-        options: &PlanOptions,
-        fetched: Option<&Path>,
-        copies: &Path,
-    ) -> Result<()> {
+    pub(super) fn swap(&self, options: &PlanOptions, fetched: Option<&Path>, copies: &Path) -> Result<()> {
         let pass = options.number;
         let staged = fetched.map(StagedShards::open).transpose()?;
         if staged.is_none() && !self.place.journal_path().exists() {
@@ -111,16 +104,16 @@ impl SyncedShards {
         let mut journal = self.open_journal(staged.as_ref(), &options.source)?;
         if journal.last_pass()? < Some(pass) {
             let Copies { sealed, emptied } = Copies::read(copies)?;
-            let mut exchange = ShardExchange { pass, sealed, emptied, ..ShardExchange::default() };
+            let mut swap = ShardSwap { pass, sealed, emptied, ..ShardSwap::default() };
             // What the pass before met is not what this one has met.
             take_back_unfetched(&journal, &self.shard_folder(), UnfetchedFiles::Replies)?;
             if let Some(staged) = &staged {
                 self.take(staged)?;
-                exchange.unfetched.clone_from(&staged.snapshot.unfetched);
-                exchange.next_sequence = staged.snapshot.next_sequence;
-                exchange.sealed.extend(staged.snapshot.shards.iter().map(|shard| shard.sealed.clone()));
+                swap.unfetched.clone_from(&staged.snapshot.unfetched);
+                swap.next_sequence = staged.snapshot.next_sequence;
+                swap.sealed.extend(staged.snapshot.shards.iter().map(|shard| shard.sealed.clone()));
             }
-            journal.exchange_shards(&exchange)?;
+            journal.swap_shards(&swap)?;
         }
         drop(journal);
         tidy(&self.place)

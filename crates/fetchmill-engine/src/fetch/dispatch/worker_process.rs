@@ -26,7 +26,7 @@ use fetchmill_model::planner::NextWork;
 use fetchmill_model::target::Batch;
 use fetchmill_model::target::extra_columns::ColumnType;
 
-/// What a worker's process is told by the job's.
+/// What a worker's process gets from the job's.
 #[derive(Debug)]
 pub struct WorkerProcessOptions {
     /// Which worker it is.
@@ -106,7 +106,7 @@ struct RemoteLink {
 }
 
 impl RemoteLink {
-    fn exchange(&mut self, said: &WorkerMessage) -> Result<Option<JobMessage>> {
+    fn call(&mut self, said: &WorkerMessage) -> Result<Option<JobMessage>> {
         if let Some(error) = self.control.stop.take_failure() {
             send(&self.socket, &WorkerMessage::Failed { code: error.exit_code(), text: error.to_string() })?;
         }
@@ -118,21 +118,21 @@ impl RemoteLink {
 impl JobLink for RemoteLink {
     fn turn(&mut self, done: TurnReport, max: usize, patience: Duration) -> Result<NextWork> {
         let said = WorkerMessage::Turn { done, max: max as u32, patience_ms: patience.as_millis() as u32 };
-        let Ok(Some(told)) = self.exchange(&said) else {
+        let Ok(Some(answer)) = self.call(&said) else {
             // The job's process is gone, or has given this one up.
             self.control.stop.ask(Stop::Abort);
             return Ok(NextWork::Wait);
         };
-        self.has_many_origins |= told.has_many_origins;
-        self.share = told.share as usize;
-        self.control.plan.origin_pace.set(told.rate);
-        self.control.plan.set_gate(told.held_until, told.probe);
-        match told.stop {
+        self.has_many_origins |= answer.has_many_origins;
+        self.share = answer.share as usize;
+        self.control.plan.origin_pace.set(answer.rate);
+        self.control.plan.set_gate(answer.held_until, answer.probe);
+        match answer.stop {
             0 => {}
             1 => self.control.stop.ask(Stop::Drain),
             _ => self.control.stop.ask(Stop::Abort),
         }
-        Ok(match told.next {
+        Ok(match answer.next {
             Assignment::Targets(targets) => NextWork::Batch(Batch::Retries(targets)),
             Assignment::Wait => NextWork::Wait,
             Assignment::Done => NextWork::Done,
@@ -153,6 +153,6 @@ impl JobLink for RemoteLink {
 
     fn end(&mut self) {
         // Whoever is not there any more need not know.
-        let _ = self.exchange(&WorkerMessage::Ended);
+        let _ = self.call(&WorkerMessage::Ended);
     }
 }

@@ -21,7 +21,7 @@ impl FetchThread {
         incoming: &mut StreamBody,
         watch: &Deadlines,
     ) -> Result<ReceivedReply, BrokenExchange> {
-        let _exchange = self.concurrency.load.exchange();
+        let _exchange = self.concurrency.load.count_exchange();
         let rest = incoming.rest_fields();
         let is_ending = connection.is_ending();
         let Some(connection) = connection.connection() else {

@@ -102,7 +102,7 @@ impl FetchThread {
         request: &TaskRequest,
     ) {
         let is_fit = |(rested, _): &(StreamConnection, Millis)| {
-            rested.connection.is_at(origin) && rested.connection.may_be_reused(request.at.reach)
+            rested.connection.is_at(origin) && rested.connection.leads_within(request.at.reach)
         };
         while !task.connection.is_open() {
             let mut rested = self.rested.borrow_mut();

@@ -35,7 +35,7 @@ impl HeldOutcomes {
         settle: impl FnOnce(&mut dyn FnMut(&CurrentTarget)) -> T,
     ) -> T {
         let mut settled = self.outcomes.settled();
-        next.exchange(&mut self.outcomes);
+        next.swap(&mut self.outcomes);
         let done = settle(&mut |target| {
             let before = std::mem::replace(&mut settled, next.settled());
             if settled > before {
@@ -43,7 +43,7 @@ impl HeldOutcomes {
                 self.targets.push(target.sequence, &target.entry, attempts, throttled_since);
             }
         });
-        next.exchange(&mut self.outcomes);
+        next.swap(&mut self.outcomes);
         self.reserve(memory);
         done
     }

@@ -76,7 +76,7 @@ impl OutcomeBuffer {
     }
 
     /// Exchanges what goes to the sink next with other outcomes.
-    pub(super) fn exchange(&self, other: &mut CountedOutcomes) {
+    pub(super) fn swap(&self, other: &mut CountedOutcomes) {
         std::mem::swap(&mut *self.next.borrow_mut(), other);
     }
 
@@ -140,14 +140,14 @@ mod tests {
     }
 
     #[test]
-    fn exchanged_outcomes_are_reported_after_they_are_appended() {
+    fn swapped_outcomes_are_reported_after_they_are_appended() {
         let outcomes = OutcomeBuffer::default();
         let mut held = CountedOutcomes::default();
         push(&outcomes, 1);
 
-        outcomes.exchange(&mut held);
+        outcomes.swap(&mut held);
         push(&outcomes, 2);
-        outcomes.exchange(&mut held);
+        outcomes.swap(&mut held);
         assert_eq!((outcomes.settled(), held.settled()), (1, 2));
 
         outcomes.append(&mut held);

@@ -12,7 +12,7 @@ use fetchmill_model::limits;
 use fetchmill_model::target::WaitingTarget;
 use fetchmill_net::certain::AfterReply;
 use fetchmill_net::{
-    BrokenBatch, BrokenExchange, Deadlines, OriginConnections, PipelinedReplies, ReceivedReply, UnusedState,
+    BrokenBatch, BrokenExchange, Deadlines, IdleState, OriginConnections, PipelinedReplies, ReceivedReply,
 };
 
 /// The targets of a task: one, or as many as are asked for at once. Memory: as many targets as a batch may have, and the
@@ -108,7 +108,7 @@ impl Worker {
         if allowed <= 1
             || replies == 0
             || !self.is_plain(first)
-            || !connection.may_be_reused(first.at.reach)
+            || !connection.leads_within(first.at.reach)
             || self.control().plan.origin_pace.is_set()
             || self.setup.body_memory.is_used_up()
         {
@@ -171,7 +171,7 @@ impl Worker {
         origin: &OriginConnections,
         batch: &mut TargetBatch,
         watch: &Deadlines,
-    ) -> Result<UnusedState, BrokenBatch> {
+    ) -> Result<IdleState, BrokenBatch> {
         {
             let mut requests = self.buffers.request.borrow_mut();
             requests.clear();
@@ -182,7 +182,7 @@ impl Worker {
             }
         }
         self.outcomes.note_attempts(batch.count as u64);
-        let _exchange = self.load.exchange();
+        let _exchange = self.load.count_exchange();
         task.connection.exchange_batch(batch.count, &self.buffers, &mut batch.replies, watch).await
     }
 
@@ -197,7 +197,7 @@ impl Worker {
                 if !reply.body.is_empty() {
                     body.piece(reply.body);
                 }
-                let replied = ReceivedReply { head: reply.head, is_cut: false, surplus: UnusedState::Quiet };
+                let replied = ReceivedReply { head: reply.head, is_cut: false, surplus: IdleState::Quiet };
                 match self.settle(connection, target, body, &replied, note) {
                     AttemptEnd::Over => {}
                     other => batch.alone.push((number, Some(other))),

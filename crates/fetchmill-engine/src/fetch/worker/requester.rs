@@ -331,7 +331,7 @@ impl Worker {
     ) -> Result<ReceivedReply, BrokenExchange> {
         self.outcomes.note_attempts(1);
         target.effects.note_sent();
-        let _exchange = self.load.exchange();
+        let _exchange = self.load.count_exchange();
         let (buffers, max_body) = (&self.buffers, self.setup.pool.max_body);
         let cookies = target.at.cookies_at(origin);
         if let Some(rest) = body.rest_fields() {

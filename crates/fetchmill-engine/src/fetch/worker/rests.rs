@@ -13,7 +13,7 @@ use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::reply::certainty::{MonotonicMicros, REST_MAX};
-use fetchmill_net::{Deadlines, PipelinedReplies, UnusedState};
+use fetchmill_net::{Deadlines, IdleState, PipelinedReplies};
 use fetchmill_store::sink::StoredParts;
 
 impl Worker {
@@ -84,7 +84,7 @@ impl Worker {
         let is_fit = |resting: &WorkerConnection| {
             let connection = &resting.connection;
             task.connection.origin().is_some_and(|origin| connection.is_at(origin))
-                && connection.may_be_reused(target.at.reach)
+                && connection.leads_within(target.at.reach)
                 && !connection.is_ending()
                 && !self.holds_enough(&resting.held)
         };
@@ -92,7 +92,7 @@ impl Worker {
         while !target.state.is_repeated()
             && let Some(mut found) = self.resting.take_last(is_fit)
         {
-            if found.connection.look() == UnusedState::Quiet {
+            if found.connection.look() == IdleState::Quiet {
                 *task = found;
                 return;
             }

@@ -188,7 +188,7 @@ impl Requester for RobotsRequester<'_> {
     ) -> Result<ReceivedReply, BrokenExchange> {
         let worker = self.0;
         worker.outcomes.note_attempts(1);
-        let _exchange = worker.load.exchange();
+        let _exchange = worker.load.count_exchange();
         let path = origin.key.path_of(&request.at.at.url).unwrap_or(ROBOTS_PATH);
         connection.exchange(RequestTarget::Path(path), &worker.buffers, body, watch, u64::MAX).await
     }

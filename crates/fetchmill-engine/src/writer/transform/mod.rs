@@ -231,7 +231,7 @@ impl Transform {
         };
         self.write_request(block, batch)?;
         let mut answered = 0;
-        Ok(match self.exchange(&mut process, block, batch, &mut answered, store)? {
+        Ok(match self.call(&mut process, block, batch, &mut answered, store)? {
             Ok(()) => {
                 self.process = Some(process);
                 BatchAttempt::Over(TransformProgress::Done)
@@ -242,7 +242,7 @@ impl Transform {
     }
 
     /// Sends the request and takes the answers, each as it comes.
-    fn exchange(
+    fn call(
         &mut self,
         process: &mut TransformProcess,
         block: &Block,

@@ -15,7 +15,7 @@ use fetchmill_model::target::Sequence;
 
 /// What a pass brings and what it takes.
 #[derive(Debug, Default)]
-pub struct ShardExchange {
+pub struct ShardSwap {
     /// Which pass.
     pub pass: u64,
     /// Shards that come, some of them in the place of others.
@@ -52,18 +52,18 @@ impl Journal {
         self.commit()
     }
 
-    /// Exchanges shards.
-    pub fn exchange_shards(&mut self, exchange: &ShardExchange) -> Result<()> {
+    /// Swaps shards.
+    pub fn swap_shards(&mut self, swap: &ShardSwap) -> Result<()> {
         self.begin()?;
-        for sealed in &exchange.sealed {
+        for sealed in &swap.sealed {
             self.check(shards::seal(&self.db, sealed))?;
         }
-        for number in &exchange.emptied {
+        for number in &swap.emptied {
             self.replace_shard(*number, None)?;
         }
-        self.next_sequence = self.next_sequence.max(exchange.next_sequence);
-        self.set(PASS, &exchange.pass.to_string())?;
-        self.set_unfetched(&exchange.unfetched)?;
+        self.next_sequence = self.next_sequence.max(swap.next_sequence);
+        self.set(PASS, &swap.pass.to_string())?;
+        self.set_unfetched(&swap.unfetched)?;
         self.count_shards()?;
         self.commit()
     }

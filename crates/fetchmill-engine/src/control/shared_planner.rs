@@ -21,7 +21,7 @@ const NO_PROBE: u64 = u64::MAX;
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct SharedPlan {
+pub(crate) struct SharedPlanner {
     planner: Mutex<Planner>,
     wakers: Arc<Wakers>,
     /// Bytes of the names in memory.
@@ -48,9 +48,9 @@ pub(crate) struct Turn {
     pub(crate) is_freed: bool,
 }
 
-impl SharedPlan {
+impl SharedPlanner {
     pub(crate) fn new(planner: Planner, wakers: Arc<Wakers>) -> Self {
-        SharedPlan {
+        SharedPlanner {
             concurrency: AtomicUsize::new(planner.concurrency()),
             planner: Mutex::new(planner),
             wakers,
@@ -114,7 +114,7 @@ impl SharedPlan {
         self.probe.store(probe.unwrap_or(NO_PROBE), Ordering::Relaxed);
     }
 
-    /// See [`SharedPlan::set_gate`].
+    /// See [`SharedPlanner::set_gate`].
     pub(crate) fn gate(&self) -> (Millis, Option<Sequence>) {
         let probe = self.probe.load(Ordering::Relaxed);
         (self.held_until.load(Ordering::Relaxed), (probe != NO_PROBE).then_some(probe))
@@ -243,7 +243,7 @@ mod tests {
     const WORKERS: usize = 4;
     const TARGETS: usize = 3000;
 
-    fn shared_plan() -> SharedPlan {
+    fn shared_planner() -> SharedPlanner {
         let options = PlannerOptions {
             auto: None,
             workers: WORKERS,
@@ -259,11 +259,11 @@ mod tests {
         planner.announce(TARGETS);
         planner.add_page(&Arc::new(Page::new(0, names, None)), std::iter::once(0..TARGETS));
         planner.end_listing();
-        SharedPlan::new(planner, Wakers::new(WORKERS))
+        SharedPlanner::new(planner, Wakers::new(WORKERS))
     }
 
     /// Takes targets until there are none any more: each waits once, and is settled then.
-    fn work(plan: &SharedPlan, clock: Clock, worker: usize, journal: &JournalLink) -> usize {
+    fn work(plan: &SharedPlanner, clock: Clock, worker: usize, journal: &JournalLink) -> usize {
         let (mut report, mut settled) = (WorkerReport::default(), 0);
         loop {
             let turn = plan.turn(worker, std::mem::take(&mut report), 5, clock.now(), journal);
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_load_does_not_overtake_what_was_put_aside() {
-        let (plan, clock) = (shared_plan(), Clock::start());
+        let (plan, clock) = (shared_planner(), Clock::start());
         let (sender, requests) = crossbeam_channel::unbounded();
         let journal = JournalLink::new(sender);
 

@@ -5,7 +5,7 @@ pub(super) const REPLY_START: &[u8; 5] = b"HTTP/";
 
 /// What a look at an unused connection tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UnusedState {
+pub enum IdleState {
     /// Nothing has come: it may be used.
     Quiet,
     /// Bytes that nobody asked for,
@@ -16,18 +16,18 @@ pub enum UnusedState {
     Closed,
 }
 
-impl UnusedState {
+impl IdleState {
     /// Whether bytes have come that nobody asked for.
     pub fn is_surplus(self) -> bool {
-        matches!(self, UnusedState::Unsolicited | UnusedState::SecondReply)
+        matches!(self, IdleState::Unsolicited | IdleState::SecondReply)
     }
 
     /// Of the first bytes that came.
     pub(super) fn of(bytes: &[u8]) -> Self {
         match &bytes[..bytes.len().min(REPLY_START.len())] {
-            [] => UnusedState::Quiet,
-            start if REPLY_START.starts_with(start) => UnusedState::SecondReply,
-            _ => UnusedState::Unsolicited,
+            [] => IdleState::Quiet,
+            start if REPLY_START.starts_with(start) => IdleState::SecondReply,
+            _ => IdleState::Unsolicited,
         }
     }
 }
