@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from inspect import cleandoc
 from typing import Any
 
 import click
@@ -73,7 +74,7 @@ class CliCommand(click.Command):
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Examples come first, and the options before the exit codes."""
-        summary, _, details = (self.help or "").partition("\n\n")
+        summary, _, details = cleandoc(self.help or "").partition("\n\n")
         self.format_usage(ctx, formatter)
         _write_text(formatter, summary)
         write_examples(formatter, self.examples)
@@ -93,7 +94,7 @@ class CliCommand(click.Command):
         """What `-h` shows."""
         formatter = ctx.make_formatter()
         self.format_usage(ctx, formatter)
-        _write_text(formatter, (self.help or "").partition("\n\n")[0])
+        _write_text(formatter, cleandoc(self.help or "").partition("\n\n")[0])
         write_examples(formatter, _first_examples(self.examples))
         options = {option.name: option for option in self.get_params(ctx) if isinstance(option, click.Option)}
         with formatter.section("Options"):
