@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fetchmill._destination.status import failures, skipped, status
     from fetchmill._destination.verify import Finding, VerifyReport, verify
     from fetchmill._job.check import CheckReport, check
-    from fetchmill._job.get import get
+    from fetchmill._job.get import get, resume
     from fetchmill._job.list import ListedTarget, ListReport, list  # noqa: A004 - as fetchmill.list
     from fetchmill._job.report import (
         Failure,
@@ -132,6 +132,7 @@ __all__ = [
     "load_config",
     "open",
     "plan",
+    "resume",
     "skipped",
     "status",
     "stream",
@@ -154,6 +155,7 @@ _MODULES = {
     "load_config": "fetchmill.cli.config",
     "open": "fetchmill._destination.objects",
     "plan": "fetchmill._plan.plan",
+    "resume": "fetchmill._job.get",
     "status": "fetchmill._destination.status",
     "stream": "fetchmill._stream.stream",
     "stream_batches": "fetchmill._stream.stream",

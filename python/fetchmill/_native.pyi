@@ -925,6 +925,14 @@ def status(dest: str, state: str | None) -> dict[str, Any]:
         JournalError: the journal cannot be read.
     """
 
+def job_command(dest: str, state: str | None) -> str | None:
+    """How the job of a destination was asked for, as `to_json` has given it; None of a job that did not keep it.
+
+    Raises:
+        UsageError: there is no job.
+        JournalError: the journal cannot be read.
+    """
+
 def samples(dest: str, state: str | None) -> list[dict[str, Any]]:
     """What the job of a destination did over time, the oldest first, as `Job.samples` has it; also while it runs.
 

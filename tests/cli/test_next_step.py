@@ -115,10 +115,10 @@ def test_private_addresses_of_a_list_can_be_fetched_after_all(
 
     refused = run("get", urls, dest)
     again = run("get", urls, dest, "--allow-private")
-    fetched = run("get", urls, dest, "--allow-private", "--retry-failed=private-address")
+    fetched = run("retry", dest, "private-address", "--allow-private")
 
     assert (refused.code, again.code, fetched.code) == (3, 3, 0)
-    hint = "fetch them: the same command with --allow-private --retry-failed=private-address"
+    hint = f"fetch them: fetchmill retry {dest} private-address --allow-private"
     assert hint in refused.err
     assert "what failed or was absent was not asked for again\n" in again.err
     assert hint in again.err
@@ -133,20 +133,19 @@ def test_a_retry_is_advised_only_where_it_can_help(run: Run, server: Serve, dest
     command = ("get", urls, dest, "--allow-private")
 
     ended = run(*command, "--max-size", "50")
-    larger = run(*command, "--max-size", "1KB", "--retry-failed=body-too-large")
+    larger = run("retry", dest, "body-too-large", "--max-size", "1KB")
 
     assert (ended.code, larger.code) == (3, 3)
     lines = ended.err.splitlines()
     assert (
-        "body-too-large: above --max-size; fetch them: the same command with --max-size BYTES "
-        "--retry-failed=body-too-large" in lines
+        f"body-too-large: above --max-size; fetch them: fetchmill retry {dest} body-too-large --max-size BYTES" in lines
     )
     assert (
         "url: these lines give no URL; fix them, or make URLs with --template 'https://{}', and use another destination"
         in lines
     )
-    assert "fetch the others again: the same command with --retry-failed=status,404,410" in lines
-    assert not [line for line in lines if line.endswith("with --retry-failed")]
+    assert f"fetch the others again: fetchmill retry {dest} status,404,410" in lines
+    assert not [line for line in lines if line.endswith(f"retry {dest}")]
     assert "body-too-large" not in larger.err
     assert fetchmill.status(dest).fetched == 1
 
@@ -158,7 +157,7 @@ def test_retry_is_advised_when_targets_were_only_absent(run: Run, server: Serve,
     ended = run("get", source.url, dest)
 
     assert (ended.code, fetchmill.status(dest).absent) == (3, 1)
-    assert "fetch them again: the same command with --retry-failed\n" in ended.err
+    assert f"fetch them again: fetchmill retry {dest}\n" in ended.err
 
 
 @pytest.mark.sampled(3)

@@ -10,7 +10,7 @@ use fetchmill_model::name;
 use fetchmill_model::outcome::ShardEnd;
 use fetchmill_model::target::extra_columns::ExtraColumns;
 use fetchmill_store::journal::{
-    FailedFolder, JobLocation, SkippedOf, must_have_objects, read_failed_folders, read_samples, read_shards,
+    FailedFolder, JobLocation, SkippedOf, must_have_objects, read_command, read_failed_folders, read_samples, read_shards,
     read_skipped, read_status,
 };
 use fetchmill_store::sink::failures::{FailureRow, FailureRows};
@@ -68,6 +68,19 @@ pub(crate) fn status(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>) -> P
     set_opt_outs(&dict, &status.opt_outs)?;
     dict.set_item("found_nothing", false)?;
     Ok(dict)
+}
+
+/// How the job of a destination was asked for, as `to_json` has given it; None of a job that did not keep it.
+///
+/// Raises:
+///     UsageError: there is no job.
+///     JournalError: the journal cannot be read.
+#[pyfunction]
+#[pyo3(signature = (dest, state))]
+#[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
+pub(crate) fn job_command(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>) -> PyResult<Option<String>> {
+    let read = || read_command(&JobLocation::find(&dest, state.as_deref())?);
+    py.detach(read).map_err(|error| errors::of(&error))
 }
 
 /// What the job of a destination did over time, the oldest first, as `Job.samples` has it; also while it runs.

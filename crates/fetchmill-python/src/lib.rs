@@ -67,6 +67,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(diff::diff, module)?)?;
     module.add_function(wrap_pyfunction!(list::list_files, module)?)?;
     module.add_function(wrap_pyfunction!(ledger::status, module)?)?;
+    module.add_function(wrap_pyfunction!(ledger::job_command, module)?)?;
     module.add_function(wrap_pyfunction!(ledger::samples, module)?)?;
     module.add_function(wrap_pyfunction!(ledger::failed_folders, module)?)?;
     module.add_function(wrap_pyfunction!(ledger::name_text, module)?)?;

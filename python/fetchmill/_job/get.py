@@ -13,6 +13,7 @@ from fetchmill._job.with_dashboard import JobDashboard
 from fetchmill._native import Job, Request
 from fetchmill._options.get import GetOptions
 from fetchmill._options.keywords import GetKeywords
+from fetchmill._options.stored_command import job_json, read_command
 from fetchmill.errors import UsageError
 
 if TYPE_CHECKING:
@@ -81,7 +82,8 @@ def get(
     own = (fetch, on_start, on_done)
     if isinstance(source, (str, PathLike)):
         checked = GetOptions(source=source, dest=dest, **options)
-        return _run(checked, checked.to_json(), own, None)
+        lacking = ["fetch"] if fetch is not None else []
+        return _run(checked, job_json(checked, lacking=lacking), own, None)
     rows, given = take_table(source, options)
     checked = GetOptions(source="an iterable", dest=dest, **cast("GetKeywords", given))
     iterator: Iterator[Any] = from_async(rows) if isinstance(rows, AsyncIterable) else iter(rows)
@@ -89,9 +91,36 @@ def get(
     if refusal is not None:
         iterator = _without_requests(iterator, refusal)
     try:
-        return _run(checked, checked.to_json("iterable"), own, iterator)
+        return _run(checked, job_json(checked, "iterable", ["source"]), own, iterator)
     finally:
         close_iterator(iterator)
+
+
+def resume(dest: str | PathLike[str], **options: Unpack[GetKeywords]) -> Report:
+    """Resumes the job of a destination with the options that it was started with.
+
+    The journal has these options, but neither secrets nor code: what the job was started with of that must be given
+    again. A job whose targets come from standard input or from an iterable is resumed by the same call of `get`.
+
+    Args:
+        dest: the destination of the job.
+        **options: fields of `GetOptions` that this run has in place of the stored ones, such as `bearer`,
+            `concurrency`, and `retry_failed`, which tries failed and absent targets again. `state` is given again
+            if the job was started with it.
+
+    Returns:
+        The ledger of the whole job, as from `get`.
+
+    Raises:
+        UsageError: there is no job, or something is missing that is never stored.
+        SecurityError: the journal is none of ours; nothing was touched.
+        FetchmillError: whatever ends `get`.
+
+    Example:
+        >>> fetchmill.resume("out/", retry_failed=["5xx", "dns*"])  # doctest: +SKIP
+    """
+    checked = read_command(dest, options.get("state")).options_for(dest, options)
+    return _run(checked, job_json(checked), (None, None, None), None)
 
 
 def _run(options: GetOptions, native: str, own: OwnFunctions, iterator: Iterator[Any] | None) -> Report:

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 from fetchmill._native import hide_secrets, list_files
 from fetchmill._options.get import GetOptions
 from fetchmill._options.sources import BUCKET_REACH
+from fetchmill._options.stored_command import OPEN_FIELDS, SECRETS
 from fetchmill._shared.job_directory import JobDirectory
 from fetchmill._shared.local_state import default_folder
 from fetchmill._shared.ranges import BLOCK, ListFile, first_line_end, first_ranges
@@ -22,10 +23,6 @@ from fetchmill.errors import SecurityError, UsageError
 # Seconds until the ranges of a worker without a heartbeat are free.
 LEASE_SECONDS = 10.0
 _LEASE_MIN, _LEASE_MAX = 1.0, 3600.0
-# Fields of requests that say nothing secret; the values of others are never stored.
-OPEN_FIELDS = ("accept", "accept-language", "user-agent")
-# Options whose values may be secrets, or commands that a folder must not make anybody run: each worker has its own.
-SECRETS = ("auth", "bearer", "bearer_command", "netrc", "proxy")
 # Options that say where a process is and what it shows; they are no part of the job.
 _OF_A_PROCESS = (
     *("source", "dest", "state", "dashboard", "dashboard_addr", "dashboard_token", "dashboard_host"),

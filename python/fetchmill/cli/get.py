@@ -9,6 +9,7 @@ import click
 from fetchmill._job.report import Report
 from fetchmill._job.with_dashboard import JobDashboard
 from fetchmill._options.get import GetOptions
+from fetchmill._options.stored_command import job_json
 from fetchmill._options.units import format_count_of
 from fetchmill.cli.log_file import BothDisplays, LogFile, log_options
 from fetchmill.cli.options import TableCommand, gathered, options_of
@@ -130,6 +131,13 @@ def _run(
         return _show_targets(checked)
     if sharing.is_shared:
         return _work(checked, sharing, log_file, as_json=as_json, quiet=quiet)
+    return run_job(checked, as_json=as_json, quiet=quiet, log_file=log_file, log_format=log_format)
+
+
+def run_job(
+    checked: GetOptions, *, as_json: bool, quiet: bool, log_file: str | None = None, log_format: str | None = None
+) -> int:
+    """Runs a job, shows it, and gives the exit code."""
     signals = Signals()
     with LogFile(log_file, log_format) as log, JobDashboard("get", checked) as dashboard:
         started, notices = _start(checked, signals)
@@ -258,13 +266,13 @@ def _start(options: GetOptions, signals: Signals) -> "tuple[Job | EngineJob, tup
 
     notices: tuple[str, ...] = ()
     if options.engine == "native":
-        job: Job | EngineJob = Job(options.to_json())
+        job: Job | EngineJob = Job(job_json(options))
     else:
         from fetchmill.engines.garbage import collect_rarely
         from fetchmill.engines.selection import select_engine
 
         collect_rarely()
-        engine = select_engine(options, options.to_json(), None)
+        engine = select_engine(options, job_json(options), None)
         job = engine.start(Job(engine.options))
         notices = engine.notices
     signals.attach(job)

@@ -15,10 +15,10 @@ from fetchmill.errors import FetchmillError, InternalError, StorageError
 
 # Loaded when they are asked for: `fetchmill --version` needs none of them.
 GROUPS = {
-    "Fetch": ("get", "sync", "check", "list", "plan"),
+    "Fetch": ("get", "resume", "retry", "sync", "check", "list", "plan"),
     "Inspect": ("status", "report", "verify", "diff"),
     "Read objects": ("ls", "cat", "export", "serve"),
-    "Shared jobs": ("join", "stop", "resume", "set", "emit"),
+    "Shared jobs": ("join", "stop", "set", "emit"),
     "More": ("help", "completion", "bench"),
 }
 COMMANDS = tuple(sorted(name for names in GROUPS.values() for name in names))

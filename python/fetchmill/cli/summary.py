@@ -92,19 +92,23 @@ def failure_lines(report: Report, state: str | None) -> list[str]:
     for kind in report.failures:
         if kind in _REMEDIES:
             why, option = _REMEDIES[kind]
-            how = f"fetch them: the same command with {option} --retry-failed={kind}"
+            how = f"fetch them: {_retry(report, where, kind)} {option}"
             lines.append(f"{kind}: {why}; {how}" if option else f"{kind}: {why}")
     others = [kind for kind in report.failures if kind not in _REMEDIES]
     if len(others) < len(report.failures):
         others += ["404", "410"] if report.absent else []
-        retry = f"--retry-failed={','.join(others)}" if others else ""
+        if others:
+            lines.append(f"fetch the others again: {_retry(report, where, ','.join(others))}")
     else:
-        retry = "--retry-failed"
-    if retry:
-        lines.append(
-            f"fetch {'them' if retry == '--retry-failed' else 'the others'} again: the same command with {retry}"
-        )
+        lines.append(f"fetch them again: {_retry(report, where, '')}")
     return lines
+
+
+def _retry(report: Report, where: str, answers: str) -> str:
+    """The command that tries targets again; what standard input had is not stored."""
+    if report.source == "standard input":
+        return f"the same command with --retry-failed{'=' if answers else ''}{answers}"
+    return f"fetchmill retry {where} {answers}".rstrip()
 
 
 def failed_lines(report: "Report | SyncReport") -> list[str]:

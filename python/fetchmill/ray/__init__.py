@@ -12,9 +12,10 @@ import os
 from typing import TYPE_CHECKING, Any, Unpack
 
 from fetchmill._options.get import GetOptions
+from fetchmill._options.stored_command import OPEN_FIELDS
 from fetchmill._options.stream import StreamOptions
 from fetchmill._ray.ray_job import check_installed
-from fetchmill._shared.creation import OPEN_FIELDS, files_of
+from fetchmill._shared.creation import files_of
 from fetchmill.errors import UsageError
 
 __all__ = ["read"]

@@ -27,6 +27,9 @@ pub(super) struct TakenUp {
 pub(super) fn take_up(plan: &JobPlan, mut list: Option<OpenedList>) -> Result<TakenUp> {
     let request = &plan.request;
     let mut journal = Journal::open(&plan.place, &plan.identity(), request.is_durable())?;
+    if let Some(command) = &request.command {
+        journal.keep_command(command)?;
+    }
     if let Some(pass) = &request.pass {
         journal.begin_at(pass.first_sequence)?;
     }

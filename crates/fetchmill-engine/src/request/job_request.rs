@@ -137,6 +137,8 @@ options! {
         named_origin: Option<OriginKey>,
         /// The pass of a sync that the job fetches for.
         pass: Option<PassOptions>,
+        /// How the job was asked for, in the caller's own words: the journal keeps it for `resume`.
+        command: Option<String>,
         /// Of the jitter; none: from the clock.
         seed: Option<u64>,
     }

@@ -35,6 +35,7 @@ struct JobSubject {
     transform: Option<TransformOptions>,
     pass: Option<PassOptions>,
     named_origin: Option<String>,
+    command: Option<String>,
     /// Who fetches: an engine in this process, or so many processes of one; the native one if neither is given.
     #[serde(default)]
     dispatcher: bool,
@@ -159,6 +160,7 @@ impl JobRequest {
             transform: subject.transform,
             named_origin,
             pass: subject.pass,
+            command: subject.command,
             ..table
         })
     }

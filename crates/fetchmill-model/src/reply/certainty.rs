@@ -157,13 +157,14 @@ impl OriginReplies {
         self.slowest.max(self.slowest_before)
     }
 
-    /// How many replies a window has where connections break: a new connection for n replies costs `CONNECTION_COST` / n
-    /// of a request each, what is fetched again n / 2 x (breaks a reply). The sum is least for the root of twice their quotient.
+    /// Replies in a window where connections break. A new connection for n replies costs `CONNECTION_COST` / n of a request
+    /// each, and n / 2 x (breaks a reply) are fetched again. Time is least for the root of twice the quotient. The root of the
+    /// quotient costs 6 % more and makes 29 % fewer requests again, which the server counts.
     fn window_replies(&self) -> u32 {
         if self.breaks == 0.0 {
             return u32::MAX;
         }
-        (2.0 * CONNECTION_COST * self.replies.max(1.0) / self.breaks).sqrt().max(1.0) as u32
+        (CONNECTION_COST * self.replies.max(1.0) / self.breaks).sqrt().max(1.0) as u32
     }
 
     /// How long replies are collected. Connections that were opened together would rest together in each second, and others
@@ -521,7 +522,7 @@ mod tests {
         }
 
         let replies = origin.window_replies();
-        assert!((30..=38).contains(&replies), "{replies}");
+        assert!((21..=28).contains(&replies), "{replies}");
         // They took less time than a rest would: a new connection costs less.
         assert_eq!(origin.next_step(&connection(MILLI, replies), false, MILLI), NextStep::LastRequest);
     }

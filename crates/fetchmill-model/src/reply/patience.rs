@@ -10,10 +10,12 @@
 use crate::planner::origin::Millis;
 use crate::reply::certainty::MonotonicMicros;
 
-/// The shortest wait for a reply, in milliseconds, before any request was abandoned.
-const FIRST: Millis = 1_000;
-/// The same once requests that were made again had their replies at once.
+/// The shortest wait for a reply, in milliseconds, before any request was abandoned. ...
+const FIRST: Millis = 250;
+/// ... The same once requests that were made again had their replies at once, ...
 const LEAST: Millis = 50;
+/// ... and once their replies were slow, too.
+const MOST: Millis = 1_000;
 /// The wait for a reply, as a multiple of the origin's mean.
 const MEANS: f64 = 8.0;
 /// Weight of one reply in the mean.
@@ -97,7 +99,7 @@ impl Patience {
     pub fn note_made_again(&mut self, took: MonotonicMicros) {
         let took = took / 1000;
         self.least = if took * FAST <= self.least { self.least / 2 } else { self.least * 2 };
-        self.least = self.least.clamp(LEAST, FIRST);
+        self.least = self.least.clamp(LEAST, MOST);
     }
 
     /// Notes that a request is out that may be abandoned, and returns the replies that have come so far.
@@ -152,8 +154,8 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_is_waited_for_a_second_at_first_or_eight_means() {
-        assert_eq!(after(100, 500).wait(0), 1_000);
+    fn a_reply_is_waited_for_a_quarter_second_at_first_or_eight_means() {
+        assert_eq!(after(100, 500).wait(0), 250);
         assert_eq!(after(100, 500_000).wait(0), 4_000);
     }
 
@@ -161,7 +163,7 @@ mod tests {
     fn each_wait_for_a_target_is_longer_and_the_fourth_is_the_options() {
         let patience = after(100, 500);
 
-        assert_eq!([0, 1, 2].map(|times| patience.wait(times)), [1_000, 4_000, 16_000]);
+        assert_eq!([0, 1, 2].map(|times| patience.wait(times)), [250, 1_000, 4_000]);
         assert_eq!([2, 3].map(Patience::may_abandon), [true, false]);
     }
 
@@ -186,8 +188,8 @@ mod tests {
         (0..63).for_each(|_| patience.note_replies(1, 500));
         assert!(!patience.abandons(0, 0, before, LONG));
         patience.note_replies(1, 500);
-        assert!(!patience.abandons(100, 0, before, 1_099));
-        assert!(patience.abandons(100, 0, before, 1_100));
+        assert!(!patience.abandons(100, 0, before, 349));
+        assert!(patience.abandons(100, 0, before, 350));
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod tests;
 
 pub(crate) use database::file_name::read_file_name;
 pub(crate) use database::sqlite_error::error_of as sqlite_error_of;
+pub use job::command::read_command;
 pub use job::identity::{
     ALL_REPLIES, CDXJ, CHECK, COMPRESSED, DESTINATION, FOLDERS, HASH, INDEX_PAGES, INDEX_PART, Identity,
     KEYS, LINK_PAGES, LIST, NAMES, ONE_OBJECT, OPT_OUT, REPLIES_PART, REQUEST_PART, ROBOTS, SIDECAR,

@@ -1,0 +1,167 @@
+"""How a job was asked for, as its journal keeps it for `resume`: what is given, without secrets and without code.
+
+A destination may come from somebody else. So nothing that is read here names code, a file with credentials, or a place
+to write to. The caller gives these again.
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fetchmill._native import hide_secrets, job_command
+from fetchmill._options.get import GetOptions
+from fetchmill._options.rows import Options
+from fetchmill._options.sources import SourceKind, kind_of
+from fetchmill.errors import SecurityError, UsageError
+
+# Fields of requests that say nothing secret; the values of others are never stored.
+OPEN_FIELDS = ("accept", "accept-language", "user-agent")
+# Options whose values may be secrets, or commands that a destination must not make anybody run.
+SECRETS = ("auth", "bearer", "bearer_command", "netrc", "proxy")
+# Code, and files with credentials: a destination that comes from elsewhere must not name them.
+_PRIVATE = ("transform", "client_cert", "client_key", "cookies", "sse_c_key_file")
+# Options of one run, or of the process: where it writes, and what it shows.
+_OF_A_RUN = (
+    *("source", "dest", "state", "retry_failed", "dry_run", "limit"),
+    *("dashboard", "dashboard_addr", "dashboard_token", "dashboard_host"),
+)
+_NEVER = (*SECRETS, *_PRIVATE, *_OF_A_RUN)
+
+
+class StoredCommand(NamedTuple):
+    """How a job was asked for.
+
+    Attributes:
+        source: where its targets came from, an absolute path if it is a list; None if that cannot be stored.
+        options: the options that were given.
+        lacking: names of what was given and is not stored.
+    """
+
+    source: str | None
+    options: Mapping[str, Any]
+    lacking: tuple[str, ...]
+
+    def options_for(self, dest: str | os.PathLike[str], given: Mapping[str, Any]) -> GetOptions:
+        """The options of a run that resumes the job.
+
+        Args:
+            dest: its destination.
+            given: options of this run, by name.
+
+        Raises:
+            UsageError: the source, or an option that is never stored, is missing.
+        """
+        if self.source is None:
+            raise UsageError(
+                f"{os.fspath(dest)}: its targets come from standard input, a program or a URL with a secret, and these "
+                "are not stored",
+                hint="run the same command or program again: it resumes",
+            )
+        missing = [name for name in self.lacking if not _is_given(given, name)]
+        if missing:
+            raise UsageError(
+                f"{os.fspath(dest)} was started with {', '.join(missing)}, and secrets and code are never stored",
+                hint=f"add {', '.join(_written(name) for name in missing)}",
+            )
+        headers = {**self.options.get("headers", {}), **(given.get("headers") or {})}
+        merged = {**self.options, **given} | ({"headers": headers} if headers else {})
+        return GetOptions(source=self.source, dest=dest, **merged)
+
+
+def command_text(options: Options, lacking: Sequence[str] = ()) -> str:
+    """How a job is asked for, as a journal keeps it.
+
+    Args:
+        options: the options of the job.
+        lacking: what else was given and is not stored, such as functions of a program.
+    """
+    stored, missing = {}, [*lacking]
+    for option in fields(options):
+        value = getattr(options, option.name)
+        if not option.metadata or value == option.default or option.name in _OF_A_RUN:
+            continue
+        if option.name == "headers":
+            missing += [f"header {name}" for name in value if name.lower() not in OPEN_FIELDS]
+            value = {name: text for name, text in value.items() if name.lower() in OPEN_FIELDS}
+        elif option.name in _NEVER or _has_secret(value):
+            missing.append(option.name)
+            continue
+        elif option.metadata["kind"] == "path":
+            value = str(Path(value).absolute())
+        if value != {}:
+            stored[option.name] = value
+    source = None if "source" in lacking else _lasting_source(str(options.source))
+    command = {"command": "get", "source": source, "options": stored, "lacking": missing}
+    return json.dumps(command, default=str, sort_keys=True)
+
+
+def job_json(options: GetOptions, kind: SourceKind | None = None, lacking: Sequence[str] = ()) -> str:
+    """The options of a job for the native module, with how it is asked for.
+
+    Args:
+        options: the options of the job.
+        kind: what the source is when its text does not say it.
+        lacking: as for `command_text`.
+
+    Raises:
+        UsageError: as for `GetOptions.to_json`.
+    """
+    return json.dumps(json.loads(options.to_json(kind)) | {"command": command_text(options, lacking)})
+
+
+def read_command(dest: str | os.PathLike[str], state: str | os.PathLike[str] | None) -> StoredCommand:
+    """How the job of a destination was asked for.
+
+    Raises:
+        UsageError: there is no job, or it does not say how it was asked for.
+        SecurityError: the journal names what no journal of ours names.
+        JournalError: the journal cannot be read.
+    """
+    shown = os.fspath(dest)
+    text = job_command(shown, None if state is None else os.fspath(state))
+    if text is None:
+        raise UsageError(
+            f"{shown}: its journal does not say how the job was started",
+            hint="run the same command or program again: it resumes",
+        )
+    try:
+        values = json.loads(text)
+        command = StoredCommand(values["source"], dict(values["options"]), tuple(map(str, values["lacking"])))
+    except (ValueError, KeyError, TypeError):
+        raise SecurityError(f"{shown}: what its journal says of the command is damaged; do not use it") from None
+    known = {option.name for option in fields(GetOptions) if option.metadata}
+    wrong = [name for name in command.options if name not in known or name in _NEVER]
+    wrong += [name for name in command.options.get("headers", {}) if name.lower() not in OPEN_FIELDS]
+    if wrong or not isinstance(command.source, str | None):
+        raise SecurityError(
+            f"{shown}: its journal names {wrong[0] if wrong else 'no source'}, which no journal of ours does"
+        )
+    return command
+
+
+def _lasting_source(source: str) -> str | None:
+    """A source that means the same in any folder; None if it cannot be stored."""
+    if source == "-" or hide_secrets(source) != source:
+        return None
+    return str(Path(source).absolute()) if kind_of(source) == "list" else source
+
+
+def _has_secret(value: object) -> bool:
+    """Whether a text has a token or a password in a URL."""
+    return isinstance(value, str) and hide_secrets(value) != value
+
+
+def _is_given(given: Mapping[str, Any], name: str) -> bool:
+    kind, _, field = name.partition(" ")
+    if kind == "header":
+        return field.lower() in (given_name.lower() for given_name in given.get("headers") or {})
+    return given.get(name) not in (None, False)
+
+
+def _written(name: str) -> str:
+    """An option that is missing, as the command line has it."""
+    kind, _, field = name.partition(" ")
+    return f"--header '{field}: ...'" if kind == "header" else f"--{name.replace('_', '-')}"

@@ -1,0 +1,49 @@
+"""`fetchmill retry`: tries targets of a job again that failed or were absent."""
+
+from typing import Any
+
+import click
+
+from fetchmill.cli.options import TableCommand
+from fetchmill.cli.parameter_types import ANSWERS
+from fetchmill.cli.resume import is_shared, output_options, resume_job, run_options
+from fetchmill.cli.shared_jobs import given
+from fetchmill.errors import UsageError
+
+_EXAMPLES = """
+fetchmill retry out/                               all of them
+fetchmill retry out/ 5xx,dns*                      some of them
+fetchmill retry out/ 429 --rate 20                 slower than before
+"""
+
+_HELP = """Try targets of the job of DEST again that failed or were absent.
+
+ANSWERS says which: failure kinds, statuses such as 404 or 5xx, and patterns such as dns*, with commas between. The
+default is all of them. An interrupted job continues as well. For options and secrets see `fetchmill resume --help`.
+"""
+_EPILOG = """Exit codes: those of `fetchmill get`.
+"""
+
+
+def _run(dest: str, answers: Any, as_json: bool, quiet: bool, **own: Any) -> int:  # noqa: ANN401
+    mine = given(own)
+    if is_shared(dest, mine):
+        raise UsageError(f"{dest} is a shared job, and its ranges are final")
+    return resume_job(dest, mine | {"retry_failed": answers or True}, as_json=as_json, quiet=quiet)
+
+
+command = TableCommand(
+    "retry",
+    callback=_run,
+    help=_HELP,
+    examples=_EXAMPLES,
+    matters=("bearer", "headers", "concurrency", "rate", "state", "quiet"),
+    epilog=_EPILOG,
+    short_help="Try targets again that failed or were absent.",
+    params=[
+        click.Argument(["dest"], metavar="DEST", type=click.Path()),
+        click.Argument(["answers"], metavar="[ANSWERS]", required=False, type=ANSWERS),
+        *run_options("retry_failed"),
+        *output_options(),
+    ],
+)
