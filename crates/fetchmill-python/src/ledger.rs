@@ -10,8 +10,8 @@ use fetchmill_model::name;
 use fetchmill_model::outcome::ShardEnd;
 use fetchmill_model::target::extra_columns::ExtraColumns;
 use fetchmill_store::journal::{
-    FailedFolder, JobLocation, SkippedOf, must_have_objects, read_command, read_failed_folders, read_samples, read_shards,
-    read_skipped, read_status,
+    FailedFolder, JobLocation, SkippedOf, must_have_objects, read_command, read_failed_folders, read_samples,
+    read_shards, read_skipped, read_status,
 };
 use fetchmill_store::sink::failures::{FailureRow, FailureRows};
 use pyo3::prelude::*;

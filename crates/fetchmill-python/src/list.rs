@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 
 use fetchmill_engine::{SourceOptions, open_list};
-use fetchmill_model::name::stored_name::StoredNames;
 use fetchmill_model::source::list::{ListReader, ListSource, ListStep};
 use fetchmill_model::target::entry::{ListEntry, Naming};
+use fetchmill_model::target::stored_name::StoredNames;
 use pyo3::prelude::*;
 
 use crate::errors;

@@ -17,8 +17,8 @@ use rustix::io::Errno;
 
 use fetchmill_model::error::Error;
 use fetchmill_model::limits::MIB;
-use fetchmill_model::name::file_name::FileName;
 use fetchmill_model::outcome::ShardEnd;
+use fetchmill_model::text::file_name::FileName;
 
 /// A result whose error is the operating system's number.
 pub type ErrnoResult<T> = std::result::Result<T, Errno>;

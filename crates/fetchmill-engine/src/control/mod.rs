@@ -51,12 +51,12 @@ use fetchmill_model::error::Error;
 use fetchmill_model::limits;
 use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::Outcome;
+use fetchmill_model::outcome::same_bodies::SameBodies;
 use fetchmill_model::panics::lock;
 use fetchmill_model::planner::origin::{Millis, Observations};
 use fetchmill_model::planner::pace::Pace;
 use fetchmill_model::planner::probing::{HealthCheck, HealthStatus};
 use fetchmill_model::planner::{NextWork, Planner, PlannerOptions, WorkerReport};
-use fetchmill_model::reply::same_bodies::SameBodies;
 use fetchmill_model::text::redacted::hide_secrets;
 use fetchmill_model::verdict::RetriedStatuses;
 

@@ -19,10 +19,9 @@ use crate::writer::recovery;
 use crate::writer::window_outcomes::WindowOutcomes;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::{self, BODY_MEMORY_BYTES_MAX, COMMIT_WINDOW_BYTES, COMMIT_WINDOW_OUTCOMES_MAX};
-use fetchmill_model::name::stored_name::StoredNames;
 use fetchmill_model::name::{self, url_name};
 use fetchmill_model::object::Object;
-use fetchmill_model::opt_out::rule::OptOutCounts;
+use fetchmill_model::outcome::opt_out_rule::OptOutCounts;
 use fetchmill_model::outcome::skips::Skips;
 use fetchmill_model::outcome::{FailureKind, KindCounts, Outcome, Tally};
 use fetchmill_model::source::{ListedPage, PageCursor};
@@ -30,6 +29,7 @@ use fetchmill_model::target::entry::{Naming, behind_scheme};
 use fetchmill_model::target::extra_columns::{
     COLUMNS_PART, ENCODINGS_IN_COLUMN, ENCODINGS_PART, ExtraColumns, TYPES_PART,
 };
+use fetchmill_model::target::stored_name::StoredNames;
 use fetchmill_model::target::{Names, Sequence};
 use fetchmill_store::background::Background;
 use fetchmill_store::journal::{

@@ -8,7 +8,7 @@ use super::skipped::SkippedByReason;
 use crate::control::Control;
 use crate::control::telemetry::LimitedBy;
 use crate::request::stop_rules::{Standing, StopReason, StopRules};
-use fetchmill_model::opt_out::rule::OptOutCounts;
+use fetchmill_model::outcome::opt_out_rule::OptOutCounts;
 use fetchmill_model::outcome::{KindCounts, StatusCounts, Tally};
 use fetchmill_store::journal::Doubtful;
 use fetchmill_store::results::Summary;

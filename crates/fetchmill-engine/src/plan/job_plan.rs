@@ -7,9 +7,9 @@ use super::descriptors::MachineShare;
 use crate::access::s3::S3Settings;
 use crate::request::job_request::JobRequest;
 use crate::request::source_options::{Listing, SourceOptions};
-use fetchmill_model::name::stored_name::StoredNames;
 use fetchmill_model::target::entry::Naming;
 use fetchmill_model::target::extra_columns::ExtraColumns;
+use fetchmill_model::target::stored_name::StoredNames;
 use fetchmill_store::journal::{JobLocation, JobRules};
 
 /// See the module. [Planning](super::planning) makes it.

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use fetchmill_model::error::{Error, Result};
+use fetchmill_model::http1::byte_range::ByteRange;
 use fetchmill_model::limits::REQUEST_BYTES_MAX;
 use fetchmill_model::name::for_display;
 use fetchmill_model::origin::is_open;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::source::list::RequestOptions;
-use fetchmill_model::target::byte_range::ByteRange;
 use fetchmill_model::target::entry::ListEntry;
 use fetchmill_model::target::expected_hash::ExpectedHash;
 use fetchmill_model::target::request::{TargetRequest, is_condition};

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::job_request::JobRequest;
 use super::name_scheme::NameScheme;
 use super::source_options::{Listing, SourceOptions};
-use fetchmill_model::name::stored_name::StoredNames;
 use fetchmill_model::name::url_name;
 use fetchmill_model::target::entry::{Naming, behind_scheme};
+use fetchmill_model::target::stored_name::StoredNames;
 use fetchmill_store::sink::Format;
 
 impl JobRequest {

@@ -6,12 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::name::file_name::FileName;
-use fetchmill_model::name::stored_name::StoredNames;
 use fetchmill_model::outcome::{
     KindCounts, OpenShard, Outcome, Receipt, Runs, SealedShard, ShardEnd, ShardNumber, Tally,
 };
 use fetchmill_model::target::entry::Naming;
+use fetchmill_model::target::stored_name::StoredNames;
+use fetchmill_model::text::file_name::FileName;
 use fetchmill_store::durable;
 use fetchmill_store::journal::{JobLocation, Journal, Shard, UploadState};
 use fetchmill_store::manifest::{self, Manifest};

@@ -1,10 +1,10 @@
 //! What a window has settled besides what its sink stores, and the receipt of both.
 
+use fetchmill_model::outcome::same_bodies::SameBodies;
 use fetchmill_model::outcome::skips::Skips;
 use fetchmill_model::outcome::{
     FailureKind, KindCounts, Outcome, Receipt, Runs, ShardEnd, StatusCounts, Tally,
 };
-use fetchmill_model::reply::same_bodies::SameBodies;
 use fetchmill_model::target::Sequence;
 use fetchmill_store::sink::{Block, BlockBody, CheckpointResult};
 

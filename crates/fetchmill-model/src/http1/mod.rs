@@ -19,6 +19,7 @@
 //! `examples/http1_cost.rs`).
 
 mod body_sink;
+pub mod byte_range;
 mod chunked;
 mod date;
 mod head;

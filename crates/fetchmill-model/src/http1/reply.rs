@@ -7,9 +7,9 @@ use super::chunked::ChunkedDecoder;
 use super::head::{self, Framing, Head, Message};
 use super::malformed::{MalformedReply, body_too_large};
 use super::odd_head::field_lines;
+use crate::http1::byte_range::ByteRange;
 use crate::limits::{HEAD_BYTES_MAX, HEAD_LINE_BYTES_MAX, INTERIM_REPLIES_MAX};
 use crate::outcome::FailureKind;
-use crate::target::byte_range::ByteRange;
 
 /// How far a reply has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,9 +12,6 @@
 //! # Cost
 //! One pass without allocation for a name of plain ASCII.
 
-pub(crate) mod extension;
-pub mod file_name;
-pub mod stored_name;
 mod text;
 pub mod url_name;
 

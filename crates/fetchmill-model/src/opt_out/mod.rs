@@ -4,12 +4,11 @@
 //! `noai` and `noimageai` are in wide use. `TDM-Reservation`: the W3C community group's TDM Reservation Protocol, 6.1 and 6.3.
 
 pub mod robots;
-pub mod rule;
 
 use html5gum::{DefaultEmitter, Token, Tokenizer};
 
 use crate::limits::{OPT_OUT_EVIDENCE_BYTES_MAX, OPT_OUT_HTML_BYTES_MAX};
-use crate::opt_out::rule::OptOutRule;
+use crate::outcome::opt_out_rule::OptOutRule;
 use crate::source::robots::PRODUCT_TOKEN;
 use crate::verdict::fields_in;
 

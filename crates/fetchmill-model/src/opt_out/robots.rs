@@ -2,11 +2,11 @@
 
 use crate::limits::OPT_OUT_EVIDENCE_BYTES_MAX;
 use crate::opt_out::OptOut;
-use crate::opt_out::rule::OptOutRule;
 use crate::outcome::FailureKind;
-use crate::outcome::failure_detail::status_text;
+use crate::outcome::opt_out_rule::OptOutRule;
 use crate::source::percent;
 use crate::source::robots::{PRODUCT_TOKEN, Robots};
+use crate::verdict::failure_detail::status_text;
 
 /// The path of it.
 pub const ROBOTS_PATH: &str = "/robots.txt";

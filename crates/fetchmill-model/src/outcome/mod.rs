@@ -1,17 +1,17 @@
 //! What became of targets: outcomes, failure kinds, the tally that always balances, and receipts.
 
 pub mod answer_pattern;
-pub mod failure_detail;
-pub mod kept_reply;
+pub mod opt_out_rule;
+pub mod same_bodies;
 pub mod skips;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::name::file_name::FileName;
+use crate::outcome::same_bodies::SameBodies;
 use crate::outcome::skips::{SkipReason, Skips};
-use crate::reply::same_bodies::SameBodies;
+use crate::text::file_name::FileName;
 
 /// The order in which targets became durable in the journal; names a target inside one job only.
 pub type Sequence = u64;

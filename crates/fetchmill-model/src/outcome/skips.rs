@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{SKIPPED_NAME_BYTES_MAX, SKIPPED_NAMES_PAGE};
-use crate::opt_out::rule::{OptOutCounts, OptOutRule};
+use crate::outcome::opt_out_rule::{OptOutCounts, OptOutRule};
 
 /// Why a target is left out: by its listing, or after its reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -4,4 +4,3 @@ pub mod body_type;
 pub mod certainty;
 pub mod content_encoding;
 pub mod patience;
-pub mod same_bodies;

@@ -11,8 +11,8 @@
 use std::borrow::Cow;
 use std::io::Write;
 
-use crate::name::extension::push_extension;
 use crate::name::url_name;
+use crate::target::extension::push_extension;
 use crate::target::extra_columns::{extra_values, write_extra};
 use crate::target::request::TargetRequest;
 use crate::target::source_metadata::{ListedKey, ListedTime, SizedName};
@@ -135,7 +135,7 @@ pub enum Naming {
     /// `000012/000012345`, by the sequence number: `--names seq`.
     Number,
     /// An entry's key, and behind it an extension, which a reply may still make another one
-    /// ([`crate::name::stored_name`]): `--names '{id}.{ext}'`.
+    /// ([`crate::target::stored_name`]): `--names '{id}.{ext}'`.
     Extension,
     /// `12345`, by the sequence number: the target's bytes are the item itself (`--store items`).
     Item,
@@ -308,7 +308,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::target::byte_range::ByteRange;
+    use crate::http1::byte_range::ByteRange;
 
     fn written(entry: ListEntry<'_>) -> Vec<u8> {
         let mut out = Vec::new();

@@ -1,11 +1,12 @@
 //! Targets as values: names in pages, and the slices of pages that travel together.
 
-pub mod byte_range;
 pub mod entry;
 pub mod expected_hash;
+mod extension;
 pub mod extra_columns;
 pub mod request;
 pub mod source_metadata;
+pub mod stored_name;
 
 use std::ops::Range;
 use std::sync::Arc;

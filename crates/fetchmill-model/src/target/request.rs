@@ -1,8 +1,8 @@
 //! What a target is asked with when that is no plain `GET` of its URL, as bytes in its entry and in rows of failures.
 //! Whatever the bytes, they can be read: a journal may be damaged, or come from somebody else.
 
+use crate::http1::byte_range::ByteRange;
 use crate::http1::header_field::{check_field, is_token};
-use crate::target::byte_range::ByteRange;
 use crate::target::expected_hash::ExpectedHash;
 use crate::target::extra_columns::{extra_values, write_extra};
 

@@ -2,4 +2,5 @@
 
 pub mod counts;
 pub mod dates;
+pub mod file_name;
 pub mod redacted;

@@ -5,6 +5,7 @@
 //! time is an argument. How long a target waits is the planner's business ([`crate::planner::retry`]).
 
 mod facts;
+pub mod failure_detail;
 mod head_fields;
 mod part;
 mod resumption;

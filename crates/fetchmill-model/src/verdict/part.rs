@@ -4,11 +4,11 @@
 //! an encoded form of them, and when its body is that long. Nothing is ever cut out of anything else.
 
 use super::head_fields::fields_in;
+use crate::http1::byte_range::ByteRange;
 use crate::http1::{Framing, Head};
 use crate::limits::REFUSED_BODY_BYTES_MAX;
 use crate::name::for_display;
 use crate::outcome::FailureKind;
-use crate::target::byte_range::ByteRange;
 
 /// A part that was asked for, and what the reply's head has said of it.
 #[derive(Debug, Clone, PartialEq, Eq)]

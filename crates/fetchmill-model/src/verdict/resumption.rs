@@ -6,9 +6,9 @@
 
 use super::head_fields::fields_in;
 use super::part::difference;
+use crate::http1::byte_range::ByteRange;
 use crate::http1::{Framing, Head, Version};
 use crate::limits::RESUMED_BYTES_MIN;
-use crate::target::byte_range::ByteRange;
 
 /// What the head of the reply has said whose body broke off.
 #[derive(Debug, Clone, PartialEq, Eq)]

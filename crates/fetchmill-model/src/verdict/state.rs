@@ -7,13 +7,13 @@ use super::facts::{
 };
 use super::store::{detail_of, no_credentials};
 use crate::limits;
-use crate::outcome::failure_detail::changed_detail;
 use crate::outcome::skips::SkipReason;
 use crate::outcome::{FailureClass, FailureKind, Outcome};
 use crate::planner::hosts::may_be_dead;
 use crate::planner::origin::Millis;
 use crate::s3::{ErrorDocument, StoreError};
 use crate::target::source_metadata::{ListedKey, is_same_etag};
+use crate::verdict::failure_detail::changed_detail;
 
 /// The status of a reply to a conditional request whose object has not changed (RFC 9110, 15.4.5).
 const NOT_MODIFIED: u16 = 304;

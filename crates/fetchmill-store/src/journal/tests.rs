@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use super::*;
-use fetchmill_model::name::file_name::FileName;
 use fetchmill_model::outcome::skips::{SkipReason, Skips};
 use fetchmill_model::outcome::{FailureKind, Receipt, Runs, ShardEnd, Tally};
 use fetchmill_model::source::{ListPosition, ListedPage, PageCursor};
 use fetchmill_model::target::{Names, WaitingTarget};
+use fetchmill_model::text::file_name::FileName;
 
 fn identity(source: &str) -> Identity {
     Identity::new([("source", source.to_owned()), ("format", "files".to_owned())])

@@ -8,8 +8,8 @@ use tempfile::TempDir;
 use super::index::ManifestIndex;
 use super::*;
 use crate::durable;
-use fetchmill_model::name::file_name::FileName;
 use fetchmill_model::outcome::ShardEnd;
+use fetchmill_model::text::file_name::FileName;
 
 /// A row that owns its name.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use super::index::{FrameEntry, ManifestIndex, hash44, too_many_rows};
 use super::{ManifestDamage, ManifestRow, ManifestRows};
 use crate::durable::{self, AppendedFile};
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::name::file_name::FileName;
 use fetchmill_model::outcome::ShardEnd;
+use fetchmill_model::text::file_name::FileName;
 
 /// Writes one manifest; its file is made with the first frame.
 pub struct ManifestWriter {

@@ -14,10 +14,10 @@ use crate::reader::verify::tidy;
 use crate::results::take_back_unfetched;
 use crate::sink::{Format, ShardFolder, UnfetchedFiles};
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::name::file_name::FileName;
 use fetchmill_model::outcome::{SealedShard, ShardNumber};
 use fetchmill_model::target::Sequence;
 use fetchmill_model::target::extra_columns::ExtraColumns;
+use fetchmill_model::text::file_name::FileName;
 
 /// Numbers of shards that a pass has brought, by those that they had where they were fetched; and of those that it has
 /// written again, by their old ones.

@@ -16,9 +16,9 @@ use crate::pack::parquet::ParquetEncoder;
 use crate::pack::warc::WarcOrigin;
 use crate::pack::{Encoder, JsonlEncoder, TarEncoder, WarcEncoder};
 use fetchmill_model::http1::RequestTemplate;
-use fetchmill_model::name::file_name::FileName;
 use fetchmill_model::outcome::{SealedShard, ShardEnd};
 use fetchmill_model::target::extra_columns::ExtraColumns;
+use fetchmill_model::text::file_name::FileName;
 
 const PACKS: [Format; 4] = [Format::Tar, Format::Jsonl, Format::Warc, Format::Parquet];
 

@@ -14,10 +14,10 @@ use crate::durable;
 use crate::journal::{JobLocation, Journal};
 use crate::sink::failures::{ShardLines, cut_back};
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::name::file_name::FileName;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::row::{CheckRow, ListRow, RowKind, RowValues};
 use fetchmill_model::target::extra_columns::ExtraColumns;
+use fetchmill_model::text::file_name::FileName;
 
 /// The fact of a job that has the name of the file that is written.
 const UNFINISHED: &str = "results_unfinished";

@@ -15,9 +15,9 @@ use crate::journal::{JobLocation, Journal};
 use crate::sink::failures::{FailureRow, FailureRows};
 use crate::sink::{CdxjWriter, ShardFolder, SinkSetup, UnfetchedFiles, UnfetchedWriter};
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::name::stored_name::StoredNames;
 use fetchmill_model::object::UnfetchedTarget;
 use fetchmill_model::outcome::{FailureKind, Outcome, UnfetchedFile};
+use fetchmill_model::target::stored_name::StoredNames;
 
 /// Rows between two looks at the stop signal.
 const STRETCH_ROWS: u64 = 4096;

@@ -393,7 +393,7 @@ impl FetchedBody<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fetchmill_model::opt_out::rule::OptOutRule;
+    use fetchmill_model::outcome::opt_out_rule::OptOutRule;
     use fetchmill_model::outcome::skips::SkipReason;
 
     #[test]

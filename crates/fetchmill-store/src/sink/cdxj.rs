@@ -8,8 +8,8 @@ use super::sorted_lines::SortedLines;
 use crate::durable;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::INDEX_SORT_BYTES;
-use fetchmill_model::name::file_name::FileName;
 use fetchmill_model::outcome::ShardEnd;
+use fetchmill_model::text::file_name::FileName;
 
 /// Writes an index in the folder of open shards.
 #[derive(Debug)]

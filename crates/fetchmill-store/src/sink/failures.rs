@@ -17,11 +17,11 @@ use super::{Block, BlockEntry, EntryDescription, RefusedObject};
 use crate::durable::{self, AppendedFile};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::name;
-use fetchmill_model::name::file_name::FileName;
-use fetchmill_model::outcome::failure_detail::{failure_detail, status_text};
 use fetchmill_model::outcome::{Outcome, ShardEnd};
 use fetchmill_model::target::Sequence;
 use fetchmill_model::target::extra_columns::{extra_values, write_extra};
+use fetchmill_model::text::file_name::FileName;
+use fetchmill_model::verdict::failure_detail::{failure_detail, status_text};
 
 /// Lines collected before they are compressed into a frame.
 const FRAME_BYTES: usize = 256 * 1024;
@@ -67,7 +67,7 @@ pub struct FailureRow {
     /// What it was asked with, when that was no plain `GET`: what [`fetchmill_model::target::request`] writes, in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_hex: Option<String>,
-    /// What came in place of an object ([`fetchmill_model::outcome::kept_reply`]), in hexadecimal.
+    /// What came in place of an object ([`fetchmill_model::object::kept_reply`]), in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replies_hex: Option<String>,
 }

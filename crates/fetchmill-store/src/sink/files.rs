@@ -326,8 +326,8 @@ impl DestinationFolder {
 mod tests {
     use super::super::block::FetchedBody;
     use super::*;
-    use fetchmill_model::name::file_name::FileName;
     use fetchmill_model::object::Facts;
+    use fetchmill_model::text::file_name::FileName;
 
     struct World {
         _folder: tempfile::TempDir,

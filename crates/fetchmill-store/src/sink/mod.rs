@@ -44,9 +44,9 @@ use std::sync::Arc;
 
 use crate::durable;
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::name::file_name::FileName;
 use fetchmill_model::outcome::{FailureKind, OpenShard, Runs, SealedShard, ShardEnd, ShardNumber};
 use fetchmill_model::target::Sequence;
+use fetchmill_model::text::file_name::FileName;
 
 /// What of a reply is stored: each includes the ones before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

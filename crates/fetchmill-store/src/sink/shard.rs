@@ -7,8 +7,8 @@ use super::ShardFolder;
 use crate::durable::{self, Readers};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::SHARD_BUFFER_BYTES;
-use fetchmill_model::name::file_name::FileName;
 use fetchmill_model::outcome::ShardEnd;
+use fetchmill_model::text::file_name::FileName;
 
 /// The kernel is asked to write what is behind by so much: the sync at the end of a window then has little to wait
 /// for.

@@ -15,12 +15,12 @@ use crate::pack::warc::cdxj_lines;
 use crate::pack::{Encoder as _, JsonlEncoder, WarcEncoder};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
-use fetchmill_model::name::file_name::FileName;
 use fetchmill_model::object::UnfetchedTarget;
+use fetchmill_model::object::kept_reply::KeptReply;
 use fetchmill_model::outcome::UnfetchedFile;
-use fetchmill_model::outcome::kept_reply::KeptReply;
 use fetchmill_model::target::Sequence;
 use fetchmill_model::target::extra_columns::ExtraColumns;
+use fetchmill_model::text::file_name::FileName;
 
 /// What stands beside the shards of a finished job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -115,8 +115,8 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
-    use fetchmill_model::name::file_name::FileName;
     use fetchmill_model::outcome::{FailureKind, Outcome, Receipt, Runs, SealedShard, ShardEnd};
+    use fetchmill_model::text::file_name::FileName;
 
     #[test]
     fn what_is_sent_arrives_and_an_end_is_told() {

@@ -4,13 +4,13 @@ use crate::fetch::target::CurrentTarget;
 use crate::plan::job_plan::JobPlan;
 use fetchmill_model::error::Result;
 use fetchmill_model::http1::RequestTemplate;
-use fetchmill_model::name::stored_name::StoredNames;
 use fetchmill_model::origin::{OriginFields, OriginKey};
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::planner::pace::{ByteRate, Pace};
 use fetchmill_model::target::Sequence;
 use fetchmill_model::target::entry::Naming;
+use fetchmill_model::target::stored_name::StoredNames;
 use fetchmill_model::verdict::Rules;
 
 /// What a dispatcher must know of its job.

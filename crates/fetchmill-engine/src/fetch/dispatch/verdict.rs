@@ -9,11 +9,11 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::http1::RetryAfter;
 use fetchmill_model::limits;
 use fetchmill_model::origin::OriginKey;
-use fetchmill_model::outcome::failure_detail::{StatusFacts, status_detail};
 use fetchmill_model::outcome::{FailureClass, FailureKind, Outcome};
 use fetchmill_model::planner::hosts::{RequestOutcome, seen};
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::s3::is_damaged;
+use fetchmill_model::verdict::failure_detail::{StatusFacts, status_detail};
 use fetchmill_model::verdict::{BrokenFacts, Correction, ERROR_BYTES_MAX, ReplyFacts, StoreReply, Verdict};
 
 /// What an answer says of a failure besides its kind.

@@ -14,11 +14,11 @@ use crate::attempt::{AttemptEnd, Failure, RedirectHead, RedirectPolicy, Redirect
 use fetchmill_model::http1::{Framing, Head};
 use fetchmill_model::limits;
 use fetchmill_model::opt_out::OptOut;
-use fetchmill_model::outcome::failure_detail::failure_detail;
 use fetchmill_model::outcome::{FailureKind, Outcome};
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::planner::retry::delay;
 use fetchmill_model::s3::{BucketName, is_damaged, split_url};
+use fetchmill_model::verdict::failure_detail::failure_detail;
 use fetchmill_model::verdict::{
     BrokenFacts, Correction, ERROR_BYTES_MAX, ReplyFacts, Rules, StoreReply, Verdict, field_in,
 };

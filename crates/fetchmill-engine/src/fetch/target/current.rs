@@ -9,19 +9,19 @@ use super::observed::ObservedReply;
 use crate::access::s3::BucketResolver;
 use crate::attempt::Location;
 use crate::request::custom_request::{CustomRequest, RedirectEffects};
+use fetchmill_model::http1::byte_range::ByteRange;
 use fetchmill_model::name;
-use fetchmill_model::name::stored_name::StoredNames;
 use fetchmill_model::object::Facts;
 use fetchmill_model::outcome::{FailureKind, Outcome};
 use fetchmill_model::planner::Retry;
 use fetchmill_model::planner::hosts::HostId;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::s3::{BucketName, split_url};
-use fetchmill_model::target::byte_range::ByteRange;
 use fetchmill_model::target::entry::{ExpectedObject, ListEntry, Naming};
 use fetchmill_model::target::expected_hash::ExpectedHash;
 use fetchmill_model::target::request::{IF_NONE_MATCH, is_condition, names_etag};
 use fetchmill_model::target::source_metadata::{ListedKey, SizedName};
+use fetchmill_model::target::stored_name::StoredNames;
 use fetchmill_model::target::{Sequence, WaitingTarget};
 use fetchmill_model::verdict::{AttemptState, Rules};
 use fetchmill_store::sink::EntryDescription;
@@ -43,7 +43,7 @@ pub(crate) struct CurrentTarget {
     pub(crate) effects: RedirectEffects,
     /// Those whose parts of the object are asked for with its own.
     pub(crate) joined: JoinedTargets,
-    /// Replies that were no object of it, since it was taken from its page ([`fetchmill_model::outcome::kept_reply`]).
+    /// Replies that were no object of it, since it was taken from its page ([`fetchmill_model::object::kept_reply`]).
     pub(crate) replies: Vec<u8>,
     /// It is an object of a store of S3; where it is stands in [`CurrentTarget::at`], when it is of a list.
     pub(crate) is_of_store: bool,

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::current::CurrentTarget;
+use fetchmill_model::http1::byte_range::ByteRange;
 use fetchmill_model::planner::Retry;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::target::TargetList;
-use fetchmill_model::target::byte_range::ByteRange;
 use fetchmill_model::target::entry::ListEntry;
 use fetchmill_model::target::request::TargetRequest;
 use fetchmill_model::verdict::AttemptState;

@@ -12,15 +12,15 @@ use crate::control::body_meter::BodyMeter;
 use crate::control::clock::unix_micros;
 use crate::fetch::target::{CurrentTarget, ObservedReply};
 use fetchmill_model::error::{Error, Result};
+use fetchmill_model::http1::byte_range::ByteRange;
 use fetchmill_model::http1::{BodySink, FieldSpans, Framing, Head};
 use fetchmill_model::limits::{
     BODY_FREE_BYTES, BODY_MEMORY_BYTES_MAX, HEAD_KEPT_BYTES, KEPT_BODY_BYTES_MAX, READ_BYTES,
 };
 use fetchmill_model::object::Facts;
+use fetchmill_model::object::kept_reply::KeptReply;
 use fetchmill_model::opt_out::{OptOut, OptOutReader};
 use fetchmill_model::outcome::FailureKind;
-use fetchmill_model::outcome::failure_detail::changed_detail;
-use fetchmill_model::outcome::kept_reply::KeptReply;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::reply::body_type::{AcceptedTypes, BodyStart};
 use fetchmill_model::reply::content_encoding::{
@@ -28,10 +28,10 @@ use fetchmill_model::reply::content_encoding::{
 };
 use fetchmill_model::s3::BodyChecksum;
 use fetchmill_model::target::Sequence;
-use fetchmill_model::target::byte_range::ByteRange;
 use fetchmill_model::target::expected_hash::ExpectedHash;
 use fetchmill_model::target::source_metadata::ListedKey;
 use fetchmill_model::text::dates::parse_http_date;
+use fetchmill_model::verdict::failure_detail::changed_detail;
 use fetchmill_model::verdict::{
     ERROR_BYTES_MAX, ExpectedPart, ReplyFacts, StoreReply, field_in, fields_in, is_redirect,
 };

@@ -4,9 +4,9 @@ use std::cell::RefCell;
 
 use crate::access::s3::BucketResolver;
 use crate::fetch::target::CurrentTarget;
-use fetchmill_model::name::stored_name::StoredNames;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::target::entry::Naming;
+use fetchmill_model::target::stored_name::StoredNames;
 
 /// The buckets that entries may name, and memory that all readings share.
 pub(super) struct EntryReader {

@@ -5,9 +5,9 @@ use super::state::Worker;
 use crate::fetch::target::CurrentTarget;
 use fetchmill_model::http1::Head;
 use fetchmill_model::origin::{OriginKey, is_open};
-use fetchmill_model::outcome::failure_detail::{StatusFacts, status_detail};
 use fetchmill_model::outcome::{FailureKind, Outcome};
 use fetchmill_model::verdict::Verdict;
+use fetchmill_model::verdict::failure_detail::{StatusFacts, status_detail};
 
 impl Worker {
     /// Adds what a reply says to a verdict that its status has brought about and that has no other detail.

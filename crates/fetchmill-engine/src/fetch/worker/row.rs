@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use super::state::Worker;
 use crate::control::clock::unix_micros;
 use crate::fetch::target::CurrentTarget;
-use fetchmill_model::outcome::failure_detail::{failure_detail, status_text};
 use fetchmill_model::outcome::{FailureKind, Outcome};
 use fetchmill_model::planner::hosts::may_be_dead;
 use fetchmill_model::row::CheckRow;
 use fetchmill_model::target::entry::ListEntry;
 use fetchmill_model::target::extra_columns::extra_values;
+use fetchmill_model::verdict::failure_detail::{failure_detail, status_text};
 
 impl Worker {
     /// An attempt begins, or goes on elsewhere.

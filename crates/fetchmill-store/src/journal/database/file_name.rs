@@ -3,7 +3,7 @@
 use rusqlite::Row;
 use rusqlite::types::Type;
 
-use fetchmill_model::name::file_name::FileName;
+use fetchmill_model::text::file_name::FileName;
 
 /// Reads a name of a file; one that leads to another folder is an error.
 pub(crate) fn read_file_name(row: &Row<'_>, column: usize) -> rusqlite::Result<FileName> {

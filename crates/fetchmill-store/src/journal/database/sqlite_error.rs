@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use fetchmill_model::error::Error;
-use fetchmill_model::name::file_name::NotAFileName;
+use fetchmill_model::text::file_name::NotAFileName;
 
 pub(crate) fn error_of(path: &Path, error: &rusqlite::Error) -> Error {
     use rusqlite::ffi;

@@ -6,7 +6,7 @@ use crate::journal::database::schema;
 use crate::journal::job::transactions::Journal;
 use fetchmill_model::error::Result;
 use fetchmill_model::limits::OPT_OUT_HOSTS_MAX;
-use fetchmill_model::opt_out::rule::{OptOutCounts, OptOutRule};
+use fetchmill_model::outcome::opt_out_rule::{OptOutCounts, OptOutRule};
 use fetchmill_model::outcome::skips::Skips;
 
 /// The host of all that are not among the first [`OPT_OUT_HOSTS_MAX`].

@@ -21,7 +21,7 @@ use super::targets::doubtful::{self, Doubtful};
 use serde::{Deserialize, Serialize};
 
 use fetchmill_model::error::Result;
-use fetchmill_model::opt_out::rule::OptOutCounts;
+use fetchmill_model::outcome::opt_out_rule::OptOutCounts;
 use fetchmill_model::outcome::{FailureKind, KindCounts, Outcome, ShardEnd, StatusCounts, Tally};
 use fetchmill_model::target::WaitingTarget;
 

@@ -15,8 +15,8 @@ use crate::pack::{Encoder, FileBody};
 use fetchmill_model::http1::{HttpUrl, RequestTemplate};
 use fetchmill_model::limits::BODY_MEMORY_BYTES_MAX;
 use fetchmill_model::name;
+use fetchmill_model::object::kept_reply::KeptReply;
 use fetchmill_model::object::{Facts, Micros, Object, UnfetchedTarget};
-use fetchmill_model::outcome::kept_reply::KeptReply;
 use fetchmill_model::target::Sequence;
 use fetchmill_model::text::dates;
 

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::pack::{Decoder as _, Encoder as _};
+use fetchmill_model::object::kept_reply::KeptReply;
 use fetchmill_model::object::{Facts, Object, StoredObject, UnfetchedTarget};
-use fetchmill_model::outcome::kept_reply::KeptReply;
 
 const HEAD: &[u8] =
     b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nETag: \"x\"\r\nLast-Modified: Sun, 06 Nov 1994 \

@@ -23,10 +23,10 @@ use crate::reader::stored::{latest_first, open_root};
 use crate::reader::{CopiedRows, ShardReader, copy_shard};
 use crate::sink::{Format, ShardFolder, UnfetchedFiles};
 use fetchmill_model::error::{Error, Result};
-use fetchmill_model::name::file_name::FileName;
 use fetchmill_model::name::to_path;
 use fetchmill_model::outcome::{SealedShard, ShardNumber};
 use fetchmill_model::target::extra_columns::ExtraColumns;
+use fetchmill_model::text::file_name::FileName;
 
 /// What a repair has done.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]

@@ -17,9 +17,9 @@ use crate::reader::{Scan, ShardReader};
 use crate::sink::{Format, ShardFolder, UnfetchedFiles};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::MIB;
-use fetchmill_model::name::file_name::FileName;
 use fetchmill_model::outcome::{OpenShard, ShardEnd, ShardNumber};
 use fetchmill_model::target::extra_columns::ExtraColumns;
+use fetchmill_model::text::file_name::FileName;
 
 /// Rows after which progress is told.
 const ADVANCE_ROWS: u64 = 1024;

@@ -3,11 +3,11 @@
 use super::*;
 use crate::journal::Identity;
 use crate::sink::failures::FailuresShard;
-use fetchmill_model::name::file_name::FileName;
 use fetchmill_model::outcome::skips::Skips;
 use fetchmill_model::outcome::{Receipt, Runs, Tally};
 use fetchmill_model::source::{ListedPage, PageCursor};
 use fetchmill_model::target::Names;
+use fetchmill_model::text::file_name::FileName;
 
 const ROWS: u64 = 3;
 

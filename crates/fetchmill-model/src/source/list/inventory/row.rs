@@ -4,10 +4,10 @@ use super::super::columns::{ColumnPlan, ColumnSelector, ETAG, MODIFIED, NAME, SI
 use super::super::records::{RecordStep, RecordValues};
 use super::description::{DataFormat, Inventory};
 use crate::error::{Error, Result};
+use crate::http1::byte_range::number;
 use crate::limits::S3_KEY_BYTES_MAX;
 use crate::name::{self, for_display};
 use crate::source::percent;
-use crate::target::byte_range::number;
 
 /// How rows become records.
 pub(super) struct RowPlan {

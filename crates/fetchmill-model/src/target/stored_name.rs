@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::name::extension::push_extension;
 use crate::target::entry::ListEntry;
+use crate::target::extension::push_extension;
 
 /// How listed names become stored ones in a job.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]

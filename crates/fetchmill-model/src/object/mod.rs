@@ -1,5 +1,7 @@
 //! A fetched object as a pack stores it and gives it back.
 
+pub mod kept_reply;
+
 use crate::target::Sequence;
 
 /// Microseconds since 1970 UTC.
@@ -35,7 +37,7 @@ pub struct Facts<'a> {
     pub entry: Option<&'a [u8]>,
     /// The name that it is listed under, when it is stored under another one and may still fail. No format stores it.
     pub listed: Option<&'a [u8]>,
-    /// The redirects that led to it ([`crate::outcome::kept_reply`]), for WARC.
+    /// The redirects that led to it ([`crate::object::kept_reply`]), for WARC.
     pub replies: Option<&'a [u8]>,
 }
 
@@ -75,7 +77,7 @@ pub struct UnfetchedTarget<'a> {
     pub url: Option<&'a [u8]>,
     /// See [`Facts::kept`].
     pub kept: Option<&'a [u8]>,
-    /// What came in place of an object ([`crate::outcome::kept_reply`]), for WARC.
+    /// What came in place of an object ([`crate::object::kept_reply`]), for WARC.
     pub replies: Option<&'a [u8]>,
 }
 
