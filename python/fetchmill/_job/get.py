@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 from fetchmill._job.async_input import close_iterator, from_async
 from fetchmill._job.report import Report
 from fetchmill._job.run import run_to_end
+from fetchmill._job.stored_command import job_json, read_command
 from fetchmill._job.tables import ArrowTable, take_table
 from fetchmill._job.with_dashboard import JobDashboard
 from fetchmill._native import Job, Request
 from fetchmill._options.get import GetOptions
 from fetchmill._options.keywords import GetKeywords
-from fetchmill._options.stored_command import job_json, read_command
 from fetchmill.errors import UsageError
 
 if TYPE_CHECKING:

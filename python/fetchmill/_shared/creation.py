@@ -9,8 +9,8 @@ from typing import Any, BinaryIO
 
 from fetchmill._native import hide_secrets, list_files
 from fetchmill._options.get import GetOptions
+from fetchmill._options.secrets import OPEN_FIELDS, SECRETS
 from fetchmill._options.sources import BUCKET_REACH
-from fetchmill._options.stored_command import OPEN_FIELDS, SECRETS
 from fetchmill._shared.job_directory import JobDirectory
 from fetchmill._shared.local_state import default_folder
 from fetchmill._shared.ranges import BLOCK, ListFile, first_line_end, first_ranges

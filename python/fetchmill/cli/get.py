@@ -2,37 +2,19 @@
 
 import shlex
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
-from fetchmill._job.report import Report
-from fetchmill._job.with_dashboard import JobDashboard
 from fetchmill._options.get import GetOptions
-from fetchmill._options.stored_command import job_json
 from fetchmill._options.units import format_count_of
-from fetchmill.cli.log_file import BothDisplays, LogFile, log_options
-from fetchmill.cli.options import TableCommand, gathered, options_of
+from fetchmill.cli.job_run import run_job
+from fetchmill.cli.log_file import log_options
+from fetchmill.cli.options import TableCommand, gathered, import_from_working_folder, options_of
 from fetchmill.cli.parameter_types import SECONDS
-from fetchmill.cli.progress import Display, JsonDisplay, LiveDisplay
 from fetchmill.cli.ray_jobs import check_workers, ray_options
-from fetchmill.cli.streams import escape, say, write_event, write_line
-from fetchmill.cli.summary import (
-    doubtful_lines,
-    failure_lines,
-    finished_lines,
-    ledger_line,
-    limit_lines,
-    run_line,
-    skipped_lines,
-    stop_lines,
-)
-from fetchmill.cli.watch import STOPPED_BY_A_RULE, Signals, announce_dashboard, choose_display, watch
+from fetchmill.cli.streams import escape, say, write_line
 from fetchmill.errors import UsageError
-
-if TYPE_CHECKING:
-    from fetchmill._native import Job
-    from fetchmill.engines.engine_job import EngineJob
 
 FINISHED_WITH_FAILURES = 3
 
@@ -120,10 +102,7 @@ def _run(
 ) -> int:
     """The body of the command; gives the exit code."""
     if options["transform"]:
-        from pathlib import Path
-
-        # As `python -m` has it: modules of the working folder are found.
-        sys.path.insert(0, str(Path.cwd()))
+        import_from_working_folder()
     sharing = _Sharing(*(options.pop(name) for name in _Sharing._fields))
     checked = GetOptions(source=source, dest=dest, **gathered(options))
     _refuse_misplaced(checked)
@@ -132,37 +111,6 @@ def _run(
     if sharing.is_shared:
         return _work(checked, sharing, log_file, as_json=as_json, quiet=quiet)
     return run_job(checked, as_json=as_json, quiet=quiet, log_file=log_file, log_format=log_format)
-
-
-def run_job(
-    checked: GetOptions, *, as_json: bool, quiet: bool, log_file: str | None = None, log_format: str | None = None
-) -> int:
-    """Runs a job, shows it, and gives the exit code."""
-    signals = Signals()
-    with LogFile(log_file, log_format) as log, JobDashboard("get", checked) as dashboard:
-        started, notices = _start(checked, signals)
-        job = dashboard.show(started)
-        announce_dashboard(dashboard.url, as_json, quiet, log)
-        display = choose_display(as_json, quiet)
-        both = BothDisplays(display, log)
-        try:
-            for notice in notices:
-                both.notice(f"warning: {notice}")
-            first = watch(job, signals, both)
-        finally:
-            display.close()
-        report = Report.from_native(job.report())
-        _conclude(report, first.start_settled, checked, display, log)
-    if as_json:
-        write_event("report", report.to_dict())
-    if report.interrupted and signals.number is not None:
-        return 128 + signals.number
-    if report.stopped_by:
-        return STOPPED_BY_A_RULE
-    if report.found_nothing:
-        return FINISHED_WITH_FAILURES
-    has_failures = report.failed or (report.absent and not checked.allow_absent)
-    return FINISHED_WITH_FAILURES if report.doubtful_count or (has_failures and not report.tolerated) else 0
 
 
 command = TableCommand(
@@ -260,25 +208,6 @@ def _work(options: GetOptions, sharing: _Sharing, log_file: str | None, *, as_js
     )
 
 
-def _start(options: GetOptions, signals: Signals) -> "tuple[Job | EngineJob, tuple[str, ...]]":
-    """The job, reachable for signals, and what its engine has to say; a signal that came before is passed on."""
-    from fetchmill._native import Job
-
-    notices: tuple[str, ...] = ()
-    if options.engine == "native":
-        job: Job | EngineJob = Job(job_json(options))
-    else:
-        from fetchmill.engines.garbage import collect_rarely
-        from fetchmill.engines.selection import select_engine
-
-        collect_rarely()
-        engine = select_engine(options, job_json(options), None)
-        job = engine.start(Job(engine.options))
-        notices = engine.notices
-    signals.attach(job)
-    return job, notices
-
-
 def _show_targets(options: GetOptions) -> int:
     """What a list would fetch: the URL and, when it is another, the name. The counts go to standard error."""
     from fetchmill._native import ListTargets
@@ -304,28 +233,3 @@ def _target_line(url: str | None, name: str) -> str:
     if url is None:
         return f"{escape(name)} is no URL"
     return url if url == name else f"{url}\t{escape(name)}"
-
-
-def _conclude(report: Report, settled_before: int, options: GetOptions, display: Display, log: LogFile) -> None:
-    """The summary, which stays; a machine has it in the event `report`."""
-    summary = _summary(report, settled_before, None if options.state is None else str(options.state))
-    log.conclude([*report.notices, *summary], report.to_dict())
-    for line in [*report.notices, *([] if isinstance(display, JsonDisplay) else summary)]:
-        if isinstance(display, LiveDisplay):
-            say(line)  # the block is gone
-        else:
-            display.notice(line)
-
-
-def _summary(report: Report, settled_before: int, state: str | None) -> list[str]:
-    """What happened, the ledger, and how to go on."""
-    done = finished_lines(report) if report.already_finished else [run_line(report, settled_before)]
-    lines = [
-        *done,
-        *limit_lines(report),
-        ledger_line(report),
-        *skipped_lines(report, state),
-        *failure_lines(report, state),
-        *doubtful_lines(report, state),
-    ]
-    return [*lines, *stop_lines(report.stopped_by, report.interrupted)]

@@ -152,6 +152,14 @@ def _declarations(field: Field[Any]) -> list[str]:
     return [field.name, *([short] if short else []), *names]
 
 
+def import_from_working_folder() -> None:
+    """Lets modules of the working folder be imported, as with `python -m`."""
+    import sys
+    from pathlib import Path
+
+    sys.path.insert(0, str(Path.cwd()))
+
+
 def gathered(options: dict[str, Any]) -> dict[str, Any]:
     """Options that were repeated, as the values that the tables take."""
     for name, values in options.items():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from fetchmill._options.plan import PlanOptions
-from fetchmill._options.units import format_bytes, format_count, format_seconds
+from fetchmill._options.units import format_bytes, format_count, format_objects, format_seconds
 from fetchmill.cli.options import TableCommand, gathered, options_of
 from fetchmill.cli.streams import escape, say, write_event, write_line
 from fetchmill.errors import StorageError
@@ -137,7 +137,7 @@ class _ProbeProgress:
             return
         line = f"probing: {phase}, {min(seconds, self._seconds):.0f} of {self._seconds:.0f} s"
         if snapshot is not None and snapshot.seconds:
-            line += f", {format_count(snapshot.settled)} objects, {format_count(snapshot.settled / snapshot.seconds)}/s"
+            line += f", {format_objects(snapshot.settled)}, {format_count(snapshot.settled / snapshot.seconds)}/s"
         self._write(f"\r\x1b[K{line}")
 
     def close(self) -> None:
@@ -163,7 +163,7 @@ def _conclude(plan: "Plan") -> int:
     needed, free = _lack(plan, asked)
     fitting = [each.format for each in plan.formats if each.fits == "yes" and each.format != "null"]
     advice = f"--format {fitting[0]} would fit" if fitting else "use another file system"
-    what = f"{format_count(plan.objects)} objects as {plan.format}"
+    what = f"{format_objects(plan.objects)} as {plan.format}"
     if asked.fits == "perhaps":
         say(f"warning: {what} may not fit into {plan.dest}: {needed} are needed, {free} are free; {advice}")
         return 0
@@ -195,7 +195,7 @@ def _lines(plan: "Plan") -> list[str]:
         *([("cost", _range(plan.cost, _price_text))] if plan.cost else []),
     ]
     return [
-        f"probed {escape(plan.source)}: {format_count(plan.probed)} objects in {format_seconds(plan.probe_seconds)}",
+        f"probed {escape(plan.source)}: {format_objects(plan.probed)} in {format_seconds(plan.probe_seconds)}",
         *(f"{name:<11} {value}" for name, value in rows),
         "",
         *_format_lines(plan),

@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fetchmill._options.get import GetOptions
-from fetchmill.cli.options import TableCommand, options_of
+from fetchmill.cli.options import TableCommand
 from fetchmill.cli.ray_jobs import check_workers, ray_options, run_shared
+from fetchmill.cli.resuming import is_shared, output_options, resume_job, run_options
 from fetchmill.cli.shared_jobs import OWN, given
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from fetchmill._shared.worker import RangeWorker
 
@@ -45,30 +45,6 @@ def _run(dest: str, as_json: bool, quiet: bool, on: str | None, workers: int | N
     return resume_job(dest, mine, as_json=as_json, quiet=quiet)
 
 
-def is_shared(dest: str, own: "Mapping[str, Any]") -> bool:
-    """Whether a destination is the directory of a shared job."""
-    from fetchmill._shared.creation import reach_of
-    from fetchmill._shared.job_directory import JobDirectory
-
-    return JobDirectory.at(dest, reach_of(own)).exists()
-
-
-def resume_job(dest: str, own: "Mapping[str, Any]", *, as_json: bool, quiet: bool) -> int:
-    """Resumes the job of one process; gives the exit code.
-
-    Args:
-        dest: the destination.
-        own: options of this run, in place of the stored ones.
-        as_json: whether events are written as JSON.
-        quiet: whether nothing but errors is shown.
-    """
-    from fetchmill._options.stored_command import read_command
-    from fetchmill.cli.get import run_job
-
-    options = read_command(dest, own.get("state")).options_for(dest, own)
-    return run_job(options, as_json=as_json, quiet=quiet)
-
-
 def _resume_shared(
     job: str, mine: dict[str, Any], on: str | None, workers: int | None, *, as_json: bool, quiet: bool
 ) -> int:
@@ -86,19 +62,6 @@ def _resume_shared(
         return join_job(job, mine, say)
 
     return run_shared(job, make, mine, on=on, workers=workers, as_json=as_json, quiet=quiet, tells_failures=True)
-
-
-def run_options(*left_out: str) -> list[click.Parameter]:
-    """The options of a run of a job that is there: those of `get`, since most may change."""
-    return [option for option in options_of(GetOptions) if option.name not in left_out]
-
-
-def output_options() -> list[click.Parameter]:
-    """`--json` and `--quiet`."""
-    return [
-        click.Option(["--json", "as_json"], is_flag=True, help="Write events as JSON lines to standard output."),
-        click.Option(["--quiet"], is_flag=True, help="Show nothing but errors."),
-    ]
 
 
 command = TableCommand(

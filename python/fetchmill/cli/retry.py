@@ -6,7 +6,7 @@ import click
 
 from fetchmill.cli.options import TableCommand
 from fetchmill.cli.parameter_types import ANSWERS
-from fetchmill.cli.resume import is_shared, output_options, resume_job, run_options
+from fetchmill.cli.resuming import is_shared, output_options, resume_job, run_options
 from fetchmill.cli.shared_jobs import given
 from fetchmill.errors import UsageError
 

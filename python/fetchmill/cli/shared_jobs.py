@@ -6,7 +6,7 @@ import click
 
 from fetchmill._options.get import GetOptions
 from fetchmill._options.sources import BUCKET_REACH
-from fetchmill._options.units import format_bytes, format_count, format_seconds
+from fetchmill._options.units import format_bytes, format_count, format_count_of, format_seconds
 from fetchmill._shared.worker_log import WorkerLog
 from fetchmill.cli.options import TableCommand, gathered, options_of
 from fetchmill.cli.streams import escape, say, write_event
@@ -106,7 +106,7 @@ def status_lines(status: "SharedStatus") -> list[str]:
     ]
     if not status.finished and status.in_progress["listed"]:
         done = sum(status.in_progress[name] for name in ("fetched", "absent", "failed", "skipped"))
-        rows.append(("in progress", f"{format_count(done)} targets have an outcome and are not final yet"))
+        rows.append(("in progress", f"{format_count_of(done, 'target')} with an outcome, not final yet"))
     for label, counts in (
         ("failures", status.failures),
         ("statuses", status.failed_statuses),
@@ -133,12 +133,12 @@ def _condition(status: "SharedStatus") -> str:
     if status.stopped:
         return f"stopped; fetchmill resume {escape(status.dest)} goes on"
     if living:
-        return f"running with {living} worker{'s' if living > 1 else ''}"
+        return f"running with {format_count_of(living, 'worker')}"
     return f"no worker runs; fetchmill join {escape(status.dest)} goes on"
 
 
 def _ranges(count: int) -> str:
-    return f"{count:,} range{'' if count == 1 else 's'}"
+    return format_count_of(count, "range")
 
 
 # Options of a worker that `-h` shows.

@@ -1,4 +1,4 @@
-"""`fetchmill verify`: proves a destination, shows what is wrong with it, and mends it on demand."""
+"""`fetchmill verify`: proves a destination, shows what is wrong with it, and repairs it on demand."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fetchmill._options.units import format_bytes, format_count, format_seconds
+from fetchmill._options.units import format_bytes, format_count, format_count_of, format_objects, format_seconds
 from fetchmill._shared import is_shared_job
 from fetchmill.cli.help_texts import CliCommand
 from fetchmill.cli.parameter_types import COUNT
@@ -144,7 +144,7 @@ class _ProgressLine:
         share = 100 * progress.bytes // progress.bytes_total if progress.bytes_total else 100
         line = (
             f"{format_bytes(progress.bytes)} of {format_bytes(progress.bytes_total)} ({min(share, 100)} %), "
-            f"{format_count(progress.objects)} objects, {format_count(progress.findings)} findings"
+            f"{format_objects(progress.objects)}, {format_count_of(progress.findings, 'finding')}"
         )
         if self._is_live:
             sys.stderr.write(f"\r\x1b[K{line}")
@@ -167,7 +167,7 @@ def _summary(report: "VerifyReport", state: str | None) -> list[str]:
     what = (
         "counters only: the format null keeps nothing"
         if report.format == "null"
-        else (f"{format_count(report.checked)} objects read in {format_seconds(report.seconds)}")
+        else (f"{format_objects(report.checked)} read in {format_seconds(report.seconds)}")
     )
     lines = [what, f"{format_count(report.listed)} listed = " + " + ".join(parts)]
     if report.compared:
@@ -200,22 +200,22 @@ def _conclusion(report: "VerifyReport") -> str:
 def _next_steps(report: "VerifyReport", state: str | None) -> list[str]:
     where = destination_arguments(report.dest, state)
     if not report.repaired:
-        mendable = report.missing or report.damaged or report.doubled
-        if mendable and state is None and is_shared_job(report.dest):
+        repairable = report.missing or report.damaged or report.doubled
+        if repairable and state is None and is_shared_job(report.dest):
             return ["a shared job cannot be repaired: create it again in another directory"]
-        return [f"mend it: fetchmill verify {where} --repair"] if mendable else []
+        return [f"repair it: fetchmill verify {where} --repair"] if repairable else []
     lines = []
     if report.dropped:
-        lines.append(f"left out {format_count(report.dropped)} second copies")
+        lines.append(f"second copies left out: {format_count(report.dropped)}")
     if report.planned:
-        lines.append(f"run the same `fetchmill get` again: it fetches {format_count(report.planned)} objects")
+        lines.append(f"run the same `fetchmill get` again: it fetches {format_objects(report.planned)}")
     if report.without_url:
         lines.append(
-            f"{format_count(report.without_url)} objects are left as they are, for nothing tells their URLs: "
+            f"left as they are, since their URLs are unknown: {format_objects(report.without_url)}; "
             "run the list again into another destination"
         )
     elif report.findings and not report.mended:
         lines.append(
-            "not all of it can be mended: what is unknown stays, what has lost its name cannot be planned again"
+            "not all of it can be repaired: unknown files stay, and objects without a name cannot be fetched again"
         )
     return lines

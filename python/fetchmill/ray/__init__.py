@@ -12,7 +12,7 @@ import os
 from typing import TYPE_CHECKING, Any, Unpack
 
 from fetchmill._options.get import GetOptions
-from fetchmill._options.stored_command import OPEN_FIELDS
+from fetchmill._options.secrets import OPEN_FIELDS
 from fetchmill._options.stream import StreamOptions
 from fetchmill._ray.ray_job import check_installed
 from fetchmill._shared.creation import files_of

@@ -14,21 +14,16 @@ from typing import Any, NamedTuple
 from fetchmill._native import hide_secrets, job_command
 from fetchmill._options.get import GetOptions
 from fetchmill._options.rows import Options
+from fetchmill._options.secrets import OPEN_FIELDS, PRIVATE, SECRETS
 from fetchmill._options.sources import SourceKind, kind_of
 from fetchmill.errors import SecurityError, UsageError
 
-# Fields of requests that say nothing secret; the values of others are never stored.
-OPEN_FIELDS = ("accept", "accept-language", "user-agent")
-# Options whose values may be secrets, or commands that a destination must not make anybody run.
-SECRETS = ("auth", "bearer", "bearer_command", "netrc", "proxy")
-# Code, and files with credentials: a destination that comes from elsewhere must not name them.
-_PRIVATE = ("transform", "client_cert", "client_key", "cookies", "sse_c_key_file")
 # Options of one run, or of the process: where it writes, and what it shows.
 _OF_A_RUN = (
     *("source", "dest", "state", "retry_failed", "dry_run", "limit"),
     *("dashboard", "dashboard_addr", "dashboard_token", "dashboard_host"),
 )
-_NEVER = (*SECRETS, *_PRIVATE, *_OF_A_RUN)
+_NEVER = (*SECRETS, *PRIVATE, *_OF_A_RUN)
 
 
 class StoredCommand(NamedTuple):

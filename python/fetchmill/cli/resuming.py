@@ -1,0 +1,51 @@
+"""What `resume` and `retry` have in common: a run of a job that is there."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fetchmill._options.get import GetOptions
+from fetchmill.cli.options import import_from_working_folder, options_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def is_shared(dest: str, own: "Mapping[str, Any]") -> bool:
+    """Whether a destination is the directory of a shared job."""
+    from fetchmill._shared.creation import reach_of
+    from fetchmill._shared.job_directory import JobDirectory
+
+    return JobDirectory.at(dest, reach_of(own)).exists()
+
+
+def resume_job(dest: str, own: "Mapping[str, Any]", *, as_json: bool, quiet: bool) -> int:
+    """Resumes the job of one process; gives the exit code.
+
+    Args:
+        dest: the destination.
+        own: options of this run, in place of the stored ones.
+        as_json: whether events are written as JSON.
+        quiet: whether nothing but errors is shown.
+    """
+    if own.get("transform"):
+        import_from_working_folder()
+    # Imported late: help needs neither.
+    from fetchmill._job.stored_command import read_command
+    from fetchmill.cli.job_run import run_job
+
+    options = read_command(dest, own.get("state")).options_for(dest, own)
+    return run_job(options, as_json=as_json, quiet=quiet)
+
+
+def run_options(*left_out: str) -> list[click.Parameter]:
+    """The options of a run of a job that is there: those of `get`, since most may change."""
+    return [option for option in options_of(GetOptions) if option.name not in left_out]
+
+
+def output_options() -> list[click.Parameter]:
+    """`--json` and `--quiet`."""
+    return [
+        click.Option(["--json", "as_json"], is_flag=True, help="Write events as JSON lines to standard output."),
+        click.Option(["--quiet"], is_flag=True, help="Show nothing but errors."),
+    ]
