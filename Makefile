@@ -47,7 +47,7 @@ endif
 .PHONY: help env build build-release examples test test-all check test-long lint lint-python lint-rust format layers servers browser stores
 .PHONY: format-rust compile-tests test-rust test-units test-python test-rest test-quick test-timing test-alone test-slice collect wheel demo fixtures generated help-texts man clean crash-matrix check-sites contract-million
 .PHONY: outages engine-kills engine-libraries hostile-batches contract-pipelined sync-long stray-replies wide-area wide-area-link memory memory-lists lookup stdlib-tests bounded bounded-million ways bench bench-quick bench-s3 bench-sync bench-unchanged bench-faults bench-images bench-records bench-concurrency bench-report
-.PHONY: plan-million hundred-million billion fuzz fuzz-long licences audit asyncio-engine
+.PHONY: docs plan-million hundred-million billion fuzz fuzz-long licences audit asyncio-engine
 # Parts of `make test` say what they need themselves: a build while tests run would replace the package under them.
 ifndef PART
 ENV := env
@@ -363,6 +363,9 @@ help-texts: build ## Write the committed help texts again
 
 man: build ## Write the manual pages into build/man
 	$(BIN)/python scripts/make-man build/man
+
+docs: $(BUILD) ## Build the documentation site into build/site, without the network
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 clean: ## Remove what was built
 	rm -rf .venv target dist demo-out

@@ -1,0 +1,33 @@
+"""What MkDocs calls while it builds the site: adds the generated pages, and moves links that lead out of docs/."""
+
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+import links
+import pages
+
+ROOT = Path(__file__).resolve().parents[2]
+# The index for readers on a repository host: the site has its navigation instead.
+REPOSITORY_INDEX = "README.md"
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Adds what is generated, and files outside of docs/ that pages link to."""
+    index = files.get_file_from_path(REPOSITORY_INDEX)
+    if index is not None:
+        files.remove(index)
+    for path, content in pages.generated(ROOT).items():
+        files.append(File.generated(config, path, content=content))
+    for source in links.outside(ROOT):
+        files.append(File.generated(config, links.published(source), content=(ROOT / source).read_bytes()))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Moves links; generated pages have them right already."""
+    del config, files
+    path = page.file.src_uri
+    return markdown if page.file.generated_by else links.moved(markdown, f"docs/{path}", path, ROOT)
