@@ -365,7 +365,7 @@ man: build ## Write the manual pages into build/man
 	$(BIN)/python scripts/make-man build/man
 
 docs: $(BUILD) ## Build the documentation site into build/site, without the network
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean: ## Remove what was built
 	rm -rf .venv target dist demo-out

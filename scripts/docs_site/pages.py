@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-import links
+from docs_site import command_pages, links
 
 _HERE = Path(__file__).resolve().parent
 DECISIONS = "docs/internals/decisions"
@@ -19,7 +19,15 @@ def generated(root: Path) -> dict[str, str]:
         "changelog.md": links.moved((root / "CHANGELOG.md").read_text(), "CHANGELOG.md", "changelog.md", root),
         "internals/decisions/index.md": decisions(root),
         "site.css": (_HERE / "site.css").read_text(),
+        **command_pages.command_pages(topics(root)),
     }
+
+
+def topics(root: Path) -> dict[str, str]:
+    """The pages that `fetchmill help` shows, by their topics."""
+    docs = root / "docs"
+    found = [*(docs / "guide").rglob("*.md"), *(docs / "reference").rglob("*.md")]
+    return {path.stem: path.relative_to(docs).as_posix() for path in found}
 
 
 def start(root: Path) -> str:

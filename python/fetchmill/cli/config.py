@@ -128,8 +128,7 @@ def _read(path: str) -> str:
 def _option(path: str, text: str, command: click.Command, key: str, given: object) -> tuple[click.Option, Any]:
     """The option that a key names, and its value."""
     place = _place(path, text, command.name, key)
-    all_options = [option for option in command.params if isinstance(option, click.Option)]
-    options = {name: option for option in all_options for name in _keys_of(option) if name not in _OF_THE_COMMAND_LINE}
+    options = keys_in_files(command)
     written = key.replace("-", "_")
     if written in _COMMANDS_IN_FILES:
         raise UsageError(f"{place}: {key} says what is run, which a file may not: give it on the command line")
@@ -144,6 +143,13 @@ def _option(path: str, text: str, command: click.Command, key: str, given: objec
         raise UsageError(f"{place}: {key}: {error.message}") from None
     except UsageError as error:
         raise UsageError(f"{place}: {error}") from None
+
+
+def keys_in_files(command: click.Command) -> dict[str, click.Option]:
+    """The options of a command by the keys that a file may have, written with underscores."""
+    options = [option for option in command.params if isinstance(option, click.Option)]
+    refused = _COMMANDS_IN_FILES | _OF_THE_COMMAND_LINE
+    return {key: option for option in options for key in _keys_of(option) if key not in refused}
 
 
 def _keys_of(option: click.Option) -> list[str]:
@@ -170,6 +176,7 @@ def _value(option: click.Option, key: str, given: Any) -> Any:  # noqa: ANN401 -
         given = list(given.items())
     elif option.multiple and isinstance(given, str):
         given = [given]
+    _require_text(option, key, given)
     takes_many = option.multiple or metadata.get("kind") in ("texts", "answers")
     if isinstance(given, Mapping) or (isinstance(given, list) and not takes_many):
         raise UsageError(f"{key} must be one value, not {_shown(given)}")
@@ -180,6 +187,18 @@ def _value(option: click.Option, key: str, given: Any) -> Any:  # noqa: ANN401 -
 
         check_value(key, dict(given) if option.name == "headers" else value, metadata)
     return value
+
+
+def _require_text(option: click.Option, key: str, given: object) -> None:
+    """Refuses what click takes for a text or a path and is none: a number would be an open descriptor."""
+    from fetchmill.cli.parameter_types import TokenFile
+
+    # No message shows the value: it may be a token in place of its file.
+    if isinstance(option.type, (click.Path, TokenFile)) and not isinstance(given, str):
+        raise UsageError(f"{key} must be a text: the path of a file or folder")
+    is_plain = not getattr(option, "metadata", None)
+    if is_plain and isinstance(given, list) and not all(isinstance(each, str) for each in given):
+        raise UsageError(f"{key} must be an array of texts")
 
 
 def _shown(given: object) -> str:

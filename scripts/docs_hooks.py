@@ -6,10 +6,9 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-import links
-import pages
+from docs_site import links, pages
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 # The index for readers on a repository host: the site has its navigation instead.
 REPOSITORY_INDEX = "README.md"
 

@@ -1,0 +1,197 @@
+"""The documentation site: builds strictly, has every page, command, option and public name, and needs no network."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from jsonschema import Draft7Validator
+
+from conftest import ROOT
+from fetchmill._options import table
+from fetchmill.cli.config import keys_in_files, read_config
+from fetchmill.cli.main import COMMANDS
+from fetchmill.cli.main import command as group
+from fetchmill.errors import UsageError
+
+# What the build reads; `--quiet` would let it count no warnings.
+SOURCES = ("mkdocs.yml", "docs", "scripts")
+# Commands that have a class of options in the table; the other class is that of streams.
+TABLES = {name: getattr(table, name.upper()) for name in ("get", "plan", "check", "list", "sync")}
+# Values that a key may have by mistake or not.
+VALUES = (True, False, 3, 0, 403, 0.5, "3", "1%", "1MiB", "auto", "a:b", "http://a", "2026-11-01", "*.json")
+VALUES_WITH_PARTS = (["*.json"], ["5xx", "dns*"], [403], [True], {"X-Team": "data"}, {"X": 3}, [["a"]])
+
+
+class Html(HTMLParser):
+    """A page of the site: its fragments, and what it loads."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.loaded: list[str] = []
+        self.text = ""
+        self.feed(page.read_text())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """An element begins."""
+        found = {name: value or "" for name, value in attrs}
+        if "id" in found:
+            self.ids.add(found["id"])
+        if tag == "link" and "canonical" not in found.get("rel", ""):
+            self.loaded.append(found.get("href", ""))
+        if tag in ("script", "img", "iframe", "source"):
+            self.loaded.append(found.get("src", ""))
+
+    def handle_data(self, data: str) -> None:
+        """Text."""
+        self.text += data
+
+
+def build(project: Path, site: Path) -> subprocess.CompletedProcess[str]:
+    """Builds the site of a project."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site)]
+    return subprocess.run(command, cwd=project, capture_output=True, text=True, check=False, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built without a warning: a link or fragment that leads nowhere, or a page without a place, is one."""
+    folder = tmp_path_factory.mktemp("docs") / "site"
+    built = build(ROOT, folder)
+    assert built.returncode == 0, built.stdout + built.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def schema(site: Path) -> dict[str, Any]:
+    """The schema of configuration files."""
+    found: dict[str, Any] = json.loads((site / "reference/fetchmill.schema.json").read_text())
+    Draft7Validator.check_schema(found)
+    return found
+
+
+def commands() -> dict[str, click.Command]:
+    """The commands by their names."""
+    found = {name: group.get_command(click.Context(group), name) for name in COMMANDS}
+    return {name: command for name, command in found.items() if command is not None}
+
+
+def test_every_page_of_the_guide_and_the_reference_is_in_the_navigation(site: Path) -> None:
+    """And was built."""
+    pages = [*(ROOT / "docs/guide").rglob("*.md"), *(ROOT / "docs/reference").rglob("*.md")]
+    paths = [path.relative_to(ROOT / "docs").as_posix() for path in pages]
+    navigation = re.findall(r"(?:- |: )(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+
+    assert len(paths) > 30
+    assert [path for path in paths if navigation.count(path) != 1] == []
+    assert [path for path in paths if not (site / path.removesuffix(".md") / "index.html").is_file()] == []
+
+
+def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
+    """No fonts, scripts or pictures of other hosts."""
+    pages = list(site.rglob("*.html"))
+    loaded = {(path.name, url) for path in pages for url in Html(path).loaded if re.match(r"\w+:|//", url)}
+
+    assert len(pages) > 120
+    assert loaded == set()
+    assert "fonts.g" not in "".join(path.read_text() for path in site.rglob("*.css"))
+
+
+def test_start_page_has_the_four_commands_and_the_chart(site: Path) -> None:
+    """From the README."""
+    page = Html(site / "index.html")
+
+    assert "fetchmill serve --synthetic 200000 --port 8080 &" in page.text
+    assert "plots/readme.svg" in page.loaded
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_reference_has_every_command_and_option(site: Path, name: str) -> None:
+    """With a fragment for each option, and each row of the table of options is one of them."""
+    page = Html(site / "reference/commands" / name / "index.html")
+    command = commands()[name]
+    options = [option for option in command.params if isinstance(option, click.Option) and not option.hidden]
+    rows = [row for row, of_row in TABLES.get(name, {}).items() if not of_row.metadata["alias_of"]]
+
+    assert options
+    assert [option.opts[-1] for option in options if option.opts[-1].lstrip("-") not in page.ids] == []
+    assert set(rows) <= {option.name for option in options}
+    assert f"{name}/" in (site / "reference/commands/index.html").read_text()
+
+
+def test_search_finds_an_option(site: Path) -> None:
+    """Each is a section of the index."""
+    found = json.loads((site / "search/search_index.json").read_text())["docs"]
+
+    assert "reference/commands/get/#max-failed" in {section["location"] for section in found}
+
+
+def test_the_schema_takes_the_examples_of_the_page_on_configuration(schema: dict[str, Any]) -> None:
+    """And refuses a wrong key, table and value."""
+    page = (ROOT / "docs/reference/configuration.md").read_text()
+    examples = re.findall(r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    validator = Draft7Validator(schema)
+
+    assert examples
+    assert [error.message for text in examples for error in validator.iter_errors(tomllib.loads(text))] == []
+    for refused in ({"get": {"concurency": 3}}, {"gett": {}}, {"get": {"format": "zip"}}, {"get": {"http2": "yes"}}):
+        assert not validator.is_valid(refused)
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_schema_refuses_nothing_that_the_command_takes(schema: dict[str, Any], name: str, tmp_path: Path) -> None:
+    """Each key with values of each type; and the schema has no key that the command refuses."""
+    command = commands()[name]
+    validator = Draft7Validator(schema)
+    wrong: list[tuple[str, object]] = []
+    taken: set[str] = set()
+    for key in keys_in_files(command):
+        for value in (*VALUES, *VALUES_WITH_PARTS):
+            path = tmp_path / "options.toml"
+            path.write_text(f"[{name}]\n{key} = {toml(value)}\n")
+            try:
+                read_config(str(path), command, COMMANDS)
+            except UsageError:
+                continue
+            taken.add(key)
+            if not validator.is_valid({name: {key: value}}):
+                wrong.append((key, value))
+
+    assert wrong == []
+    assert set(schema["properties"][name]["properties"]) >= taken
+    assert {key.replace("-", "_") for key in schema["properties"][name]["properties"]} == set(keys_in_files(command))
+
+
+def toml(value: object) -> str:
+    """A value as TOML writes it."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(key)} = {toml(each)}" for key, each in value.items()) + "}"
+    return json.dumps(value)
+
+
+@pytest.mark.of_files("mkdocs.yml", "scripts/docs_site", "scripts/docs_hooks.py")
+@pytest.mark.parametrize("link", ["[x](no-such-page.md)", "[x](lists.md#no-such-heading)", "[x](../../no-such-file)"])
+def test_a_link_that_leads_nowhere_fails_the_build(tmp_path: Path, link: str) -> None:
+    """To a page, to a heading, and out of docs/."""
+    for path in ROOT.iterdir():
+        if path.name not in SOURCES:
+            (tmp_path / path.name).symlink_to(path)
+    for name in SOURCES:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, tmp_path / name)
+    page = tmp_path / "docs/guide/world.md"
+    page.write_text(f"{page.read_text()}\n{link}\n")
+
+    built = build(tmp_path, tmp_path / "site")
+
+    assert built.returncode != 0
+    assert "guide/world.md" in built.stdout + built.stderr
