@@ -1,8 +1,8 @@
 """A store that speaks S3 on loopback, for tests and measurements: signatures are checked, and it fails on demand.
 
-with fetchmill.testing.s3({"a/1.json": b"{}"}, slow_down_above=100) as store:
-    ...  # `store.url` is the endpoint, `store.environment()` what another process needs to find it
-    store.change(slow_down_above=None)
+    with fetchmill.testing.s3({"a/1.json": b"{}"}, slow_down_above=100) as store:
+        ...  # `store.url` is the endpoint, `store.environment()` what another process needs to find it
+        store.change(slow_down_above=None)
 
 `python -m fetchmill.s3_store` runs one in a process of its own: one JSON line says where it is, and it ends with its
 standard input.

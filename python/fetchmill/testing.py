@@ -2,9 +2,9 @@
 
 `world` is a thousand hosts with their name server, for programs that fetch from many. `s3` is a store that speaks S3.
 
-with fetchmill.testing.serve(synthetic=1000, faults=[Fault("status", status=503, times=1)]) as server:
-    report = fetchmill.get(server.url, "out/")
-assert server.stats()["get"] == 2000
+    with fetchmill.testing.serve(synthetic=1000, faults=[Fault("status", status=503, times=1)]) as server:
+        report = fetchmill.get(server.url, "out/")
+    assert server.stats()["get"] == 2000
 """
 
 import os

@@ -1,8 +1,8 @@
 """A world of hosts on loopback, for tests and measurements of checks: every behaviour that a list of sites meets.
 
-with fetchmill.testing.world() as world:
-    for site in world.sites(1000):
-        ...  # ask the name server at `world.dns` for the host of `site.url`, and compare with `site.expected`
+    with fetchmill.testing.world() as world:
+        for site in world.sites(1000):
+            ...  # ask the name server at `world.dns` for the host of `site.url`, and compare with `site.expected`
 
 `python -m fetchmill.world` runs one in a process of its own: one JSON line says where it is, and it ends with its
 standard input.

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from docs_site import command_pages, links
+from docs_site import command_pages, links, python_pages
 
 _HERE = Path(__file__).resolve().parent
 DECISIONS = "docs/internals/decisions"
@@ -20,6 +20,7 @@ def generated(root: Path) -> dict[str, str]:
         "internals/decisions/index.md": decisions(root),
         "site.css": (_HERE / "site.css").read_text(),
         **command_pages.command_pages(topics(root)),
+        **python_pages.python_pages(),
     }
 
 

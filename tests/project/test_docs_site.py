@@ -1,5 +1,6 @@
 """The documentation site: builds strictly, has every page, command, option and public name, and needs no network."""
 
+import inspect
 import json
 import re
 import shutil
@@ -14,6 +15,7 @@ import click
 import pytest
 from jsonschema import Draft7Validator
 
+import fetchmill
 from conftest import ROOT
 from fetchmill._options import table
 from fetchmill.cli.config import keys_in_files, read_config
@@ -28,6 +30,14 @@ TABLES = {name: getattr(table, name.upper()) for name in ("get", "plan", "check"
 # Values that a key may have by mistake or not.
 VALUES = (True, False, 3, 0, 403, 0.5, "3", "1%", "1MiB", "auto", "a:b", "http://a", "2026-11-01", "*.json")
 VALUES_WITH_PARTS = (["*.json"], ["5xx", "dns*"], [403], [True], {"X-Team": "data"}, {"X": 3}, [["a"]])
+
+# A key, a table and values that no file may have.
+WRONG: list[dict[str, Any]] = [
+    {"get": {"concurency": 3}},
+    {"gett": {}},
+    {"get": {"format": "zip"}},
+    {"get": {"http2": "yes"}},
+]
 
 
 class Html(HTMLParser):
@@ -127,6 +137,24 @@ def test_the_reference_has_every_command_and_option(site: Path, name: str) -> No
     assert f"{name}/" in (site / "reference/commands/index.html").read_text()
 
 
+def test_the_reference_has_every_public_name(site: Path) -> None:
+    """With its signature and the first words of its docstring; and each option of streams, which have no command."""
+    pages = [Html(path) for path in (site / "reference/python").rglob("index.html")]
+    fragments = [name for page in pages for name in page.ids]
+    text = " ".join(" ".join(page.text for page in pages).split())
+    names = [name for name in fetchmill.__all__ if name != "__version__"]
+    documented = {name: inspect.getdoc(getattr(fetchmill, name)) or "" for name in names}
+    signature = (
+        "fetchmill.stream( items: Iterable[str | Request] | AsyncIterable[str | Request], *, ordered: bool = False,"
+    )
+
+    assert [name for name in documented if name not in fragments and name != "bounded"] == []
+    assert [name for name, doc in documented.items() if re.sub(r"`.*", "", doc.partition(".")[0]) not in text] == []
+    assert signature in text
+    assert "Request( url: str, method: str | None = None," in text
+    assert [row for row in table.STREAM if f"{row}:" not in text] == []
+
+
 def test_search_finds_an_option(site: Path) -> None:
     """Each is a section of the index."""
     found = json.loads((site / "search/search_index.json").read_text())["docs"]
@@ -142,8 +170,7 @@ def test_the_schema_takes_the_examples_of_the_page_on_configuration(schema: dict
 
     assert examples
     assert [error.message for text in examples for error in validator.iter_errors(tomllib.loads(text))] == []
-    for refused in ({"get": {"concurency": 3}}, {"gett": {}}, {"get": {"format": "zip"}}, {"get": {"http2": "yes"}}):
-        assert not validator.is_valid(refused)
+    assert [wrong for wrong in WRONG if validator.is_valid(wrong)] == []
 
 
 @pytest.mark.sampled(4)
