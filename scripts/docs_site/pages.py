@@ -40,7 +40,7 @@ def start(root: Path) -> str:
     chart = re.search(r"^!\[.*?\]\(.*?\)$", readme, re.MULTILINE)
     if not (title and commands and chart):
         raise ValueError("README.md: needs a title, `## Try it` with `Then try your own data:`, and a chart")
-    text = (_HERE / "start.md").read_text()
+    text = (_HERE / "start.md.template").read_text()
     for name, part in {"described": described, "commands": commands, "chart": chart[0]}.items():
         text = text.replace("{{ " + name + " }}", links.moved(part.strip("\n"), "README.md", "index.md", root))
     return text

@@ -73,6 +73,7 @@ _MODULES = (
 # Names that are on no page: a text, and modules that have pages.
 _ELSEWHERE = {"__version__", "bounded"}
 _WIDTH = 88
+_STARS: dict[object, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
 
 
 def python_pages() -> dict[str, str]:
@@ -220,7 +221,7 @@ def _parameters(signature: inspect.Signature) -> Iterator[str]:
         if parameter.kind is parameter.KEYWORD_ONLY and not is_marked:
             yield "*"
         is_marked = is_marked or parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_POSITIONAL)
-        stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+        stars = _STARS.get(parameter.kind, "")
         type = _type(parameter.annotation)
         written = f"{stars}{parameter.name}: {type}" if type else f"{stars}{parameter.name}"
         if parameter.default is not parameter.empty:

@@ -16,7 +16,7 @@ def test_help_lists_every_page_of_the_guide_and_the_reference(run: Run, root: Pa
 
     assert (shown.code, shown.err) == (0, "")
     listed = dict(line.split(maxsplit=1) for line in shown.out.split("\n\n")[0].splitlines())
-    pages = [*(root / "docs/guide").glob("*.md"), *(root / "docs/reference").glob("*.md")]
+    pages = [*(root / "docs/guide").rglob("*.md"), *(root / "docs/reference").rglob("*.md")]
     assert sorted(listed) == sorted(page.stem for page in pages)
     assert listed["exit-codes"] == "Exit codes"
     links = root / "python/fetchmill/_docs"
