@@ -1,5 +1,6 @@
 """What MkDocs calls while it builds the site: adds the generated pages, and moves links that lead out of docs/."""
 
+import re
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -11,6 +12,9 @@ from docs_site import links, pages
 ROOT = Path(__file__).resolve().parents[1]
 # The index for readers on a repository host: the site has its navigation instead.
 REPOSITORY_INDEX = "README.md"
+# Code in a line: blocks of it have elements inside.
+_CODE = re.compile(r"<code>[^<]*</code>")
+_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -30,3 +34,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     del config, files
     path = page.file.src_uri
     return markdown if page.file.generated_by else links.moved(markdown, f"docs/{path}", path, ROOT)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Marks options in the text, so that no line ends within one."""
+    del page, config, files
+    return _CODE.sub(lambda found: _OPTION.sub(r'<span class="option">\g<0></span>', found[0]), html)
