@@ -5,15 +5,18 @@ from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page
 
 from docs_site import links, pages
+from docs_site.plain_texts import PlainTexts
 
 ROOT = Path(__file__).resolve().parents[1]
 # The index for readers on a repository host: the site has its navigation instead.
 REPOSITORY_INDEX = "README.md"
 # Code in a line: blocks of it have elements inside.
 _CODE = re.compile(r"<code>[^<]*</code>")
+_TEXTS = PlainTexts()
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 
 
@@ -33,7 +36,22 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Moves links; generated pages have them right already."""
     del config, files
     path = page.file.src_uri
-    return markdown if page.file.generated_by else links.moved(markdown, f"docs/{path}", path, ROOT)
+    placed = markdown if page.file.generated_by else links.moved(markdown, f"docs/{path}", path, ROOT)
+    _TEXTS.add(path, placed)
+    return placed
+
+
+def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> Navigation:
+    """Keeps the navigation, which the last step needs."""
+    del files
+    config.extra["navigation"] = nav
+    return nav
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Writes what language models read."""
+    navigation = config.extra["navigation"]
+    _TEXTS.write(Path(config.site_dir), navigation, config.site_name, config.site_description or "")
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:

@@ -19,21 +19,35 @@ from fetchmill import _native
 
 _FOLDER = "reference/python"
 _STUB = Path(fetchmill.__file__).with_name("_native.pyi")
-# The names of `fetchmill`, by what a program does with them: title, file and names of each page.
+# The names of `fetchmill`, by what a program does with them: title, file, first sentence and names of each page.
 _PAGES = (
-    ("Fetch", "fetch", ("get", "sync", "check", "list", "plan", "load_config")),
     (
-        *("Stream", "stream"),
+        "Fetch",
+        "fetch",
+        "Functions that run a job: fetch, sync, check, list or plan.",
+        ("get", "sync", "check", "list", "plan", "load_config"),
+    ),
+    (
+        *("Stream", "stream", "Replies in a loop, and what a request and a reply are."),
         ("stream", "astream", "stream_batches", "Client", "Request", "Reply", "Headers", "Timings", "FetchedReply"),
     ),
-    ("Read results", "results", ("open", "Objects", "Object", "export", "verify", "VerifyReport", "Finding")),
     (
-        *("Inspect jobs", "inspect"),
+        "Read results",
+        "results",
+        "What a job has stored: read it, export it, verify it.",
+        ("open", "Objects", "Object", "export", "verify", "VerifyReport", "Finding"),
+    ),
+    (
+        *(
+            "Inspect jobs",
+            "inspect",
+            "The state, the failures and the history of jobs, and differences between checks.",
+        ),
         ("status", "Status", "failures", "Failure", "skipped", "Skipped", "history", "JobHistory", "JobProgress"),
         ("Latency", "OriginLatency", "LimitedBy", "Wait", "diff", "DiffReport", "Change"),
     ),
     (
-        *("Reports", "reports"),
+        *("Reports", "reports", "What the functions of jobs return."),
         (
             "Report",
             "CheckReport",
@@ -47,11 +61,11 @@ _PAGES = (
         ),
     ),
     (
-        *("Options", "options"),
+        *("Options", "options", "The options of each function, with types, units and defaults."),
         ("GetOptions", "SyncOptions", "CheckOptions", "ListOptions", "PlanOptions", "StreamOptions", "Ray"),
     ),
     (
-        *("Errors", "errors"),
+        *("Errors", "errors", "What fetchmill raises on purpose, each with its exit code of the command line."),
         (
             "FetchmillError",
             "UsageError",
@@ -82,13 +96,13 @@ def python_pages() -> dict[str, str]:
     Raises:
         ValueError: a public name is on no page, or on two.
     """
-    named = [name for _, _, *groups in _PAGES for names in groups for name in names]
+    named = [name for _, _, _, *groups in _PAGES for names in groups for name in names]
     if sorted([*named, *_ELSEWHERE]) != sorted(fetchmill.__all__):
         raise ValueError(f"pages must have each public name once: {set(named) ^ set(fetchmill.__all__)}")
     pages = {}
-    for title, file, *groups in _PAGES:
+    for title, file, about, *groups in _PAGES:
         names = [name for of_group in groups for name in of_group]
-        pages[f"{_FOLDER}/{file}.md"] = _page(title, fetchmill, names)
+        pages[f"{_FOLDER}/{file}.md"] = _page(title, fetchmill, names, about)
     for module in _MODULES:
         found = import_module(f"fetchmill.{module}")
         doc = as_markdown(_doc(found))
@@ -100,8 +114,8 @@ def python_pages() -> dict[str, str]:
 def _index() -> str:
     """The page of all names."""
     lines = ["# Python", "", "`import fetchmill` has these names. Modules are loaded when a name is first used."]
-    for title, file, *groups in _PAGES:
-        lines += ["", f"## [{title}]({file}.md)", "", "| name | what it is |", "|---|---|"]
+    for title, file, about, *groups in _PAGES:
+        lines += ["", f"## [{title}]({file}.md)", "", about, "", "| name | what it is |", "|---|---|"]
         for name in (name for of_group in groups for name in of_group):
             lines.append(f"| [`fetchmill.{name}`]({file}.md#{name}) | {_summary(getattr(fetchmill, name))} |")
     lines += ["", "## Modules", "", "| module | what it is |", "|---|---|"]
@@ -115,7 +129,7 @@ def _summary(value: object) -> str:
     return " ".join(_doc(value).partition("\n\n")[0].split()).replace("|", "\\|")
 
 
-def _page(title: str, module: ModuleType, names: Sequence[str], doc: str = "") -> str:
+def _page(title: str, module: ModuleType, names: Sequence[str], doc: str) -> str:
     """A page of some names of a module."""
     lines = [f"# {title}", "", doc]
     for name in names:

@@ -155,6 +155,18 @@ def test_the_reference_has_every_public_name(site: Path) -> None:
     assert [row for row in table.STREAM if f"{row}:" not in text] == []
 
 
+def test_language_models_find_every_page(site: Path) -> None:
+    """llms.txt names the pages as Markdown, and llms-full.txt has them all."""
+    index = (site / "llms.txt").read_text()
+    whole = (site / "llms-full.txt").read_text()
+    paths = re.findall(r"^- \[[^\]]+\]\(([^)]+)\): \S", index, re.MULTILINE)
+
+    assert index.startswith("# fetchmill\n\n> Download millions")
+    assert len(paths) > 80
+    assert [path for path in paths if not (site / path).is_file() or (site / path).read_text() not in whole] == []
+    assert {"guide/tutorial.md", "reference/commands/get.md", "reference/python/stream.md"} <= set(paths)
+
+
 def test_search_finds_an_option(site: Path) -> None:
     """Each is a section of the index."""
     found = json.loads((site / "search/search_index.json").read_text())["docs"]
