@@ -11,7 +11,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, get_origin, is_typeddict
+from typing import Any, NamedTuple, get_origin, is_typeddict
 
 import fetchmill
 from docs_site.docstrings import as_markdown
@@ -19,64 +19,69 @@ from fetchmill import _native
 
 _FOLDER = "reference/python"
 _STUB = Path(fetchmill.__file__).with_name("_native.pyi")
-# The names of `fetchmill`, by what a program does with them: title, file, first sentence and names of each page.
+
+
+class _NamesPage(NamedTuple):
+    """A page with some names of `fetchmill`.
+
+    Attributes:
+        file: its name, without an ending.
+        title: its title.
+        about: its first sentence.
+        names: what is on it, in order, with spaces between.
+    """
+
+    file: str
+    title: str
+    about: str
+    names: str
+
+
+# By what a program does with them.
 _PAGES = (
-    (
-        "Fetch",
+    _NamesPage(
         "fetch",
+        "Fetch",
         "Functions that run a job: fetch, sync, check, list or plan.",
-        ("get", "sync", "check", "list", "plan", "load_config"),
+        "get sync check list plan load_config",
     ),
-    (
-        *("Stream", "stream", "Replies in a loop, and what a request and a reply are."),
-        ("stream", "astream", "stream_batches", "Client", "Request", "Reply", "Headers", "Timings", "FetchedReply"),
+    _NamesPage(
+        "stream",
+        "Stream",
+        "Replies in a loop, and what a request and a reply are.",
+        "stream astream stream_batches Client Request Reply Headers Timings FetchedReply",
     ),
-    (
-        "Read results",
+    _NamesPage(
         "results",
+        "Read results",
         "What a job has stored: read it, export it, verify it.",
-        ("open", "Objects", "Object", "export", "verify", "VerifyReport", "Finding"),
+        "open Objects Object export verify VerifyReport Finding",
     ),
-    (
-        *(
-            "Inspect jobs",
-            "inspect",
-            "The state, the failures and the history of jobs, and differences between checks.",
-        ),
-        ("status", "Status", "failures", "Failure", "skipped", "Skipped", "history", "JobHistory", "JobProgress"),
-        ("Latency", "OriginLatency", "LimitedBy", "Wait", "diff", "DiffReport", "Change"),
+    _NamesPage(
+        "inspect",
+        "Inspect jobs",
+        "The state, the failures and the history of jobs, and differences between checks.",
+        "status Status failures Failure skipped Skipped history JobHistory JobProgress Latency OriginLatency "
+        "LimitedBy Wait diff DiffReport Change",
     ),
-    (
-        *("Reports", "reports", "What the functions of jobs return."),
-        (
-            "Report",
-            "CheckReport",
-            "ListReport",
-            "ListedTarget",
-            "SyncReport",
-            "SyncPlan",
-            "Plan",
-            "FormatPlan",
-            "Estimate",
-        ),
+    _NamesPage(
+        "reports",
+        "Reports",
+        "What the functions of jobs return.",
+        "Report CheckReport ListReport ListedTarget SyncReport SyncPlan Plan FormatPlan Estimate",
     ),
-    (
-        *("Options", "options", "The options of each function, with types, units and defaults."),
-        ("GetOptions", "SyncOptions", "CheckOptions", "ListOptions", "PlanOptions", "StreamOptions", "Ray"),
+    _NamesPage(
+        "options",
+        "Options",
+        "The options of each function, with types, units and defaults.",
+        "GetOptions SyncOptions CheckOptions ListOptions PlanOptions StreamOptions Ray",
     ),
-    (
-        *("Errors", "errors", "What fetchmill raises on purpose, each with its exit code of the command line."),
-        (
-            "FetchmillError",
-            "UsageError",
-            "ListingError",
-            "TemporaryError",
-            "SecurityError",
-            "StorageError",
-            "BusyError",
-        ),
-        ("JournalError", "DeleteLimitError", "AccessError", "InternalError", "ReplyError", "StatusError"),
-        ("StrayReplyError",),
+    _NamesPage(
+        "errors",
+        "Errors",
+        "What fetchmill raises on purpose, each with its exit code of the command line.",
+        "FetchmillError UsageError ListingError TemporaryError SecurityError StorageError BusyError "
+        "JournalError DeleteLimitError AccessError InternalError ReplyError StatusError StrayReplyError",
     ),
 )
 # Modules with public names of their own.
@@ -96,13 +101,12 @@ def python_pages() -> dict[str, str]:
     Raises:
         ValueError: a public name is on no page, or on two.
     """
-    named = [name for _, _, _, *groups in _PAGES for names in groups for name in names]
+    named = [name for page in _PAGES for name in page.names.split()]
     if sorted([*named, *_ELSEWHERE]) != sorted(fetchmill.__all__):
         raise ValueError(f"pages must have each public name once: {set(named) ^ set(fetchmill.__all__)}")
     pages = {}
-    for title, file, about, *groups in _PAGES:
-        names = [name for of_group in groups for name in of_group]
-        pages[f"{_FOLDER}/{file}.md"] = _page(title, fetchmill, names, about)
+    for page in _PAGES:
+        pages[f"{_FOLDER}/{page.file}.md"] = _page(page.title, fetchmill, page.names.split(), page.about)
     for module in _MODULES:
         found = import_module(f"fetchmill.{module}")
         doc = as_markdown(_doc(found))
@@ -114,10 +118,10 @@ def python_pages() -> dict[str, str]:
 def _index() -> str:
     """The page of all names."""
     lines = ["# Python", "", "`import fetchmill` has these names. Modules are loaded when a name is first used."]
-    for title, file, about, *groups in _PAGES:
-        lines += ["", f"## [{title}]({file}.md)", "", about, "", "| name | what it is |", "|---|---|"]
-        for name in (name for of_group in groups for name in of_group):
-            lines.append(f"| [`fetchmill.{name}`]({file}.md#{name}) | {_summary(getattr(fetchmill, name))} |")
+    for page in _PAGES:
+        lines += ["", f"## [{page.title}]({page.file}.md)", "", page.about, "", "| name | what it is |", "|---|---|"]
+        for name in page.names.split():
+            lines.append(f"| [`fetchmill.{name}`]({page.file}.md#{name}) | {_summary(getattr(fetchmill, name))} |")
     lines += ["", "## Modules", "", "| module | what it is |", "|---|---|"]
     for module in _MODULES:
         lines.append(f"| [`fetchmill.{module}`]({module}.md) | {_summary(import_module(f'fetchmill.{module}'))} |")
