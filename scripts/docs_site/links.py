@@ -11,6 +11,7 @@ _PAGES = {
     "docs/README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
+    "docs/guide/notebook.ipynb": "guide/notebook.md",
     "docs/internals/decisions": "internals/decisions/index.md",
 }
 _LINK = re.compile(r"(\]\()([^)\s]+)(?=\))")

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from docs_site import command_pages, links, python_pages
+from docs_site.notebook_page import notebook_page
 
 _HERE = Path(__file__).resolve().parent
 DECISIONS = "docs/internals/decisions"
@@ -19,6 +20,7 @@ def generated(root: Path) -> dict[str, str]:
         "changelog.md": links.moved((root / "CHANGELOG.md").read_text(), "CHANGELOG.md", "changelog.md", root),
         "internals/decisions/index.md": decisions(root),
         "site.css": (_HERE / "site.css").read_text(),
+        "guide/notebook.md": notebook_page(root / "docs/guide/notebook.ipynb"),
         **command_pages.command_pages(topics(root)),
         **python_pages.python_pages(),
     }

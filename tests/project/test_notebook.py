@@ -1,0 +1,32 @@
+"""The notebook of the guide, run by a kernel."""
+
+import copy
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from conftest import ROOT
+
+PATH = ROOT / "docs/guide/notebook.ipynb"
+
+
+def printed(notebook: nbformat.NotebookNode) -> list[list[tuple[str, str]]]:
+    """What each cell of code has printed."""
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    return [[(output.output_type, output.get("text", "")) for output in cell.outputs] for cell in cells]
+
+
+@pytest.mark.of_files("docs/guide/notebook.ipynb", "python/fetchmill/__init__.py", "python/fetchmill/cli/serve.py")
+@pytest.mark.filterwarnings("default")  # those of the kernel's client are its own
+def test_the_notebook_prints_what_it_shows() -> None:
+    """From top to bottom, in an interpreter of its own."""
+    shown = nbformat.read(PATH, as_version=4)  # type: ignore[no-untyped-call]
+    run = copy.deepcopy(shown)
+    for cell in run.cells:
+        cell.pop("outputs", None) if cell.cell_type == "markdown" else cell.update(outputs=[], execution_count=None)
+
+    NotebookClient(run, timeout=60, kernel_name="python3").execute()
+
+    assert printed(run) == printed(shown)
+    assert sum(map(len, printed(shown))) >= 6
