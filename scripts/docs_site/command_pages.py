@@ -122,8 +122,8 @@ def _keys_page(texts: Mapping[str, CommandText]) -> str:
     lines += [f"[{SCHEMA}]({SCHEMA}) is a JSON Schema of the file. Editors with a TOML language server, such as Taplo,"]
     lines += ["complete and check keys if the first line of the file names it:", ""]
     lines += ["```toml", f"#:schema ./{SCHEMA}", "[get]", 'format = "parquet"', "```"]
-    for name, text in texts.items():
-        rows = list(_key_rows(text))
+    for name in (name for names in GROUPS.values() for name in names):
+        rows = list(_key_rows(texts[name]))
         if rows:
             lines += ["", f"## `[{name}]`", "", "| key | what it is |", "|---|---|", *rows]
     return "\n".join(lines) + "\n"

@@ -11,7 +11,7 @@ DECISIONS = "docs/internals/decisions"
 
 
 def generated(root: Path) -> dict[str, str]:
-    """All of them, and the style sheet."""
+    """All of them, the style sheet and the script."""
     return {
         "index.md": start(root),
         "contributing.md": links.moved(
@@ -19,7 +19,7 @@ def generated(root: Path) -> dict[str, str]:
         ),
         "changelog.md": links.moved((root / "CHANGELOG.md").read_text(), "CHANGELOG.md", "changelog.md", root),
         "internals/decisions/index.md": decisions(root),
-        "site.css": (_HERE / "site.css").read_text(),
+        **{name: (_HERE / name).read_text() for name in ("site.css", "site.js")},
         "guide/notebook.md": notebook_page(root / "docs/guide/notebook.ipynb"),
         **command_pages.command_pages(topics(root)),
         **python_pages.python_pages(),

@@ -91,6 +91,8 @@ _MODULES = (
 )
 # Names that are on no page: a text, and modules that have pages.
 _ELSEWHERE = {"__version__", "bounded"}
+# What only the package calls.
+_INTERNAL = ("from_native",)
 _WIDTH = 88
 _STARS: dict[object, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
 
@@ -166,7 +168,9 @@ def _constant(name: str, value: Any) -> str:  # noqa: ANN401 - any value
 
 def _members(of_class: type) -> Iterator[tuple[str, Any]]:
     """Public methods and properties that a class has itself, or from a class of ours, with a docstring."""
-    seen: set[str] = set()
+    if of_class.__name__.endswith("Options"):
+        return  # its fields are all that a program needs
+    seen: set[str] = {*_INTERNAL, *getattr(of_class, "_fields", ())}
     for base in of_class.__mro__:
         if base.__module__.startswith("fetchmill"):
             for name, value in _in_order(base):

@@ -1,13 +1,16 @@
 """The documentation site: builds strictly, has every page, command, option and public name, and needs no network."""
 
+import functools
 import inspect
 import json
 import re
 import shutil
 import subprocess
 import sys
+import threading
 import tomllib
 from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ import pytest
 from jsonschema import Draft7Validator
 
 import fetchmill
+from browser_tab import open_tab
 from conftest import ROOT
 from fetchmill._options import table
 from fetchmill.cli.config import keys_in_files, read_config
@@ -63,6 +67,13 @@ class Html(HTMLParser):
     def handle_data(self, data: str) -> None:
         """Text."""
         self.text += data
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    """Serves files and says nothing."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
 
 
 def build(project: Path, site: Path) -> subprocess.CompletedProcess[str]:
@@ -172,6 +183,27 @@ def test_search_finds_an_option(site: Path) -> None:
     found = json.loads((site / "search/search_index.json").read_text())["docs"]
 
     assert "reference/commands/get/#max-failed" in {section["location"] for section in found}
+
+
+@pytest.mark.of_files("mkdocs.yml", "scripts/docs_site", "requirements-dev.txt", "tests/project/test_docs_site.py")
+def test_search_works_in_a_browser_without_the_network(site: Path, tmp_path: Path) -> None:
+    """From static files at loopback; nothing else is asked for, and no script complains."""
+    handler = functools.partial(QuietHandler, directory=str(site))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, open_tab(tmp_path) as tab:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}/"
+        tab.open(address)
+        tab.wait_until("document.readyState === 'complete'")
+        tab.value("document.querySelector('[data-md-component=search-query]').focus()")
+        tab.call("Input.insertText", text="--max-failed")
+        tab.call("Input.dispatchKeyEvent", type="keyUp", key="d")
+        found = "[...document.querySelectorAll('.md-search-result__link')].map(link => link.href).join(' ')"
+        tab.wait_until(found, lambda links: "/reference/commands/get/" in links)
+        asked = [url for url in tab.requests if not url.startswith((address, "data:", "blob:", "about:"))]
+        server.shutdown()
+
+    assert asked == []
+    assert tab.console == []
 
 
 def test_the_schema_takes_the_examples_of_the_page_on_configuration(schema: dict[str, Any]) -> None:
