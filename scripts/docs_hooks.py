@@ -17,6 +17,8 @@ REPOSITORY_INDEX = "README.md"
 # Code in a line: blocks of it have elements inside.
 _CODE = re.compile(r"<code>[^<]*</code>")
 _TEXTS = PlainTexts()
+# Users come first in the results of the search.
+_BOOST_OF_INTERNALS = 0.3
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 
 
@@ -38,6 +40,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     path = page.file.src_uri
     placed = markdown if page.file.generated_by else links.moved(markdown, f"docs/{path}", path, ROOT)
     _TEXTS.add(path, placed)
+    if path.startswith("internals/"):
+        page.meta["search"] = {"boost": _BOOST_OF_INTERNALS}
     return placed
 
 
