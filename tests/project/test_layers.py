@@ -48,10 +48,10 @@ def test_the_layers_are_kept(root: Path) -> None:
 @pytest.mark.parametrize(
     ("module", "code", "found"),
     [
-        ("model/src/name", "fn f() { std::fs::read(p); }", "`fetchmill-model` is without I/O, this is a file"),
-        ("model/src/target", "fn f() { Instant::now(); }", "`fetchmill-model` is without I/O, this is a clock"),
-        ("model/src/outcome", "use tokio::net::TcpStream;", "`fetchmill-model` is without I/O, this is tokio"),
-        ("model/src/name", "use std::net::TcpStream;", "`fetchmill-model` is without I/O, this is a socket"),
+        ("model/src/name/mod", "fn f() { std::fs::read(p); }", "`fetchmill-model` is without I/O, this is a file"),
+        ("model/src/target/mod", "fn f() { Instant::now(); }", "`fetchmill-model` is without I/O, this is a clock"),
+        ("model/src/outcome/mod", "use tokio::net::TcpStream;", "`fetchmill-model` is without I/O, this is tokio"),
+        ("model/src/name/mod", "use std::net::TcpStream;", "`fetchmill-model` is without I/O, this is a socket"),
         (ENGINE + "event_queues", "fn f() { std::fs::remove_file(p); }", "only `durable` syncs, renames, truncates, "),
         (ENGINE + "fetch/worker/fetch", f"use {FETCH}::stream::Fetcher;", "`worker` must not use `stream` (Fetcher)"),
     ],
