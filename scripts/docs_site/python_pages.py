@@ -42,8 +42,8 @@ _PAGES = (
     _NamesPage(
         "fetch",
         "Fetch",
-        "Functions that run a job: fetch, sync, check, list or plan.",
-        "get sync check list plan load_config",
+        "Functions that run a job: fetch, resume, sync, check, list or plan.",
+        "get resume sync check list plan load_config",
     ),
     _NamesPage(
         "stream",

@@ -31,7 +31,6 @@ MISTAKES: list[tuple[tuple[str, ...], str, str | None]] = [
     ((*GET, "--retries", "8"), "No such option '--retries'", "did you mean --attempts?"),
     ((*GET, "--retrys", "8"), "No such option '--retrys'", "did you mean --attempts?"),
     ((*GET, "--url-col", "8"), "No such option '--url-col'", "did you mean --column?"),
-    ((*GET, "--user-agent", "x"), "No such option '--user-agent'", "did you mean --header 'User-Agent: NAME'?"),
     ((*GET, "--output-format", "tar"), "No such option '--output-format'", "did you mean --format?"),
     ((*GET, "--fromat", "tar"), "No such option '--fromat'", "did you mean --format?"),
     (

@@ -153,6 +153,16 @@ def test_json_has_every_option_that_is_given(tmp_path: Path) -> None:
     assert not {"threads", "state"} & set(values)
 
 
+def test_the_client_has_one_name_and_an_attempt_one_timeout() -> None:
+    """`user_agent` is a header field; `timeout` is another name of `total_timeout`."""
+    values = json.loads(options(user_agent="crawler", timeout=5.0).to_json())
+
+    assert values["headers"] == [["User-Agent", "crawler"]]
+    assert values["total_timeout"] == 5.0
+    with pytest.raises(UsageError, match="user_agent and a header User-Agent exclude one another"):
+        options(user_agent="crawler", headers={"user-agent": "other"}).to_json()
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

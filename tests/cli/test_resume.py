@@ -105,7 +105,7 @@ def test_failed_targets_are_tried_again(run: Run, server: Serve, dest: Path) -> 
         ({"options": {"transform": "os:system"}}, "transform"),
         ({"options": {"bearer_command": "touch x"}}, "bearer_command"),
         ({"options": {"state": "/srv/elsewhere"}}, "state"),
-        ({"options": {"client_key": "/root/key"}}, "client_key"),
+        ({"options": {"client_key": "/srv/key"}}, "client_key"),
         ({"options": {"headers": {"Authorization": "Basic eA=="}}}, "Authorization"),
         ({"options": {"no_such_option": 1}}, "no_such_option"),
         ({"source": 5}, "no source"),

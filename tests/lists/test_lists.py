@@ -588,7 +588,8 @@ def test_headers_are_for_their_origin_only(run: Run, dest: Path, tmp_path: Path)
         lines = [f"http://127.0.0.1:{own[1]}/x", f"http://127.0.0.1:{other[1]}/x"]
         (tmp_path / "urls.txt").write_text("\n".join(lines))
         ended = run(
-            *("get", "urls.txt", dest, "--bearer", "hidden", "--header", "X-Key: also", "--header", "Accept: text/x"),
+            *("get", "urls.txt", dest, "--bearer", "hidden", "-H", "X-Key: also", "--header", "Accept: text/x"),
+            *("--user-agent", "crawler (me@example.org)", "-q", "--timeout", "20s"),
             *("--credentials-for", f"http://127.0.0.1:{own[1]}", "--allow-private"),
         )
     finally:
@@ -601,6 +602,7 @@ def test_headers_are_for_their_origin_only(run: Run, dest: Path, tmp_path: Path)
     assert b"hidden" not in seen["other"][0]
     assert b"also" not in seen["other"][0]
     assert b"Accept: text/x\r\n" in seen["other"][0]
+    assert [b"User-Agent: crawler (me@example.org)\r\n" in heads[0] for heads in seen.values()] == [True, True]
 
 
 @pytest.mark.parametrize("source", ["urls.txt", "-"])

@@ -45,6 +45,19 @@ def request_fields(
     return fields
 
 
+def named_client(headers: Mapping[str, str] | None, user_agent: str | None) -> Mapping[str, str] | None:
+    """The fields with the name of the client.
+
+    Raises:
+        UsageError: the fields name it, too.
+    """
+    if user_agent is None:
+        return headers
+    if any(name.lower() == "user-agent" for name in headers or {}):
+        raise UsageError("user_agent and a header User-Agent exclude one another: give one")
+    return {**(headers or {}), "User-Agent": user_agent}
+
+
 def origin_of(url: str) -> str:
     """`scheme://host[:port]` of a URL."""
     from urllib.parse import urlsplit

@@ -211,6 +211,8 @@ class OfRequests(TypedDict, total=False):
     headers: Mapping[str, str] | None
     """Header of requests, 'Name: value'; repeatable. {column} is a value of the list. Sent to the source's origin
     only."""
+    user_agent: str | None
+    """User-Agent of all requests: the name of your program, and how to reach you."""
     credentials_for: str | None
     """Origin that gets headers and credentials, https://HOST[:PORT]; a list needs it."""
     ca_file: PathText | None
@@ -388,6 +390,8 @@ class OfBodies(TypedDict, total=False):
 
     total_timeout: float
     """Time for an attempt, plus 1 s per 64 KiB of its body."""
+    timeout: float | None
+    """Another name of total_timeout."""
     max_size: int
     """Largest body; a larger one fails."""
     allow_eof_bodies: bool

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from fetchmill._options.credentials import origin_of, proxy_of, request_fields
+from fetchmill._options.credentials import named_client, origin_of, proxy_of, request_fields
 from fetchmill._options.dates import seconds_of
 from fetchmill._options.sources import kind_of
 from fetchmill._options.units import format_bytes
@@ -147,7 +147,8 @@ class Options:
             if origin is None:
                 raise UsageError("netrc needs credentials_for: requests may lead anywhere")
         has_command = getattr(self, "bearer_command", None) is not None
-        values["headers"] = request_fields(self.headers, auth, bearer, origin, has_command=has_command)
+        headers = named_client(self.headers, getattr(self, "user_agent", None))
+        values["headers"] = request_fields(headers, auth, bearer, origin, has_command=has_command)
         values["proxy"] = proxy_of(self.proxy)
         return {name: value for name, value in values.items() if value is not None}
 

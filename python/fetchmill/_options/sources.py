@@ -41,7 +41,10 @@ BUCKET_REACH = (
 # ... and how their objects are read.
 BUCKET_ACCESS = (*BUCKET_REACH, "sse_c_key_file")
 # Requests to a bucket are signed instead, and lead nowhere else.
-_UNSIGNED = ("redirects", "headers", "auth", "bearer", "bearer_command", "netrc", "credentials_for", "allow_private")
+_UNSIGNED = (
+    *("redirects", "headers", "user_agent", "auth", "bearer", "bearer_command", "netrc"),
+    *("credentials_for", "allow_private"),
+)
 # Options, the kinds of source that they are for, and what these are called.
 _MEANT: tuple[tuple[tuple[str, ...], Container[SourceKind], str], ...] = (
     (("robots",), ("server", "list"), "servers and lists of URLs"),

@@ -78,6 +78,7 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Selection": ("include", "exclude", "sample", "accept", "robots", "opt_out"),
     "Requests": (
         "headers",
+        "user_agent",
         "method",
         "data",
         "data_json",
@@ -567,6 +568,15 @@ _OF_REQUESTS = {
         "Header of requests, 'Name: value'; repeatable. {column} is a value of the list. Sent to the source's "
         "origin only.",
         heading="Requests",
+        short="-H",
+    ),
+    "user_agent": Option(
+        "text",
+        str | None,
+        None,
+        "User-Agent of all requests: the name of your program, and how to reach you.",
+        heading="Requests",
+        is_core=False,
     ),
     "credentials_for": Option(
         "text",
@@ -895,6 +905,15 @@ _OF_BODIES = {
     "total_timeout": Option(
         "seconds", float, 60.0, "Time for an attempt, plus 1 s per 64 KiB of its body.", heading="Timeouts and retries"
     ),
+    "timeout": Option(
+        "seconds",
+        float | None,
+        None,
+        "Another name of total_timeout.",
+        heading="Timeouts and retries",
+        alias_of="total_timeout",
+        is_core=False,
+    ),
     "max_size": Option("bytes", int, 67108864, "Largest body; a larger one fails.", heading="Limits"),
     "allow_eof_bodies": Option(
         "flag",
@@ -1103,7 +1122,12 @@ CHECK: Final[Mapping[str, Option]] = {
     "allow_private": Option("flag", bool, False, "Allow targets of a list at private addresses.", heading="Safety"),
     "threads": Option("count", int | None, None, "Threads that fetch. Default: one per processor.", heading="Expert"),
     "headers": Option(
-        "headers", Mapping[str, str] | None, None, "Header of requests, 'Name: value'; repeatable.", heading="Requests"
+        "headers",
+        Mapping[str, str] | None,
+        None,
+        "Header of requests, 'Name: value'; repeatable.",
+        heading="Requests",
+        short="-H",
     ),
     "credentials_for": Option(
         "text",
@@ -1149,6 +1173,7 @@ LIST: Final[Mapping[str, Option]] = {
         None,
         "Header of requests, 'Name: value'; repeatable. Sent to the source's origin only.",
         heading="Requests",
+        short="-H",
     ),
     "state": Option(
         "path",
@@ -1210,6 +1235,7 @@ SYNC: Final[Mapping[str, Option]] = {
         None,
         "Header of requests, 'Name: value'; repeatable. Sent to the source's origin only.",
         heading="Requests",
+        short="-H",
     ),
 }
 
@@ -1268,6 +1294,7 @@ STREAM: Final[Mapping[str, Option]] = {
         "Headers of all requests. Those that may be secrets go to the origin `credentials_for` only; Accept, "
         "Accept-Language and User-Agent go everywhere.",
         heading="Requests",
+        short="-H",
     ),
     "credentials_for": Option(
         "text",

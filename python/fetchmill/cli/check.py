@@ -136,7 +136,7 @@ command = TableCommand(
         ),
         *log_options(),
         click.Option(["--json", "as_json"], is_flag=True, help="Write events as JSON lines to standard output."),
-        click.Option(["--quiet"], is_flag=True, help="Show nothing but errors."),
+        click.Option(["-q", "--quiet"], is_flag=True, help="Show nothing but errors."),
     ],
 )
 

@@ -51,7 +51,7 @@ the others are errors (fetchmill --help)."""
     help="What a commit survives: a power cut, or the death of the process only.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Write events as JSON lines to standard output.")
-@click.option("--quiet", is_flag=True, help="Show nothing but errors.")
+@click.option("-q", "--quiet", is_flag=True, help="Show nothing but errors.")
 def command(  # noqa: PLR0913, PLR0917 - an argument an option
     dest: str,
     other: str,

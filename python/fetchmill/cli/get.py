@@ -144,7 +144,7 @@ command = TableCommand(
         *ray_options(),
         *log_options(),
         click.Option(["--json", "as_json"], is_flag=True, help="Write events as JSON lines to standard output."),
-        click.Option(["--quiet"], is_flag=True, help="Show nothing but errors."),
+        click.Option(["-q", "--quiet"], is_flag=True, help="Show nothing but errors."),
     ],
 )
 

@@ -117,7 +117,7 @@ command = TableCommand(
         *options_of(ListOptions),
         *log_options(),
         click.Option(["--json", "as_json"], is_flag=True, help="Write events as JSON lines to standard output."),
-        click.Option(["--quiet"], is_flag=True, help="Show nothing but names and errors."),
+        click.Option(["-q", "--quiet"], is_flag=True, help="Show nothing but names and errors."),
     ],
 )
 

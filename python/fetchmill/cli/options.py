@@ -56,6 +56,8 @@ _TYPES: dict[str, click.ParamType[Any]] = {
 HINT = "fetchmill.hint"
 # Options whose value may be left out: `any` is meant then.
 _MAY_STAND_ALONE = ("retry-failed",)
+# Other names that the command line has, too. `--limit` is refused: it has two meanings.
+_WRITTEN_ALIASES = ("timeout",)
 # Options that may be repeated; they are named after one of what Python takes all at once.
 _REPEATED = ("headers", "patterns", "statuses")
 
@@ -131,7 +133,7 @@ def options_of(table: Any) -> list[click.Parameter]:  # noqa: ANN401 - a datacla
         hint = f"  [{envvar}]" if envvar else ""
         options.append(
             TableOption(
-                _declarations(field),
+                _declarations(field, aliases.get(field.name)),
                 default=None if is_repeated else field.default,
                 help=field.metadata["help"] + (f"  [default: {shown}]" if shown else hint),
                 envvar=envvar,
@@ -143,13 +145,14 @@ def options_of(table: Any) -> list[click.Parameter]:  # noqa: ANN401 - a datacla
     return options
 
 
-def _declarations(field: Field[Any]) -> list[str]:
+def _declarations(field: Field[Any], alias: str | None) -> list[str]:
     """How an option is written, and the field that it sets; a flag that is on, or may be, can be taken back."""
     may_be_on = field.metadata["kind"] == "flag" and field.default is not False
     written = "header" if field.name == "headers" else field.name.replace("_", "-")
     names = [f"--{written}/--no-{written}" if may_be_on else f"--{written}"]
     short = field.metadata["short"]
-    return [field.name, *([short] if short else []), *names]
+    also = [f"--{alias}"] if alias in _WRITTEN_ALIASES else []
+    return [field.name, *([short] if short else []), *names, *also]
 
 
 def import_from_working_folder() -> None:

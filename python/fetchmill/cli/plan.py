@@ -105,7 +105,7 @@ command = TableCommand(
         click.Argument(["dest"], metavar="[DEST]", required=False, type=click.Path()),
         *options_of(PlanOptions),
         click.Option(["--json", "as_json"], is_flag=True, help="Write the plan as JSON to standard output."),
-        click.Option(["--quiet"], is_flag=True, help="Show no progress."),
+        click.Option(["-q", "--quiet"], is_flag=True, help="Show no progress."),
     ],
 )
 

@@ -169,7 +169,7 @@ def worker_command(
             *own_options(),
             *more,
             click.Option(["--json", "as_json"], is_flag=True, help="Write the end as JSON to standard output."),
-            click.Option(["--quiet"], is_flag=True, help="Show nothing but errors."),
+            click.Option(["-q", "--quiet"], is_flag=True, help="Show nothing but errors."),
         ],
     )
 

@@ -23,7 +23,7 @@ _OPTIONS = {
     **dict.fromkeys(("headers", "accept-language", "referer"), "header"),
     **dict.fromkeys(("output-format", "output_format", "type"), "format"),
     **dict.fromkeys(("input-format", "input_format"), "list-format"),
-    **dict.fromkeys(("timeout", "max-time"), "total-timeout"),
+    **dict.fromkeys(("max-time",), "total-timeout"),
     **dict.fromkeys(("rps", "qps", "rate-limit", "max-rate"), "rate"),
     **dict.fromkeys(("limit-rate", "bandwidth", "max-bandwidth"), "bwlimit"),
     **dict.fromkeys(("token", "api-key"), "bearer"),
@@ -36,6 +36,7 @@ _OPTIONS = {
     **dict.fromkeys(("no-sign", "anonymous", "anon"), "no-sign-request"),
     **dict.fromkeys(("resume", "continue"), "retry-failed"),
     **dict.fromkeys(("silent", "no-progress"), "quiet"),
+    **dict.fromkeys(("agent", "useragent"), "user-agent"),
     **dict.fromkeys(("body", "post-data"), "data"),
     **dict.fromkeys(("request",), "method"),
 }
@@ -46,7 +47,6 @@ _EXPLAINED = {
         "concurrency",
         "--concurrency N limits the requests in flight; --sample N takes only N targets of a list",
     ),
-    "user-agent": ("header", "did you mean --header 'User-Agent: NAME'?"),
 }
 
 

@@ -55,7 +55,7 @@ origin; 10 something is missing, damaged, doubled or unknown (fetchmill --help).
 @click.option("--threads", type=COUNT, help="Threads that read. Default: one per processor.")
 @click.option("--state", type=click.Path(), help="Folder of the journal, if the job has --state.")
 @click.option("--json", "as_json", is_flag=True, help="Write events as JSON lines to standard output.")
-@click.option("--quiet", is_flag=True, help="Show nothing but findings and errors.")
+@click.option("-q", "--quiet", is_flag=True, help="Show nothing but findings and errors.")
 def command(dest: str, show_all: bool, as_json: bool, quiet: bool, seed: int | None, **options: Any) -> int:  # noqa: ANN401
     """Prove that DEST holds every target of its job exactly once, and every object as it was fetched.
 
