@@ -2,7 +2,9 @@
 
 import fnmatch
 import json
+import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
@@ -14,6 +16,7 @@ import click
 from fetchmill._destination.facts import FACTS
 from fetchmill.cli.help_texts import CliCommand
 from fetchmill.cli.streams import escape, say, write_bytes
+from fetchmill.errors import UsageError
 
 if TYPE_CHECKING:
     from fetchmill._destination.objects import Object, Objects
@@ -49,9 +52,7 @@ def command(dest: str, patterns: tuple[str, ...], is_long: bool, null: bool, as_
     """
     if null and (is_long or as_json):
         raise click.UsageError("--null goes with neither --long nor --json.")
-    from fetchmill._destination import objects as destination
-
-    with destination.open(dest, state=state) as objects:
+    with _opened(dest, state) as objects:
         listing = _NameListing(objects, patterns)
         if null:
             lines: Iterator[bytes] = (_encode(name) + b"\0" for name, _ in listing.names(with_lengths=False))
@@ -67,6 +68,22 @@ def command(dest: str, patterns: tuple[str, ...], is_long: bool, null: bool, as_
     for pattern in listing.unmatched:
         say(f"fetchmill: no name matches {escape(pattern)}")
     return MISSING if listing.unmatched else 0
+
+
+def _opened(dest: str, state: str | None) -> "Objects":
+    """The objects of a destination.
+
+    Raises:
+        UsageError: there is no job; if DEST is a source instead, the hint says how it is listed.
+    """
+    from fetchmill._destination import objects as destination
+
+    try:
+        return destination.open(dest, state=state)
+    except UsageError as error:
+        if error.hint is None and ("://" in dest or os.path.isfile(dest)):  # noqa: PTH113 - pathlib is loaded late
+            error.hint = f"list a source: fetchmill list {shlex.quote(escape(dest))}"
+        raise
 
 
 class _NameListing:
