@@ -170,6 +170,17 @@ def test_a_picture_that_is_not_of_the_code_is_found(root: Path, copy: Path) -> N
     assert page.read_text() == drawn
 
 
+def test_a_table_names_the_modules_that_are_there(root: Path, copy: Path) -> None:
+    """One that is left out, and one that does not exist."""
+    page = copy / "docs/internals/architecture.md"
+    page.write_text(page.read_text().replace("| `cookies` |", "| `biscuits` |"))
+
+    said = check(root, copy)[1]
+
+    assert "the table of fetchmill-model: biscuits is not a module of it" in said
+    assert "the table of fetchmill-model: cookies is missing" in said
+
+
 def test_a_planted_dependency_is_found(root: Path, copy: Path) -> None:
     """Through another crate too."""
     lock = copy / "Cargo.lock"
