@@ -40,8 +40,8 @@ class Storing(TypedDict, total=False):
     seal_after: float
     """Complete a Parquet shard at this age, so that readers see it."""
     names: str
-    """Names of a list's objects: source, seq or a template; source is the key column or the URL (for files
-    host/path?query), seq the number, and '{id}.jpg' is made of columns."""
+    """Names of a list's objects: source, seq or a template. source is the key column or the URL, seq is the number, and
+    '{id}.{ext}' is made of the column id and the type of the reply."""
     strip_prefix: str | None
     """Leading path to remove from stored names, such as a/b/."""
     engine: EngineName
@@ -53,12 +53,12 @@ class Storing(TypedDict, total=False):
     server_times: bool
     """Set the time of files to Last-Modified, not to now."""
     sidecar: Sequence[str] | None
-    """Add a member next to each object in tar, as webdataset reads it: json for all kept columns, or EXTENSION=COLUMN
-    such as txt=caption; repeatable."""
+    """Store columns of --keep-columns next to each object in tar, for webdataset: json, or EXTENSION=COLUMN such as
+    txt=caption; repeatable."""
     hash: HashAlgorithm | None
     """Add a column with this hash of each body to parquet and jsonl."""
     store: Stored
-    """Store objects, or the items of --listing json themselves; items needs parquet or jsonl."""
+    """Store the objects, or the items of --listing json as rows of parquet or jsonl."""
     all_rows: bool
     """Also store rows of failed, absent and skipped targets; they have no body, and the reason. For parquet and
     jsonl."""
@@ -123,7 +123,8 @@ class OfJsonPages(TypedDict, total=False):
     items_field: str
     """Field of a JSON page with the array of items; may be dotted. `.` is the page itself."""
     url_field: str | None
-    """Field of an item with its URL, absolute or relative to the page; may be dotted. Without it items are strings."""
+    """Field of an item with its URL, which may be relative; dots lead to inner fields. Without it each item is a URL.
+    Not needed with --store items."""
     name_field: str | None
     """Field of an item with its name; may be dotted. Default: its URL."""
     size_field: str | None
@@ -132,8 +133,8 @@ class OfJsonPages(TypedDict, total=False):
     """Field of an item with its last modification, for manifests and sync; may be dotted. Its value is a date (ISO 8601
     or HTTP), or seconds or milliseconds since 1970."""
     next_page: NextPage | None
-    """How a JSON page leads to the next one: marker and url are in --next-field, link in the header Link (rel=next);
-    page and offset count until a page is empty; none has one page."""
+    """How a JSON page leads to the next one; must be given. marker and url are in --next-field, link is in the header
+    Link (rel=next), page and offset count until a page is empty, none has one page."""
     next_field: str | None
     """Field of a JSON page with the next page's marker or URL; may be dotted."""
     page_param: str
@@ -234,6 +235,15 @@ class OfRequests(TypedDict, total=False):
     """DNS server, ADDRESS[:PORT]; repeatable. system uses the machine's own look-up."""
 
 
+class OfRates(TypedDict, total=False):
+    """What all have that make requests: how many a second."""
+
+    rate: float | None
+    """Requests per second at most, to all hosts together; pages of a listing and retries count."""
+    rate_per_host: float | None
+    """Maximum requests per second to each host; 0 means no limit. Default: 50 for a list of many hosts."""
+
+
 class OfFetching(TypedDict, total=False):
     """What `get`, `check` and streams have: how many requests there are, and where they may lead."""
 
@@ -241,10 +251,6 @@ class OfFetching(TypedDict, total=False):
     """Requests in flight at most."""
     limit: Concurrency | None
     """Another name of concurrency."""
-    rate: float | None
-    """Requests per second at most, to all hosts together."""
-    rate_per_host: float | None
-    """Maximum requests per second to each host; 0 means no limit. Default: 50 for a list of many hosts."""
     redirects: int | None
     """Redirects to follow. Default: 5; 0 for objects of a server, sitemap or bucket."""
     attempts: int
@@ -352,7 +358,7 @@ class OfOrigins(TypedDict, total=False):
     """Place of the bucket's name: virtual is the host, path the path. Default: auto, the host for AWS and the path for
     others."""
     requester_pays: bool
-    """Pay for the requests to a requester-pays bucket."""
+    """Pay for requests and transfer of a requester-pays bucket; needs credentials."""
     sse_c_key_file: PathText | None
     """File with the objects' encryption key (SSE-C), 32 bytes or their base64."""
     use_fips_endpoint: bool
@@ -453,7 +459,7 @@ class Syncing(TypedDict, total=False):
     delete: bool
     """Remove objects from DEST that SOURCE no longer lists."""
     max_delete: int | str
-    """Remove at most N objects (or P%) per pass; above it the pass changes nothing (exit code 11)."""
+    """Change nothing if more than N objects (or P%) would be removed; exit code 11."""
     refetch: bool
     """Fetch every object again, even if unchanged."""
     overwrite_local: bool
@@ -476,6 +482,7 @@ class GetKeywords(
     OfFilters,
     OfTargetRequests,
     OfFetching,
+    OfRates,
     OfTrying,
     OfHosts,
     OfRequests,
@@ -507,6 +514,7 @@ class PlanKeywords(
     OfRows,
     OfFilters,
     OfFetching,
+    OfRates,
     OfTrying,
     OfHosts,
     OfRequests,
@@ -535,6 +543,7 @@ class CheckKeywords(
     OfTypes,
     Checking,
     OfFetching,
+    OfRates,
     OfHosts,
     OfRequests,
     OfRuns,
@@ -555,6 +564,7 @@ class ListKeywords(
     OfList,
     OfRows,
     OfFilters,
+    OfRates,
     OfRequests,
     OfOrigins,
     OfTokens,
@@ -577,6 +587,7 @@ class SyncKeywords(
     OfList,
     OfFilters,
     OfFetching,
+    OfRates,
     OfTrying,
     OfHosts,
     OfRequests,
@@ -593,6 +604,6 @@ class SyncKeywords(
 
 
 class StreamKeywords(
-    OfFetching, OfTrying, OfOrigins, OfBodies, OfTypes, OfEncodings, OfOptOuts, OfRequests, total=False
+    OfFetching, OfRates, OfTrying, OfOrigins, OfBodies, OfTypes, OfEncodings, OfOptOuts, OfRequests, total=False
 ):
     """The keyword arguments that are options, of streams and of Client: those of StreamOptions."""

@@ -191,8 +191,8 @@ _STORING = {
         "text",
         str,
         "source",
-        "Names of a list's objects: source, seq or a template; source is the key column or the URL (for files "
-        "host/path?query), seq the number, and '{id}.jpg' is made of columns.",
+        "Names of a list's objects: source, seq or a template. source is the key column or the URL, seq is the "
+        "number, and '{id}.{ext}' is made of the column id and the type of the reply.",
         heading="Output",
     ),
     "strip_prefix": Option(
@@ -221,8 +221,8 @@ _STORING = {
         "patterns",
         Sequence[str] | None,
         None,
-        "Add a member next to each object in tar, as webdataset reads it: json for all kept columns, or "
-        "EXTENSION=COLUMN such as txt=caption; repeatable.",
+        "Store columns of --keep-columns next to each object in tar, for webdataset: json, or EXTENSION=COLUMN "
+        "such as txt=caption; repeatable.",
         heading="Output",
     ),
     "hash": Option(
@@ -237,7 +237,7 @@ _STORING = {
         "choice",
         Stored,
         "objects",
-        "Store objects, or the items of --listing json themselves; items needs parquet or jsonl.",
+        "Store the objects, or the items of --listing json as rows of parquet or jsonl.",
         choices=("objects", "items"),
         heading="Output",
     ),
@@ -378,7 +378,8 @@ _OF_JSON_PAGES = {
         "text",
         str | None,
         None,
-        "Field of an item with its URL, absolute or relative to the page; may be dotted. Without it items are strings.",
+        "Field of an item with its URL, which may be relative; dots lead to inner fields. Without it each item "
+        "is a URL. Not needed with --store items.",
         heading="How a server lists",
     ),
     "name_field": Option(
@@ -407,8 +408,8 @@ _OF_JSON_PAGES = {
         "choice",
         NextPage | None,
         None,
-        "How a JSON page leads to the next one: marker and url are in --next-field, link in the header Link "
-        "(rel=next); page and offset count until a page is empty; none has one page.",
+        "How a JSON page leads to the next one; must be given. marker and url are in --next-field, link is in "
+        "the header Link (rel=next), page and offset count until a page is empty, none has one page.",
         choices=("marker", "url", "link", "page", "offset", "none"),
         heading="How a server lists",
     ),
@@ -637,6 +638,23 @@ _OF_REQUESTS = {
     ),
 }
 
+_OF_RATES = {
+    "rate": Option(
+        "number",
+        float | None,
+        None,
+        "Requests per second at most, to all hosts together; pages of a listing and retries count.",
+        heading="Limits",
+    ),
+    "rate_per_host": Option(
+        "rate",
+        float | None,
+        None,
+        "Maximum requests per second to each host; 0 means no limit. Default: 50 for a list of many hosts.",
+        heading="Limits",
+    ),
+}
+
 _OF_FETCHING = {
     "concurrency": Option(
         "concurrency",
@@ -655,16 +673,6 @@ _OF_FETCHING = {
         heading="Limits",
         alias_of="concurrency",
         is_core=False,
-    ),
-    "rate": Option(
-        "number", float | None, None, "Requests per second at most, to all hosts together.", heading="Limits"
-    ),
-    "rate_per_host": Option(
-        "rate",
-        float | None,
-        None,
-        "Maximum requests per second to each host; 0 means no limit. Default: 50 for a list of many hosts.",
-        heading="Limits",
     ),
     "redirects": Option(
         "whole",
@@ -853,7 +861,13 @@ _OF_ORIGINS = {
         choices=("auto", "path", "virtual"),
         heading="S3",
     ),
-    "requester_pays": Option("flag", bool, False, "Pay for the requests to a requester-pays bucket.", heading="S3"),
+    "requester_pays": Option(
+        "flag",
+        bool,
+        False,
+        "Pay for requests and transfer of a requester-pays bucket; needs credentials.",
+        heading="S3",
+    ),
     "sse_c_key_file": Option(
         "path",
         PathText | None,
@@ -998,7 +1012,7 @@ _SYNCING = {
         "share",
         int | str,
         "10%",
-        "Remove at most N objects (or P%) per pass; above it the pass changes nothing (exit code 11).",
+        "Change nothing if more than N objects (or P%) would be removed; exit code 11.",
         heading="Changes",
         is_core=False,
     ),
@@ -1037,6 +1051,7 @@ GET: Final[Mapping[str, Option]] = {
     **_OF_FILTERS,
     **_OF_TARGET_REQUESTS,
     **_OF_FETCHING,
+    **_OF_RATES,
     **_OF_TRYING,
     **_OF_HOSTS,
     **_OF_REQUESTS,
@@ -1065,6 +1080,7 @@ PLAN: Final[Mapping[str, Option]] = {
     **_OF_ROWS,
     **_OF_FILTERS,
     **_OF_FETCHING,
+    **_OF_RATES,
     **_OF_TRYING,
     **_OF_HOSTS,
     **_OF_REQUESTS,
@@ -1090,6 +1106,7 @@ CHECK: Final[Mapping[str, Option]] = {
     **_OF_TYPES,
     **_CHECKING,
     **_OF_FETCHING,
+    **_OF_RATES,
     **_OF_HOSTS,
     **_OF_REQUESTS,
     **_OF_RUNS,
@@ -1153,6 +1170,7 @@ LIST: Final[Mapping[str, Option]] = {
     **_OF_LIST,
     **_OF_ROWS,
     **_OF_FILTERS,
+    **_OF_RATES,
     **_OF_REQUESTS,
     **_OF_ORIGINS,
     **_OF_TOKENS,
@@ -1194,6 +1212,7 @@ SYNC: Final[Mapping[str, Option]] = {
     **_OF_LIST,
     **_OF_FILTERS,
     **_OF_FETCHING,
+    **_OF_RATES,
     **_OF_TRYING,
     **_OF_HOSTS,
     **_OF_REQUESTS,
@@ -1241,6 +1260,7 @@ SYNC: Final[Mapping[str, Option]] = {
 
 STREAM: Final[Mapping[str, Option]] = {
     **_OF_FETCHING,
+    **_OF_RATES,
     **_OF_TRYING,
     **_OF_ORIGINS,
     **_OF_BODIES,
@@ -1256,13 +1276,13 @@ STREAM: Final[Mapping[str, Option]] = {
         heading="Limits",
         short="-j",
     ),
-    "rate_per_host": Option(
-        "rate", float | None, None, "Maximum requests per second to each host; 0 means no limit.", heading="Limits"
-    ),
     "redirects": Option("whole", int | None, 5, "Redirects to follow; with 0 they are replies.", heading="Requests"),
     "attempts": Option("count", int, 5, "Attempts per request that may be made twice.", heading="Timeouts and retries"),
     "public_only": Option("flag", bool, False, "Refuse private addresses for all requests.", heading="Safety"),
     "http2": Option("flag", bool, True, "Use HTTP/2 where an https server offers it.", heading="Requests"),
+    "rate_per_host": Option(
+        "rate", float | None, None, "Maximum requests per second to each host; 0 means no limit.", heading="Limits"
+    ),
     "concurrency_max": Option(
         "count",
         int | None,

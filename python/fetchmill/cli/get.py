@@ -23,7 +23,8 @@ fetchmill get https://example.org/data/ out/       index pages of a web server
 fetchmill get urls.txt out/ --format parquet       a list of URLs
 fetchmill get s3://bucket/prefix out/ --format tar
 fetchmill get https://example.org/data/ out/       again: resumes
-fetchmill get urls.txt out/ --retry-failed         also failed ones again
+fetchmill get https://HOST/items out/ --listing json --store items \\
+    --items-field data --next-page url --next-field next --format parquet
 fetchmill get urls.txt out/ --dry-run              print the targets only
 fetchmill get http://127.0.0.1:8080 null/ --format null     only measure
 fetchmill get top.csv out/ --column 2 --template 'https://www.{}' \\
@@ -122,15 +123,15 @@ command = TableCommand(
         "format",
         "column",
         "template",
+        "names",
         "keep_columns",
+        "all_rows",
         "include",
         "headers",
         "bearer",
         "concurrency",
         "rate",
-        "retry_failed",
         "dry_run",
-        "dashboard",
     ),
     epilog=_EPILOG,
     short_help="Fetch every object that a source lists.",

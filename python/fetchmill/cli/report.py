@@ -22,14 +22,14 @@ fetchmill report out/ --json | jq '.samples[-1]'
 
 
 @click.command(
-    "report", cls=CliCommand, examples=_EXAMPLES, short_help="Show what a job did over time, as text or as a page."
+    "report", cls=CliCommand, examples=_EXAMPLES, short_help="Show speed, failures and limits of a job over time."
 )
 @click.argument("dest", metavar="DEST", type=click.Path())
 @click.option("--html", "file", metavar="FILE", type=click.Path(), help="Write a page with charts into this file.")
 @click.option("--state", type=click.Path(), help="Folder of the journal, if the job has --state.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON: the ledger, and a sample of each second.")
 def command(dest: str, file: str | None, state: str | None, as_json: bool) -> int:
-    """Show what the job of DEST did over time, all its runs together, also while it runs.
+    """Show speed, failures and limits of the job of DEST over time, over all its runs.
 
     With --html, as a page in one file: rates, latencies, requests in flight, failures by kind, and what limited the
     job, each over time. It can be sent to somebody, and opens without a network. What is older than some minutes has

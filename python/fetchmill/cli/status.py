@@ -36,7 +36,7 @@ fetchmill status out/ --skipped                     what was left out, and why
     "status",
     cls=CliCommand,
     examples=_EXAMPLES,
-    short_help="Show the ledger of a destination, also while its job runs.",
+    short_help="Show progress, speed and failures of a job.",
 )
 @click.argument("dest", metavar="DEST", type=click.Path())
 @click.option("--failures", is_flag=True, help="List the absent and failed targets instead of the ledger.")
@@ -47,10 +47,10 @@ fetchmill status out/ --skipped                     what was left out, and why
     "--json", "as_json", is_flag=True, help="Write JSON: an object, or with --failures and --skipped one a line."
 )
 def command(dest: str, failures: bool, skipped: bool, watch: bool, state: str | None, as_json: bool) -> int:
-    """Show the ledger of the job of DEST as its last commit has it, and whether it is running.
+    """Show the progress of the job of DEST as of its last commit, its speed, and what limits it.
 
-    While it runs, also how fast it is, what is left, and what holds it back. With --watch, again each second until the
-    job ends: on a terminal in place, elsewhere one after the other, with --json an object a line.
+    With --watch, show it again each second until the job ends: in place on a terminal, and otherwise one after the
+    other. With --json that is an object per line.
 
     With --failures, list the absent and failed targets, one a line, with tabs between: name, outcome, kind, HTTP
     status (or -), attempts, detail, and the URL when that is not the name. Control characters and backslashes are
@@ -61,7 +61,7 @@ def command(dest: str, failures: bool, skipped: bool, watch: bool, state: str | 
     of its first 100 names. Targets that opted out also have a line for each rule, and for each of the 10 hosts whose
     robots.txt forbids most.
 
-    Of a folder that `fetchmill sync` keeps it is the last pass, and how far one is that is not finished.
+    For a synced folder, show the last pass and the progress of an unfinished one.
     """
     if failures and skipped:
         raise click.UsageError("--failures and --skipped exclude each other")

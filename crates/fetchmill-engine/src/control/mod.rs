@@ -10,6 +10,7 @@ pub(super) mod health_check_link;
 pub(super) mod journal_link;
 pub(super) mod list_gate;
 mod pipeline;
+pub(super) mod rate_wait;
 mod refusals;
 pub(super) mod robots_board;
 mod shared_planner;

@@ -5,7 +5,6 @@ pub(super) mod dispatch;
 pub(super) mod idle_connections;
 pub(super) mod list_worker;
 pub(super) mod load_counter;
-pub(super) mod rate_wait;
 pub(super) mod stream;
 pub(super) mod target;
 pub(super) mod worker;

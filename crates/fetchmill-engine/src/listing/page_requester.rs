@@ -14,6 +14,7 @@ use crate::attempt::{
     AttemptEnd, CertainReplies, Failure, Location, RedirectHead, RedirectPolicy, Requester, Resumable, fulfil,
 };
 use crate::control::Control;
+use crate::control::rate_wait::keep_pace;
 use crate::control::stop::Stop;
 use crate::plan::job_origins::ListingServer;
 use fetchmill_model::error::Error;
@@ -235,13 +236,15 @@ impl Requester for PageRequester {
         })
     }
 
+    /// A page is a request as any other, for the rates of the job and of its host.
     async fn await_turn(
         &self,
         _request: &mut PageRequest,
-        _origin: &OriginConnections,
-        _watch: &Deadlines,
+        origin: &OriginConnections,
+        watch: &Deadlines,
     ) -> Result<(), AttemptEnd> {
-        Ok(())
+        let paces = self.control.pace.iter().chain(origin.pace.as_deref());
+        if keep_pace(paces, || self.micros(), watch).await { Ok(()) } else { Err(AttemptEnd::Over) }
     }
 
     fn prepare(&self, request: &mut PageRequest, body: &mut Resumable<PageBody>, origin: &OriginConnections) {

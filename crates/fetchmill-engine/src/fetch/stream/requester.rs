@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use super::super::rate_wait::keep_pace;
 use super::fetcher::{FetchThread, TaskState};
 use super::queue::{AttemptTimes, TaskRequest};
 use super::reply_buffer::{ReplyBuffer, StreamBody};
 use super::uncertain::{HeldReply, StreamConnection, UncertainReplies};
 use crate::attempt::{AttemptEnd, CertainReplies, Failure, Requester, fulfil};
+use crate::control::rate_wait::keep_pace;
 use fetchmill_model::limits;
 use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::FailureKind;

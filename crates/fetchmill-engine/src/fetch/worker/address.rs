@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::state::Worker;
 use crate::attempt::{RedirectHead, RedirectPolicy, RedirectRefusal};
-use crate::fetch::rate_wait::keep_pace;
+use crate::control::rate_wait::keep_pace;
 use crate::fetch::target::CurrentTarget;
 use fetchmill_model::http1::RequestParts;
 use fetchmill_model::limits;

@@ -153,6 +153,9 @@ impl BucketPages {
         let rules = Rules { retried: self.control.retried, ..Rules::default() };
         let mut since = None;
         loop {
+            if !self.keep_rate().await {
+                return Ok(BucketPageAnswer::Over);
+            }
             let asked = self.client.ask(connection, &ask, &mut state, &rules).await;
             if self.is_over() {
                 return Ok(BucketPageAnswer::Over);
@@ -189,6 +192,19 @@ impl BucketPages {
                 return Ok(BucketPageAnswer::Over);
             }
         }
+    }
+
+    /// Waits for a place in the rate of the job; `false` when the job is to end.
+    async fn keep_rate(&self) -> bool {
+        let (control, micros) = (&self.control, || self.control.clock.micros());
+        let due = control.pace.as_ref().map(|pace| micros() + pace.reserve(micros()));
+        while let Some(wait) = due.and_then(|due| due.checked_sub(micros())).filter(|wait| *wait > 0) {
+            if self.is_over() {
+                return false;
+            }
+            tokio::time::sleep(Duration::from_micros(wait).min(PATIENCE)).await;
+        }
+        true
     }
 
     fn read(&self, answer: &BucketReply, prefix: &[u8]) -> Result<ListedKeys> {
