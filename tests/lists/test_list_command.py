@@ -250,7 +250,7 @@ def test_a_manifest_that_is_something_else_is_refused(run: Run, server: Serve, t
     assert source.stats().get("list", 0) == 0
 
 
-@pytest.mark.parametrize("option", ["--limit", "--rate", "--retry-failed", "--transform", "--max-size"])
+@pytest.mark.parametrize("option", ["--limit", "--bwlimit", "--retry-failed", "--transform", "--max-size"])
 def test_options_about_fetching_are_none_of_it(run: Run, option: str) -> None:
     """Nothing is fetched."""
     ended = run("list", "http://127.0.0.1:1", "m.csv", option, "1")
