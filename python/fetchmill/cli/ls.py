@@ -81,7 +81,8 @@ def _opened(dest: str, state: str | None) -> "Objects":
     try:
         return destination.open(dest, state=state)
     except UsageError as error:
-        if error.hint is None and ("://" in dest or os.path.isfile(dest)):  # noqa: PTH113 - pathlib is loaded late
+        is_source = "://" in dest or os.path.isfile(dest)  # noqa: PTH113 - pathlib is loaded late
+        if is_source and "holds no fetchmill job" in str(error):
             error.hint = f"list a source: fetchmill list {shlex.quote(escape(dest))}"
         raise
 
