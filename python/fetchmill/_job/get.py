@@ -82,7 +82,8 @@ def get(
     own = (fetch, on_start, on_done)
     if isinstance(source, (str, PathLike)):
         checked = GetOptions(source=source, dest=dest, **options)
-        lacking = ["fetch"] if fetch is not None else []
+        # A function cannot be stored, so neither can where objects come from.
+        lacking = ["source"] if fetch is not None else []
         return _run(checked, job_json(checked, lacking=lacking), own, None)
     rows, given = take_table(source, options)
     checked = GetOptions(source="an iterable", dest=dest, **cast("GetKeywords", given))

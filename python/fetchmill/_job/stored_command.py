@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from fetchmill._native import hide_secrets, job_command
 from fetchmill._options.get import GetOptions
 from fetchmill._options.rows import Options
-from fetchmill._options.secrets import OPEN_FIELDS, PRIVATE, SECRETS
+from fetchmill._options.secrets import OPEN_FIELDS, PRIVATE, SECRETS, is_given
 from fetchmill._options.sources import SourceKind, kind_of
 from fetchmill.errors import SecurityError, UsageError
 
@@ -55,10 +55,11 @@ class StoredCommand(NamedTuple):
                 "are not stored",
                 hint="run the same command or program again: it resumes",
             )
-        missing = [name for name in self.lacking if not _is_given(given, name)]
+        missing = [name for name in self.lacking if not is_given(given, name)]
         if missing:
             raise UsageError(
-                f"{os.fspath(dest)} was started with {', '.join(missing)}, and secrets and code are never stored",
+                f"{os.fspath(dest)}: its job for {self.source!r} was started with {', '.join(missing)}, and secrets "
+                "and code are never stored",
                 hint=f"add {', '.join(_written(name) for name in missing)}",
             )
         headers = {**self.options.get("headers", {}), **(given.get("headers") or {})}
@@ -124,12 +125,14 @@ def read_command(dest: str | os.PathLike[str], state: str | os.PathLike[str] | N
         )
     try:
         values = json.loads(text)
+        is_get = values["command"] == "get"
         command = StoredCommand(values["source"], dict(values["options"]), tuple(map(str, values["lacking"])))
     except (ValueError, KeyError, TypeError):
         raise SecurityError(f"{shown}: what its journal says of the command is damaged; do not use it") from None
     known = {option.name for option in fields(GetOptions) if option.metadata}
     wrong = [name for name in command.options if name not in known or name in _NEVER]
     wrong += [name for name in command.options.get("headers", {}) if name.lower() not in OPEN_FIELDS]
+    wrong += [] if is_get else ["another command"]
     if wrong or not isinstance(command.source, str | None):
         raise SecurityError(
             f"{shown}: its journal names {wrong[0] if wrong else 'no source'}, which no journal of ours does"
@@ -147,13 +150,6 @@ def _lasting_source(source: str) -> str | None:
 def _has_secret(value: object) -> bool:
     """Whether a text has a token or a password in a URL."""
     return isinstance(value, str) and hide_secrets(value) != value
-
-
-def _is_given(given: Mapping[str, Any], name: str) -> bool:
-    kind, _, field = name.partition(" ")
-    if kind == "header":
-        return field.lower() in (given_name.lower() for given_name in given.get("headers") or {})
-    return given.get(name) not in (None, False)
 
 
 def _written(name: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 from fetchmill._native import hide_secrets, list_files
 from fetchmill._options.get import GetOptions
-from fetchmill._options.secrets import OPEN_FIELDS, SECRETS
+from fetchmill._options.secrets import OPEN_FIELDS, SECRETS, is_given
 from fetchmill._options.sources import BUCKET_REACH
 from fetchmill._shared.job_directory import JobDirectory
 from fetchmill._shared.local_state import default_folder
@@ -99,7 +99,7 @@ def _worker(
     directory: JobDirectory, job: JobRecord, own: Mapping[str, Any], state: object, say: Callable[[str], None]
 ) -> RangeWorker:
     _check_stored(directory, job)
-    lacking = [name for name in job.secrets if not _is_given(own, name)]
+    lacking = [name for name in job.secrets if not is_given(own, name)]
     if lacking:
         raise UsageError(
             f"{directory.text} needs {', '.join(lacking)}, and secrets are never stored in it: give "
@@ -121,13 +121,6 @@ def _check_stored(directory: JobDirectory, job: JobRecord) -> None:
     if wrong:
         place = directory.store.place("job.json")
         raise SecurityError(f"{place} has {wrong[0]}, which no such job directory has; do not use it")
-
-
-def _is_given(own: Mapping[str, Any], secret: str) -> bool:
-    kind, _, field = secret.partition(" ")
-    if kind == "header":
-        return field.lower() in (name.lower() for name in own.get("headers", {}))
-    return own.get(kind) not in (None, False)
 
 
 def _check(options: GetOptions, lease: float) -> None:

@@ -16,8 +16,6 @@ from fetchmill.cli.ray_jobs import check_workers, ray_options
 from fetchmill.cli.streams import escape, say, write_line
 from fetchmill.errors import UsageError
 
-FINISHED_WITH_FAILURES = 3
-
 _EXAMPLES = """
 fetchmill get https://example.org/data/ out/       index pages of a web server
 fetchmill get urls.txt out/ --format parquet       a list of URLs
