@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         OriginLatency,
         Report,
         Skipped,
+        Snapshot,
         Status,
         Wait,
     )
@@ -106,6 +107,7 @@ __all__ = [
     "Request",
     "SecurityError",
     "Skipped",
+    "Snapshot",
     "Status",
     "StatusError",
     "StorageError",
@@ -168,6 +170,7 @@ _MODULES = {
     "Estimate": "fetchmill._plan.windows",
     "Failure": "fetchmill._job.report",
     "Skipped": "fetchmill._job.report",
+    "Snapshot": "fetchmill._job.report",
     "FetchedReply": "fetchmill._transform.reply",
     "Finding": "fetchmill._destination.verify",
     "FormatPlan": "fetchmill._plan.result",

@@ -30,7 +30,9 @@ else:
             own = {"init": False, "repr": False, "eq": False, "match_args": False}
             finished = dataclasses.dataclass(kw_only=True, **own)(made)
             for name in _SHARED:
-                setattr(finished, name, vars(_Methods)[name])
+                # A base class may show its values in a better way.
+                if name != "__repr__" or made.__repr__ is object.__repr__:
+                    setattr(finished, name, vars(_Methods)[name])
             return finished
 
         return make

@@ -61,7 +61,7 @@ _PAGES = (
         "inspect",
         "Inspect jobs",
         "The state, the failures and the history of jobs, and differences between checks.",
-        "status Status failures Failure skipped Skipped history JobHistory JobProgress Latency OriginLatency "
+        "status Status failures Failure skipped Skipped history JobHistory Snapshot JobProgress Latency OriginLatency "
         "LimitedBy Wait diff DiffReport Change",
     ),
     _NamesPage(

@@ -8,16 +8,9 @@ from typing import Any
 
 import pytest
 
+from fetchmill._job.progress_texts import Meter, describe, progress_event, remaining_seconds
 from fetchmill._job.report import LimitedBy, Snapshot, Wait
-from fetchmill.cli.progress import (
-    JsonDisplay,
-    LiveDisplay,
-    Meter,
-    PlainDisplay,
-    describe,
-    progress_event,
-    remaining_seconds,
-)
+from fetchmill.cli.progress import JsonDisplay, LiveDisplay, PlainDisplay
 
 
 def snapshot(**given: Any) -> Snapshot:  # noqa: ANN401

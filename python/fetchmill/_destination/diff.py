@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, Self
 
+from fetchmill._job.readable_report import ReadableReport
 from fetchmill._native import diff as native_diff
 from fetchmill._options.values import check_path
 from fetchmill.errors import UsageError
@@ -30,8 +31,8 @@ class Change:
     after: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class DiffReport:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class DiffReport(ReadableReport):
     """How two files of results differ.
 
     Args:

@@ -4,6 +4,7 @@ import json
 import os
 from typing import Literal, get_args
 
+from fetchmill._job.progress import ProgressChoice, shown
 from fetchmill._job.report import Report
 from fetchmill._job.run import run_to_end
 from fetchmill._native import Export
@@ -24,6 +25,7 @@ def export(
     state: str | os.PathLike[str] | None = None,
     other_state: str | os.PathLike[str] | None = None,
     durability: Durability = "power",
+    progress: ProgressChoice = None,
 ) -> Report:
     """Writes every object of a destination into another one, in another format; resumes what was interrupted.
 
@@ -38,6 +40,7 @@ def export(
         state: folder of the journal of `dest`, when its job was given one.
         other_state: folder of the journal of `other`.
         durability: what a commit survives, a `power` cut or the death of the `process` only.
+        progress: as for `fetchmill.get`.
 
     Returns:
         The ledger of the export. Objects that cannot be stored, because their names cannot be paths or meet on
@@ -54,7 +57,8 @@ def export(
         0
     """
     options = to_json(dest, other, format, shard_size, state, other_state, durability)
-    return Report.from_native(run_to_end(lambda: Export(options)))
+    with shown(progress) as show:
+        return Report.from_native(run_to_end(lambda: Export(options), show))
 
 
 def to_json(

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
 from fetchmill._destination.origin import OriginClient, difference
+from fetchmill._job.readable_report import ReadableReport
 from fetchmill._native import Verify
 from fetchmill._shared import is_shared_job
 from fetchmill.errors import UsageError
@@ -66,8 +67,8 @@ class Progress:
     findings: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class VerifyReport:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class VerifyReport(ReadableReport):
     """What was proved.
 
     Args:

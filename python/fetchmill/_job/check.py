@@ -9,6 +9,8 @@ from os import PathLike
 from typing import Any, Self, Unpack, cast
 
 from fetchmill._job.async_input import InputItem, close_iterator, from_async
+from fetchmill._job.progress import ProgressChoice, shown
+from fetchmill._job.readable_report import ReadableReport
 from fetchmill._job.run import run_to_end
 from fetchmill._job.tables import ArrowTable, take_table
 from fetchmill._job.with_dashboard import JobDashboard
@@ -17,8 +19,8 @@ from fetchmill._options.check import CheckOptions
 from fetchmill._options.keywords import CheckKeywords
 
 
-@dataclass(frozen=True, kw_only=True)
-class CheckReport:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CheckReport(ReadableReport):
     """What a check has found.
 
     Args:
@@ -119,6 +121,8 @@ class CheckReport:
 def check(
     source: str | PathLike[str] | Iterable[InputItem | None] | AsyncIterable[InputItem | None] | ArrowTable,
     results: str | PathLike[str] | None = None,
+    *,
+    progress: ProgressChoice = None,
     **options: Unpack[CheckKeywords],
 ) -> CheckReport:
     """Tells what each site of a list answers: a row for each, whatever that is; resumes what an earlier call began.
@@ -133,6 +137,7 @@ def check(
             pairs of a URL and a key. It is read on a thread of its own, as far ahead as there is room. To resume, it
             must give the same items in the same order.
         results: the file for the rows, which has all of them or is not there; None: they are only counted.
+        progress: as for `get`.
         **options: the fields of `CheckOptions`, which has their units and defaults.
 
     Returns:
@@ -154,21 +159,25 @@ def check(
     """
     if isinstance(source, (str, PathLike)):
         checked = CheckOptions(source=source, results=results, **options)
-        return _run(checked, None)
+        return _run(checked, None, progress)
     rows, given = take_table(source, options)
     checked = CheckOptions(source="an iterable", results=results, **cast("CheckKeywords", given))
     iterator: Iterator[InputItem] = from_async(rows) if isinstance(rows, AsyncIterable) else iter(rows)
     try:
-        return _run(checked, iterator)
+        return _run(checked, iterator, progress)
     finally:
         close_iterator(iterator)
 
 
-def _run(options: CheckOptions, iterator: Iterator[InputItem] | None) -> CheckReport:
+def _run(options: CheckOptions, iterator: Iterator[InputItem] | None, progress: ProgressChoice) -> CheckReport:
     """The check from its start to its end, with its dashboard if it has one."""
-    with JobDashboard("check", options) as dashboard, state_folder(options) as temporary:
+    with (
+        JobDashboard("check", options) as dashboard,
+        state_folder(options) as temporary,
+        shown(progress) as show,
+    ):
         as_json = options.to_json(temporary, is_iterable=iterator is not None)
-        ended = run_to_end(lambda: dashboard.show_in_program(Job(as_json, iterator)))
+        ended = run_to_end(lambda: dashboard.show_in_program(Job(as_json, iterator)), show)
         return CheckReport.from_native(ended, _text(options.results))
 
 

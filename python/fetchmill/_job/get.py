@@ -6,6 +6,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from fetchmill._job.async_input import close_iterator, from_async
+from fetchmill._job.progress import ProgressChoice, shown
 from fetchmill._job.report import Report
 from fetchmill._job.run import run_to_end
 from fetchmill._job.stored_command import job_json, read_command
@@ -33,6 +34,7 @@ def get(
     fetch: Callable[..., Any] | None = None,
     on_start: Callable[[], Any] | None = None,
     on_done: Callable[[Any], object] | None = None,
+    progress: ProgressChoice = None,
     **options: Unpack[GetKeywords],
 ) -> Report:
     """Fetches every object that a source lists into a destination; resumes what an earlier call began.
@@ -59,6 +61,9 @@ def get(
         on_start: called once by each worker (a thread, a process, an event loop); what it gives is passed as
             `fetch(target, it)`. It may be a coroutine function where `fetch` is one.
         on_done: called once by each worker at its end, with what `on_start` gave (None without one).
+        progress: True shows how the job is getting on, on standard error or below the cell of a notebook; a function is
+            called with a `Snapshot` four times a second and at the end, and what it raises ends the job after a
+            checkpoint. None, the default, is True in a notebook and False elsewhere.
         **options: the fields of `GetOptions`, which has their units and defaults.
 
     Returns:
@@ -84,7 +89,7 @@ def get(
         checked = GetOptions(source=source, dest=dest, **options)
         # A function cannot be stored, so neither can where objects come from.
         lacking = ["source"] if fetch is not None else []
-        return _run(checked, job_json(checked, lacking=lacking), own, None)
+        return _run(checked, job_json(checked, lacking=lacking), own, None, progress)
     rows, given = take_table(source, options)
     checked = GetOptions(source="an iterable", dest=dest, **cast("GetKeywords", given))
     iterator: Iterator[Any] = from_async(rows) if isinstance(rows, AsyncIterable) else iter(rows)
@@ -92,12 +97,12 @@ def get(
     if refusal is not None:
         iterator = _without_requests(iterator, refusal)
     try:
-        return _run(checked, job_json(checked, "iterable", ["source"]), own, iterator)
+        return _run(checked, job_json(checked, "iterable", ["source"]), own, iterator, progress)
     finally:
         close_iterator(iterator)
 
 
-def resume(dest: str | PathLike[str], **options: Unpack[GetKeywords]) -> Report:
+def resume(dest: str | PathLike[str], *, progress: ProgressChoice = None, **options: Unpack[GetKeywords]) -> Report:
     """Resumes the job of a destination with the options that it was started with.
 
     The journal has these options, but neither secrets nor code: what the job was started with of that must be given
@@ -105,6 +110,7 @@ def resume(dest: str | PathLike[str], **options: Unpack[GetKeywords]) -> Report:
 
     Args:
         dest: the destination of the job.
+        progress: as for `get`.
         **options: fields of `GetOptions` that this run has in place of the stored ones, such as `bearer`,
             `concurrency`, and `retry_failed`, which tries failed and absent targets again. `state` is given again
             if the job was started with it.
@@ -121,14 +127,20 @@ def resume(dest: str | PathLike[str], **options: Unpack[GetKeywords]) -> Report:
         >>> fetchmill.resume("out/", retry_failed=["5xx", "dns*"])  # doctest: +SKIP
     """
     checked = read_command(dest, options.get("state")).options_for(dest, options)
-    return _run(checked, job_json(checked), (None, None, None), None)
+    return _run(checked, job_json(checked), (None, None, None), None, progress)
 
 
-def _run(options: GetOptions, native: str, own: OwnFunctions, iterator: Iterator[Any] | None) -> Report:
+def _run(
+    options: GetOptions,
+    native: str,
+    own: OwnFunctions,
+    iterator: Iterator[Any] | None,
+    progress: ProgressChoice,
+) -> Report:
     """The job from its start to its end, with its dashboard if it has one."""
-    with JobDashboard("get", options) as dashboard:
+    with JobDashboard("get", options) as dashboard, shown(progress) as show:
         start = _make_start(options, native, own, iterator)
-        return Report.from_native(run_to_end(lambda: dashboard.show_in_program(start())))
+        return Report.from_native(run_to_end(lambda: dashboard.show_in_program(start()), show))
 
 
 def _refusal_of_requests(options: GetOptions) -> str | None:

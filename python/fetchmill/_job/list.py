@@ -10,6 +10,8 @@ from os import PathLike
 from typing import Any, NamedTuple, Self, Unpack
 
 from fetchmill._job.column_values import ColumnValue
+from fetchmill._job.progress import ProgressChoice, shown
+from fetchmill._job.readable_report import ReadableReport
 from fetchmill._job.run import run_to_end
 from fetchmill._job.with_dashboard import JobDashboard
 from fetchmill._native import Job, column_value
@@ -42,8 +44,8 @@ class ListedTarget(NamedTuple):
 OnTargets = Callable[[Sequence[ListedTarget]], object]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ListReport:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ListReport(ReadableReport):
     """What a source has listed.
 
     Args:
@@ -103,6 +105,7 @@ def list(
     manifest: str | PathLike[str] | None = None,
     *,
     each: OnTargets | None = None,
+    progress: ProgressChoice = None,
     **options: Unpack[ListKeywords],
 ) -> ListReport:
     """Lists what `get` would fetch, and fetches nothing; resumes what an earlier call began.
@@ -116,6 +119,7 @@ def list(
         source: a server that lists its objects, or the path of a list, as for `get`.
         manifest: the file for the rows: .parquet, .csv or .jsonl, the last two also with .gz or .zst.
         each: called with the next targets, some hundreds at once; what it raises ends the list.
+        progress: as for `get`.
         **options: the fields of `ListOptions`, which has their units and defaults.
 
     Returns:
@@ -138,13 +142,17 @@ def list(
         if each is not None:
             raise UsageError("each and manifest exclude each other: the rows go to the one or into the other")
         as_json = listed.to_json()
-        with JobDashboard("list", listed) as dashboard:
-            ended = run_to_end(lambda: dashboard.show_in_program(Job(as_json)))
+        with JobDashboard("list", listed) as dashboard, shown(progress) as show:
+            ended = run_to_end(lambda: dashboard.show_in_program(Job(as_json)), show)
         return ListReport.from_native(ended, str(manifest))
     take = each or _ignore
-    with JobDashboard("list", listed) as dashboard, state_folder(listed) as temporary:
+    with (
+        JobDashboard("list", listed) as dashboard,
+        state_folder(listed) as temporary,
+        shown(progress) as show,
+    ):
         as_json = listed.to_json(temporary)
-        ended = run_to_end(lambda: RowJob(dashboard.show_in_program(Job(as_json)), take))
+        ended = run_to_end(lambda: RowJob(dashboard.show_in_program(Job(as_json)), take), show)
         return ListReport.from_native(ended, None)
 
 

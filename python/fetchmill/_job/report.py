@@ -10,10 +10,13 @@ from datetime import UTC, datetime
 from typing import Any, Self
 
 from fetchmill._job.column_values import ColumnValue
+from fetchmill._job.readable_report import ReadableReport
 from fetchmill._quick_dataclass import dataclass
 
 # The reason of `Report.skipped_by` that has rules.
 OPTED_OUT = "opted-out"
+# The rule of `stopped_by` that ends a run as it was asked for: nothing is wrong.
+FIRST = "first"
 # Hosts whose robots.txt forbids targets that a job counts each.
 FORBIDDING_HOSTS_MAX = 4096
 
@@ -193,7 +196,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class Report(ReadableReport):
     """The ledger of a job.
 
     Args:
@@ -216,7 +219,7 @@ class Report:
         listed_at: when the listing was completed, UTC; None while it is not.
         already_finished: whether the job was finished before this run, which then fetched nothing.
         interrupted: whether the run was stopped before the end; the same call resumes.
-        stopped_by: the rule that stopped it: `max_failed`, `max_duration` or `max_bytes`; None for none.
+        stopped_by: the rule that stopped it: `max_failed`, `max_duration`, `max_bytes` or `first`; None for none.
         tolerated: whether the job is finished and no more targets failed or were absent than `max_failed` allows.
         resumed: whether an earlier run began the job.
         doubtful: names of objects that were stored before it turned out that their bytes may be another object's: a

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from fetchmill._job.progress import Show
+
 # A signal is answered within this.
 STEP_SECONDS = 0.05
 # The core drains for 3 s and then writes a last checkpoint; after this it is ended without one.
@@ -32,13 +34,20 @@ class RunningJob(Protocol):
         """What came of it."""
 
 
-def run_to_end(start: Callable[[], RunningJob]) -> dict[str, Any]:
-    """Starts it, waits for its end and gives its report; an exception drains it first and goes on then."""
+def run_to_end(start: Callable[[], RunningJob], show: Show | None = None) -> dict[str, Any]:
+    """Starts it, waits for its end and gives its report; an exception drains it first and goes on then.
+
+    Args:
+        start: starts it.
+        show: takes how it is getting on, now and then and at the end; what it raises ends the job.
+    """
     running = None
     try:
         # Inside, so that no moment is left in which it runs and a signal would not end it.
         running = start()
-        _wait(running)
+        _wait(running, show)
+        if show is not None:
+            show(running.snapshot(), is_last=True)
     except BaseException:
         if running is not None:
             _drain(running)
@@ -46,11 +55,14 @@ def run_to_end(start: Callable[[], RunningJob]) -> dict[str, Any]:
     return running.report()
 
 
-def _wait(running: RunningJob) -> None:
+def _wait(running: RunningJob, show: Show | None) -> None:
     """Until its end. One that a rule has stopped has as long to drain as one that is interrupted."""
     deadline = None
     while not running.wait(STEP_SECONDS):
-        if deadline is None and running.snapshot()["stopped_by"]:
+        snapshot = running.snapshot()
+        if show is not None:
+            show(snapshot)
+        if deadline is None and snapshot["stopped_by"]:
             deadline = time.monotonic() + DRAIN_SECONDS_MAX
         if deadline is not None and time.monotonic() > deadline:
             running.abort()

@@ -20,7 +20,7 @@ from fetchmill.errors import SecurityError, UsageError
 
 # Options of one run, or of the process: where it writes, and what it shows.
 _OF_A_RUN = (
-    *("source", "dest", "state", "retry_failed", "dry_run", "limit"),
+    *("source", "dest", "state", "retry_failed", "dry_run", "limit", "first"),
     *("dashboard", "dashboard_addr", "dashboard_token", "dashboard_host"),
 )
 _NEVER = (*SECRETS, *PRIVATE, *_OF_A_RUN)

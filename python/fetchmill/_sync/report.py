@@ -5,6 +5,7 @@ from dataclasses import asdict, field
 from datetime import datetime
 from typing import Any
 
+from fetchmill._job.readable_report import ReadableReport
 from fetchmill._quick_dataclass import dataclass
 
 
@@ -30,7 +31,7 @@ class SyncPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SyncReport:
+class SyncReport(ReadableReport):
     """The ledger of a pass. listed = unchanged + fetched + absent + failed + skipped.
 
     Args:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from fetchmill._job.readable_report import ReadableReport
 from fetchmill._native import SyncStore
 from fetchmill._sync.pass_file import PassFolder
 from fetchmill._sync.state import STATE
@@ -18,8 +19,8 @@ from fetchmill._sync.sync_pass import Phase
 _ROWS = 1000
 
 
-@dataclass(frozen=True, kw_only=True)
-class SyncStatus:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SyncStatus(ReadableReport):
     """The last pass, and the one that is not finished.
 
     Args:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar, Unpack, cast
 
 from fetchmill._job.async_input import InputItem, close_iterator, from_async
+from fetchmill._job.progress import ProgressChoice, Show, shown
 from fetchmill._job.run import STEP_SECONDS, RunningJob, run_to_end
 from fetchmill._job.tables import ArrowTable, take_table
 from fetchmill._native import SyncStore
@@ -28,6 +29,7 @@ def sync(
     dest: str | PathLike[str],
     *,
     dry_run: bool = False,
+    progress: ProgressChoice = None,
     **options: Unpack[SyncKeywords],
 ) -> SyncReport:
     """Makes a folder like its source: fetches what is new or has changed, and removes what is gone if that is wished.
@@ -42,6 +44,7 @@ def sync(
         dest: the folder: missing, empty, the one of an earlier sync of the same source, or that of a finished
             `fetchmill.get` with the same format.
         dry_run: only list and compare: the report has the plan, and `dest` is not touched.
+        progress: as for `fetchmill.get`; a pass lists first, and fetches then.
         **options: the fields of `SyncOptions`, which has their units and defaults.
 
     Returns:
@@ -61,16 +64,18 @@ def sync(
         >>> report = fetchmill.sync("http://127.0.0.1:8080", "mirror/", delete=True)  # doctest: +SKIP
         >>> print(report.fetched, "fetched,", report.removed, "removed")  # doctest: +SKIP
     """
-    if isinstance(source, (str, PathLike)):
-        checked = SyncOptions(source=lasting_source(source), dest=dest, **options)
-        return run_pass(checked, _ProgramRunner(), dry_run=dry_run)
-    rows, given = take_table(source, options)
-    checked = SyncOptions(source="an iterable", dest=dest, **cast("SyncKeywords", given))
-    items: Iterator[Any] = from_async(rows) if isinstance(rows, AsyncIterable) else iter(rows)
-    try:
-        return run_pass(checked, _ProgramRunner(), dry_run=dry_run, items=lambda: items)
-    finally:
-        close_iterator(items)
+    with shown(progress) as show:
+        runner = _ProgramRunner(show)
+        if isinstance(source, (str, PathLike)):
+            checked = SyncOptions(source=lasting_source(source), dest=dest, **options)
+            return run_pass(checked, runner, dry_run=dry_run)
+        rows, given = take_table(source, options)
+        checked = SyncOptions(source="an iterable", dest=dest, **cast("SyncKeywords", given))
+        items: Iterator[Any] = from_async(rows) if isinstance(rows, AsyncIterable) else iter(rows)
+        try:
+            return run_pass(checked, runner, dry_run=dry_run, items=lambda: items)
+        finally:
+            close_iterator(items)
 
 
 def run_pass(
@@ -107,12 +112,15 @@ class _ProgramRunner:
 
     is_stopped = False
 
+    def __init__(self, show: Show | None) -> None:
+        self._show = show
+
     def begin(self, phase: Phase, plan: SyncPlan | None) -> None:
-        """Nobody is told."""
+        """The numbers of each phase begin anew by themselves."""
 
     def run(self, start: Callable[[], RunningJob]) -> dict[str, Any]:
         """Runs a job to its end."""
-        return run_to_end(start)
+        return run_to_end(start, self._show)
 
     def call(self, call: Callable[[], T]) -> T:
         """Makes a call on a thread of its own."""

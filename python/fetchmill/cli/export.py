@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 import click
 
 from fetchmill._destination.export import EXPORT_FORMATS, to_json
+from fetchmill._job.progress_texts import describe_failures
 from fetchmill._job.report import Report
 from fetchmill.cli.help_texts import CliCommand
 from fetchmill.cli.parameter_types import BYTES
-from fetchmill.cli.progress import JsonDisplay, LiveDisplay, describe_failures
+from fetchmill.cli.progress import JsonDisplay, LiveDisplay
 from fetchmill.cli.streams import say, write_event
 from fetchmill.cli.summary import destination_arguments, doubtful_lines, ledger_line, run_line
 from fetchmill.cli.watch import Signals, choose_display, watch

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from fetchmill._job.report import Report
+from fetchmill._job.report import FIRST, Report
 from fetchmill._job.with_dashboard import JobDashboard
 from fetchmill._options.get import GetOptions
 from fetchmill.cli.log_file import BothDisplays, LogFile
@@ -50,7 +50,7 @@ def run_job(
         write_event("report", report.to_dict())
     if report.interrupted and signals.number is not None:
         return 128 + signals.number
-    if report.stopped_by:
+    if report.stopped_by and report.stopped_by != FIRST:
         return STOPPED_BY_A_RULE
     if report.found_nothing:
         return FINISHED_WITH_FAILURES

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from fetchmill.cli.progress import Display, JsonDisplay, Meter, describe
+from fetchmill._job.progress_texts import Meter, describe
+from fetchmill.cli.progress import Display, JsonDisplay
 from fetchmill.cli.streams import say, without_secrets
 from fetchmill.errors import StorageError, UsageError
 

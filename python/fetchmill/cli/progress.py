@@ -1,154 +1,26 @@
 """What a person or a machine sees while a job runs.
 
 The command takes a snapshot a few times a second and shows it to a display: a live block on a terminal, plain lines
-otherwise, JSON lines for machines, nothing when quiet. Rates are over the last seconds, measured on the job's own
-clock, which the snapshot carries.
+otherwise, JSON lines for machines, nothing when quiet.
 """
 
-from collections import deque
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
-from fetchmill._options.units import format_bytes, format_count, format_seconds
-from fetchmill._quick_dataclass import dataclass
+from fetchmill._job.progress_texts import Meter, describe, progress_event
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from rich.console import RenderableType
     from rich.live import Live
 
-    from fetchmill._job.report import LimitedBy, Snapshot, Wait
+    from fetchmill._job.report import Snapshot
 
-# Rates are over this: long enough to be steady, short enough to show a change.
-RATE_SECONDS = 10.0
 PLAIN_SECONDS = 10.0
 JSON_SECONDS = 1.0
-# Kinds named in a line; the rest is one number.
-KINDS_SHOWN_MAX = 4
 # Of the bar, in columns; on a narrower terminal it is as wide as that.
 BAR_WIDTH = 40
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rates:
-    """Settled objects and fetched bytes a second, over the last seconds."""
-
-    objects: float
-    bytes: float
-
-
-class Meter:
-    """Turns snapshots into rates; holds only those of the last seconds."""
-
-    def __init__(self, seconds: float = RATE_SECONDS) -> None:
-        self._seconds = seconds
-        self._points: deque[tuple[float, int, int]] = deque()
-
-    def add(self, snapshot: "Snapshot") -> Rates:
-        """Takes a snapshot, gives the rates up to it."""
-        settled = snapshot.settled
-        if not self._points and snapshot.seconds > 0:
-            # A run begins with what was settled before it. Bytes have no such count: their rate begins here.
-            self._points.append((0.0, snapshot.start_settled, 0 if not snapshot.resumed else snapshot.bytes))
-        self._points.append((snapshot.seconds, settled, snapshot.bytes))
-        while len(self._points) > 2 and self._points[1][0] <= snapshot.seconds - self._seconds:  # noqa: PLR2004 - both ends
-            self._points.popleft()
-        first, last = self._points[0], self._points[-1]
-        seconds = last[0] - first[0]
-        if seconds <= 0:
-            return Rates(objects=0.0, bytes=0.0)
-        return Rates(objects=(last[1] - first[1]) / seconds, bytes=(last[2] - first[2]) / seconds)
-
-
-def remaining_seconds(snapshot: "Snapshot", rates: Rates) -> float | None:
-    """Seconds to the end; None while the total is unknown or nothing moves."""
-    if snapshot.expected is None or rates.objects <= 0:
-        return None
-    return (snapshot.expected - snapshot.settled) / rates.objects
-
-
-def describe_eta(snapshot: "Snapshot", rates: Rates) -> str:
-    """`ETA 12 s`, or `ETA at least 12 s` while more may be listed; empty while nothing moves."""
-    remaining = remaining_seconds(snapshot, rates)
-    if remaining is not None:
-        return f"ETA {format_seconds(remaining)}"
-    if rates.objects <= 0:
-        return ""
-    return f"ETA at least {format_seconds((snapshot.listed - snapshot.settled) / rates.objects)}"
-
-
-def describe_done(snapshot: "Snapshot") -> str:
-    """`412 of 1,000 (41 %)` when the total is known, else `412 of at least 1,000`."""
-    settled, expected = format_count(snapshot.settled), snapshot.expected
-    if expected is None:
-        return f"{settled} of at least {format_count(snapshot.listed)}"
-    share = 100 * snapshot.settled // expected if expected else 100
-    return f"{settled} of {format_count(expected)} ({share} %)"
-
-
-def describe_failures(failures: "Mapping[str, int]", shown_max: int | None = KINDS_SHOWN_MAX) -> str:
-    """`truncated 12, dns 3`, the most frequent first; empty when there is none."""
-    ordered = sorted(failures.items(), key=lambda pair: (-pair[1], pair[0]))
-    parts = [f"{kind} {format_count(count)}" for kind, count in ordered[:shown_max]]
-    rest = sum(count for _, count in ordered[len(parts) :])
-    return ", ".join(parts + ([f"others {format_count(rest)}"] if rest else []))
-
-
-def describe(snapshot: "Snapshot", rates: Rates) -> list[str]:
-    """A snapshot as one line, a second one when something went wrong, and one for each thing that it waits for."""
-    line = [
-        describe_done(snapshot),
-        f"{format_count(rates.objects)} objects/s",
-        f"{format_bytes(rates.bytes)}/s",
-        f"{format_count(snapshot.in_flight)} in flight",
-    ]
-    eta = describe_eta(snapshot, rates)
-    if snapshot.phase == "draining":
-        line.append("draining")
-    elif eta:
-        line.append(eta)
-    second = []
-    if snapshot.absent:
-        second.append(f"absent {format_count(snapshot.absent)}")
-    if snapshot.failed:
-        second.append(f"failed {format_count(snapshot.failed)} ({describe_failures(snapshot.failures)})")
-    if snapshot.waiting:
-        second.append(f"waiting to be retried {format_count(snapshot.waiting)}")
-    waits = [describe_wait(wait, with_dates=False) for wait in snapshot.waits]
-    # A wait says what an outage is, and until when.
-    limits = [describe_limit(snapshot.limited_by)] if snapshot.limited_by and not waits else []
-    return [", ".join(line), *([", ".join(second)] if second else []), *waits, *limits]
-
-
-def describe_limit(limited_by: "LimitedBy") -> str:
-    """`limited by the disk: storing takes 97 % of the time`; of a report with the part of the run in brackets."""
-    share = "" if limited_by.share is None else f" ({limited_by.share * 100:.0f} % of the run)"
-    text = limited_by.text if limited_by.kind == "throttling" else f"limited by {limited_by.text}"
-    return f"{text}{share}"
-
-
-def describe_wait(wait: "Wait", *, with_dates: bool) -> str:
-    """`waiting: the server gives no good reply (reset) since 12:00:01 UTC, gives up at 12:15:01 UTC`."""
-    form = "%Y-%m-%d %H:%M:%S" if with_dates else "%H:%M:%S"
-    return f"waiting: {wait.what} since {wait.since:{form}} UTC, gives up at {wait.until:{form}} UTC"
-
-
-def progress_event(snapshot: "Snapshot", rates: Rates) -> dict[str, Any]:
-    """A snapshot as a JSON event."""
-    remaining = remaining_seconds(snapshot, rates)
-    # Origins would be most of each line: the page and the metrics have them.
-    shown = {name: value for name, value in vars(snapshot).items() if name != "origins"}
-    event = {**shown, "failures": dict(snapshot.failures)}
-    event["waits"] = [wait.to_dict() for wait in snapshot.waits]
-    event["limited_by"] = asdict(snapshot.limited_by) if snapshot.limited_by else None
-    event["latency"] = asdict(snapshot.latency) if snapshot.latency else None
-    return event | {
-        "objects_per_second": round(rates.objects, 1),
-        "bytes_per_second": round(rates.bytes, 1),
-        "remaining_seconds": None if remaining is None else round(remaining, 1),
-    }
 
 
 class Display:

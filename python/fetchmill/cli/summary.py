@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fetchmill._job.report import FORBIDDING_HOSTS_MAX, OPTED_OUT, JobProgress, Report, Status
+from fetchmill._job.progress_texts import describe_failures, describe_limit, describe_wait
+from fetchmill._job.report import FIRST, FORBIDDING_HOSTS_MAX, OPTED_OUT, JobProgress, Report, Status
 from fetchmill._options.units import format_bytes, format_count, format_objects, format_seconds
-from fetchmill.cli.progress import describe_failures, describe_limit, describe_wait
 from fetchmill.cli.streams import escape
 
 if TYPE_CHECKING:
@@ -205,6 +205,8 @@ def stop_lines(rule: str | None, is_interrupted: bool) -> list[str]:
         return []
     if rule is None:
         return ["stopped after a checkpoint: run the same command again to resume"]
+    if rule == FIRST:
+        return ["the first targets are done: the same command with a larger --first, or without it, goes on"]
     option = f"--{rule.replace('_', '-')}"
     how = f"with a larger {option}, or with --retry-failed," if rule == "max_failed" else "again"
     return [f"stopped by {option} after a checkpoint: run the same command {how} to resume"]

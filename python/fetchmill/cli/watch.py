@@ -8,7 +8,7 @@ import time
 from types import FrameType
 from typing import TYPE_CHECKING, Protocol
 
-from fetchmill._job.report import Snapshot
+from fetchmill._job.report import FIRST, Snapshot
 from fetchmill.cli.progress import Display, JsonDisplay, LiveDisplay, PlainDisplay, QuietDisplay
 from fetchmill.cli.streams import flush_or_silence, say, write_event
 
@@ -126,7 +126,8 @@ def watch(job: "RunningJob", signals: Signals, display: Display, *, is_resumable
         if code and deadline is None:
             deadline = time.monotonic() + DRAIN_SECONDS_MAX
             why = "" if signals.exit_code else f" by --{snapshot.stopped_by}".replace("_", "-")
-            display.notice(f"stopping{why}: what is in flight is finished{again}")
+            if why != f" by --{FIRST}":  # it was asked for, and nothing is in flight
+                display.notice(f"stopping{why}: what is in flight is finished{again}")
         if code and deadline is not None and time.monotonic() > deadline:
             job.abort()
             display.notice(f"stopped without a last checkpoint{again}")

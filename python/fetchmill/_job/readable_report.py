@@ -1,0 +1,66 @@
+"""How reports look in a terminal and in a notebook."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from datetime import datetime
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+# Of texts and mappings, in characters; the attribute has all of it.
+_SHOWN_MAX = 200
+
+
+class ReadableReport:
+    """Shows a report's counts, and what else is not empty."""
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={_cut(_text(value))}" for name, value in _shown(self))
+        return f"{type(self).__name__}({values})"
+
+    def _repr_html_(self) -> str:
+        """The same as a table, for notebooks."""
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{escape(name.replace('_', ' '))}</th>"
+            f"<td style='text-align:left'>{escape(_cut(_words(value)))}</td></tr>"
+            for name, value in _shown(self)
+        )
+        return f"<table><caption>{type(self).__name__}</caption>{rows}</table>"
+
+
+def _shown(report: "DataclassInstance | ReadableReport") -> Iterator[tuple[str, Any]]:
+    """All counts, and what is not empty of the rest."""
+    for field in fields(report):  # type: ignore[arg-type]
+        value = getattr(report, field.name)
+        is_count = isinstance(value, int) and not isinstance(value, bool)
+        if is_count or value not in (None, False, "", (), [], {}):
+            yield field.name, value
+
+
+def _text(value: object) -> str:
+    """As Python writes it, but without digits that mean nothing."""
+    if isinstance(value, float):
+        return f"{value:.2f}"
+    if isinstance(value, datetime) or hasattr(value, "text"):
+        return repr(_words(value))
+    # Of a mapping that cannot be changed, the content.
+    return repr(dict(value) if isinstance(value, Mapping) else value)
+
+
+def _words(value: object) -> str:
+    """For people: 5,000 and not 5000; `404: 3, dns: 1` and not a mapping."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {_words(count)}" for key, count in value.items())
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S %Z}"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (int, float)):
+        return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(getattr(value, "text", value))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."

@@ -1,0 +1,133 @@
+"""`progress=`: what a program, a terminal and a notebook see of a job."""
+
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import nbclient
+import nbformat
+import pytest
+
+import fetchmill
+from fetchmill.testing import Server
+
+Serve = Callable[..., Server]
+
+CELLS = (
+    """
+import fetchmill
+from fetchmill.bounded import processes
+
+def shout(replies):
+    return [reply.body.upper() for reply in replies]
+
+def double(number):
+    return 2 * number
+""",
+    "report = fetchmill.get(URL, DEST, transform=shout)\nreport",
+    "print(sorted(processes.map(double, range(3), limit=1)))",
+)
+
+
+class GivenUpError(Exception):
+    """Of a function that has seen enough."""
+
+
+def test_a_function_sees_snapshots_and_the_end(server: Serve, dest: Path) -> None:
+    """The last one has all."""
+    seen: list[fetchmill.Snapshot] = []
+
+    report = fetchmill.get(server(synthetic=300, delay=(0.3, 0.3)).url, dest, concurrency=100, progress=seen.append)
+
+    assert len(seen) > 2
+    assert [snapshot.settled for snapshot in seen] == sorted(snapshot.settled for snapshot in seen)
+    assert (seen[-1].settled, seen[-1].fetched) == (300, report.fetched)
+
+
+def test_what_a_function_raises_ends_the_job_and_the_same_call_resumes(server: Serve, dest: Path) -> None:
+    """After a checkpoint."""
+
+    def give_up(snapshot: fetchmill.Snapshot) -> None:
+        if snapshot.fetched >= 100:
+            raise GivenUpError
+
+    source = server(synthetic=1000, delay=(0.2, 0.2))
+    with pytest.raises(GivenUpError):
+        fetchmill.get(source.url, dest, concurrency=50, progress=give_up)
+    before = fetchmill.status(dest).settled
+    report = fetchmill.get(source.url, dest, concurrency=200, progress=False)
+
+    assert 100 <= before < 1000
+    assert (report.fetched, report.resumed) == (1000, True)
+    assert source.stats()["get"] == 1000
+
+
+@pytest.mark.parametrize("call", ["list", "sync", "check", "export", "resume"])
+def test_each_call_shows_its_progress(server: Serve, dest: Path, tmp_path: Path, call: str) -> None:
+    """At its end at least."""
+    url = server(synthetic=20).url
+    seen: list[fetchmill.Snapshot] = []
+    calls: dict[str, Callable[[], object]] = {
+        "list": lambda: fetchmill.list(url, tmp_path / "list.csv", progress=seen.append),
+        "sync": lambda: fetchmill.sync(url, dest, progress=seen.append),
+        "check": lambda: fetchmill.check([f"{url}/a"], allow_private=True, progress=seen.append),
+        "export": lambda: fetchmill.export(dest, tmp_path / "other", format="tar", progress=seen.append),
+        "resume": lambda: fetchmill.resume(dest, progress=seen.append),
+    }
+    if call in ("export", "resume"):
+        fetchmill.get(url, dest)
+    calls[call]()
+
+    assert isinstance(seen[-1], fetchmill.Snapshot)
+
+
+def test_a_terminal_sees_one_line_that_goes_away(server: Serve, dest: Path) -> None:
+    """On standard error."""
+    program = "import sys, fetchmill; fetchmill.get(*sys.argv[1:3], concurrency=50, progress=True)"
+    url = server(synthetic=300, delay=(0.2, 0.2)).url
+    parent, child = pty.openpty()
+    try:
+        subprocess.run([sys.executable, "-c", program, url, dest], check=True, stderr=child, timeout=60)
+        shown = os.read(parent, 100_000).decode()
+    finally:
+        os.close(parent)
+        os.close(child)
+
+    assert "objects/s" in shown
+    assert "\n" not in shown
+    assert shown.endswith("\r\x1b[2K")
+
+
+def test_a_notebook_shows_progress_reports_and_runs_functions_of_cells(server: Serve, dest: Path) -> None:
+    """Without being asked to; in a real kernel."""
+    url = server(synthetic=60, delay=(0.2, 0.2)).url
+    setup = f"URL, DEST = {url!r}, {str(dest)!r}"
+    v4: Any = nbformat.v4
+    notebook = v4.new_notebook(cells=[v4.new_code_cell(text) for text in (setup, *CELLS)])
+
+    nbclient.NotebookClient(notebook, timeout=120).execute()
+
+    _, _, got, doubled = (cell.outputs for cell in notebook.cells)
+    bar, report = got
+    assert bar.output_type == "display_data"
+    assert bar.data["text/html"].startswith("60 of 60 (100 %), ")
+    assert "<th style='text-align:left'>fetched</th><td style='text-align:left'>60</td>" in report.data["text/html"]
+    assert report.data["text/plain"].startswith("Report(source='http://")
+    assert doubled[0].text == "[0, 2, 4]\n"
+    with fetchmill.open(dest) as objects:
+        assert all(body == body.upper() for body in objects.values())
+
+
+def test_a_report_shows_counts_and_what_is_not_empty(server: Serve, dest: Path) -> None:
+    """And HTML is escaped."""
+    report = fetchmill.get(server(synthetic=3).url, dest)
+
+    text = repr(report)
+    assert "fetched=3, absent=0, failed=0" in text
+    assert "failures" not in text
+    assert "listed_at='20" in text
+    assert "<td style='text-align:left'>&lt;b&gt;</td>" in type(report)(**{**vars(report), "dest": "<b>"})._repr_html_()
