@@ -425,7 +425,7 @@ def test_it_can_be_gone_on_with() -> None:
 
 def test_wrong_arguments_are_refused() -> None:
     """The limit at once, the input at the first step."""
-    with pytest.raises(ValueError, match="limit is 0: give 1 or more"):
+    with pytest.raises(ValueError, match="limit is 0: give a whole number of at least 1"):
         bounded.as_completed([], 0)
 
     async def works() -> AsyncIterator[Coroutine[Any, Any, None]]:

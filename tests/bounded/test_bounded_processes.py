@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import re
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,6 +43,17 @@ def test_it_is_another_process_that_works() -> None:
     """Started by spawn: it has imported no more than it needs."""
     assert os.getpid() not in set(processes.map(functions.own_pid, range(4), limit=2))
     assert list(processes.map(functions.is_loaded, ["fetchmill._native", "asyncio", "pytest"], limit=1)) == [False] * 3
+
+
+def test_a_lambda_and_a_function_in_a_function_are_taken_along() -> None:
+    """By value, with what they need."""
+    factor = 3
+
+    def times(number: int) -> int:
+        return number * factor
+
+    assert sorted(processes.map(times, range(4), limit=2)) == [0, 3, 6, 9]
+    assert list(processes.map(lambda number: -number, [1], limit=1)) == [-1]
 
 
 def test_an_input_without_end_is_read_within_the_window() -> None:
@@ -111,9 +123,11 @@ def test_what_cannot_be_pickled_fails_alone() -> None:
 
 def test_a_function_that_cannot_be_pickled_ends_everything() -> None:
     """Whatever becomes of errors of items."""
-    _, error = taken(processes.map(lambda number: number, [1], limit=1, on_error="return"))
+    lock = threading.Lock()
 
-    assert "pickle" in str(error)
+    _, error = taken(processes.map(lambda _: lock.locked(), [1], limit=1, on_error="return"))
+
+    assert "cannot be taken along: TypeError: cannot pickle" in str(error)
 
 
 def test_a_worker_that_dies_is_an_error_that_names_the_item() -> None:

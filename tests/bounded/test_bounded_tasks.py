@@ -421,7 +421,7 @@ def test_a_rate_spaces_the_items_evenly() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"limit": 0}, "limit is 0: give 1 or more"),
+        ({"limit": 0}, "limit is 0: give a whole number of at least 1"),
         ({"limit": 1, "rate": 0}, "rate is 0: give a number above 0"),
         ({"limit": 1, "on_error": "ignore"}, "on_error is 'ignore': give 'raise' or 'return'"),
     ],

@@ -372,15 +372,18 @@ def test_the_wrong_kind_of_function_is_refused(dest: Path, engine: str) -> None:
 
 @of_engines_with_processes
 def test_a_function_that_no_process_can_have_is_refused(dest: Path, engine: str) -> None:
-    """One that cannot be pickled: made in a function; for on_start and on_done the same."""
+    """One with a lock of this process; for on_start and on_done the same."""
+    lock = threading.Lock()
 
     async def inner(target: Any) -> bytes:  # noqa: ANN401
-        return body_of(target.name)
+        return body_of(target.name) if lock.locked() else b""
 
     def start() -> None:
-        return None
+        lock.acquire()
 
-    unpicklable: Any = inner if engine in WITH_COROUTINES else lambda target: body_of(target.name)
+    unpicklable: Any = (
+        inner if engine in WITH_COROUTINES else lambda target: body_of(target.name) if lock.locked() else b""
+    )
     fit = function(engine, "give")
 
     assert_refused(engine, dest, "fetch", fetch=unpicklable)

@@ -389,8 +389,8 @@ def test_a_function_of_the_main_module_works_from_a_script(server: Serve, dest: 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("shout = lambda replies: []\nget(shout)", "define it at the top of a module"),
-        ("def shout(replies):\n    return []\nget(shout)", "cannot be loaded in a process of its own"),
+        ("shout = lambda replies: []\nget(shout)", "write it into a module"),
+        ("def shout(replies):\n    return []\nget(shout)", "in a notebook: %%writefile NAME.py"),
         ("get('nowhere:shout')", "ModuleNotFoundError"),
         ("get('os:shout')", "has no attribute 'shout'"),
         ("get('os:name')", "is no function"),
@@ -400,7 +400,7 @@ def test_a_function_that_no_other_process_can_have_is_refused(
     server: Serve, dest: Path, text: str, message: str
 ) -> None:
     """In one line. A program that is read from standard input has no module that another process could import."""
-    program = "import sys, fetchmill\n"
+    program = "import sys, fetchmill\nsys.modules['cloudpickle'] = None\n"
     program += "def get(function):\n    fetchmill.get(sys.argv[1], sys.argv[2], transform=function)\n"
     ended = subprocess.run(
         [sys.executable, "-", server(synthetic=3).url, dest],
@@ -414,6 +414,35 @@ def test_a_function_that_no_other_process_can_have_is_refused(
     last = ended.stderr.splitlines()[-1]
     assert last.startswith("fetchmill.errors.UsageError: ")
     assert message in last
+
+
+@pytest.mark.parametrize("text", ["lambda replies: [reply.body.upper() for reply in replies]", "shout"])
+def test_a_function_of_an_interactive_session_is_taken_along(server: Serve, dest: Path, text: str) -> None:
+    """By value, with what it needs; and so a lambda."""
+    program = f"""
+import sys, fetchmill
+
+def upper(body):
+    return body.upper()
+
+def shout(replies):
+    return [upper(reply.body) for reply in replies]
+
+fetchmill.get(sys.argv[1], sys.argv[2], transform={text})
+"""
+    command = [sys.executable, "-", server(synthetic=10).url, str(dest)]
+    subprocess.run(command, input=program, text=True, check=True, timeout=120)
+
+    assert find_wrong(dest, "files", uppers(10)) == []
+
+
+def test_a_failure_that_is_a_result_does_not_call_the_function_again(server: Serve, dest: Path) -> None:
+    """Unlike one that is raised."""
+    report = fetchmill.get(server(synthetic=20).url, dest, transform=transforms.refuse_the_seventh)
+
+    assert (report.fetched, report.failures) == (19, {"transform": 1})
+    assert details(dest) == {"file-000000000007": "ValueError: not this one"}
+    assert report.bytes == 19
 
 
 def test_a_job_without_a_guard_is_refused_by_its_transform_process(server: Serve, dest: Path, tmp_path: Path) -> None:

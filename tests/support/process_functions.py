@@ -43,6 +43,16 @@ def fail_at_two(number: int) -> int:
     return number
 
 
+def fail_so_often(item: tuple[str, int]) -> int:
+    """The number of the attempt, after so many that failed; they are counted in a file."""
+    path, fails = Path(item[0]), item[1]
+    attempt = 1 + (len(path.read_text()) if path.exists() else 0)
+    path.write_text("." * attempt)
+    if attempt <= fails:
+        raise ValueError(f"attempt {attempt}")
+    return attempt
+
+
 def fail_fussily(_number: int) -> None:
     """With an error that cannot be unpickled."""
     raise Fussy(1, 2)

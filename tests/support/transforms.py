@@ -32,6 +32,18 @@ def odd_only(replies: list[FetchedReply]) -> list[bytes | None]:
     return [reply.body if number_of(reply) % 2 else None for reply in replies]
 
 
+_seen: set[str] = set()
+
+
+def refuse_the_seventh(replies: list[FetchedReply]) -> Iterator[bytes | Exception]:
+    """Gives an exception for one reply, and raises when it gets a reply again."""
+    for reply in replies:
+        if reply.name in _seen:
+            raise RuntimeError(f"{reply.name} came twice")
+        _seen.add(reply.name)
+        yield ValueError("not this one") if number_of(reply) == 7 else b"1"
+
+
 def facts(replies: list[FetchedReply]) -> list[bytes]:
     """What a reply tells, one line."""
     return [

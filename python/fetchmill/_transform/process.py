@@ -190,6 +190,8 @@ def _encode(result: object, columns: Sequence[str]) -> EncodedResult:
     try:
         if result is None:
             return (b"N", b"", b"")
+        if isinstance(result, Exception):
+            return (b"F", _in_one_line(result), b"")
         if isinstance(result, Mapping):
             body = result.get("body", b"")
             return (b"S", _body_of(body.encode() if isinstance(body, str) else body), _values(result, columns))

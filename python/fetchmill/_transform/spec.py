@@ -15,18 +15,20 @@ from typing import Any
 
 from fetchmill._transform.process import TransformSetup
 from fetchmill._transform.reply import Function
+from fetchmill.bounded.portable import NotPortableError, portable
 from fetchmill.errors import UsageError
 
 # The search path must be there before anything of this package is imported.
 _PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from fetchmill._transform.process import main; main()"
 
 
-def native_transform(transform: Function | str, columns: Sequence[str]) -> dict[str, Any]:
+def native_transform(transform: Function | str, columns: Sequence[str], images: str | None = None) -> dict[str, Any]:
     """What the native module needs to run a transform.
 
     Args:
         transform: the function, or where it is, `module:function`.
         columns: columns that it may fill.
+        images: what it makes of images, if that is what it does: another text is another job.
 
     Raises:
         UsageError: it cannot be imported, or not by another process.
@@ -34,12 +36,15 @@ def native_transform(transform: Function | str, columns: Sequence[str]) -> dict[
     function = _import(transform) if isinstance(transform, str) else transform
     if inspect.iscoroutinefunction(function):
         raise UsageError(f"transform must be a plain function, not the coroutine function {_name_of(function)}")
-    pickled = _pickle(function)
-    setup = TransformSetup(_preparation(needs_main=b"__main__" in pickled), pickled, tuple(columns))
+    sent = _portable(function)
+    pickled = pickle.dumps(sent)
+    needs_main = sent is function and b"__main__" in pickled
+    setup = TransformSetup(_preparation(needs_main=needs_main), pickled, tuple(columns))
     return {
         # As multiprocessing starts its own, with the interpreter's own switches.
         "command": [sys.executable, *subprocess._args_from_interpreter_flags(), "-c", _PROGRAM, *sys.path],  # type: ignore[attr-defined]  # noqa: SLF001
         "setup": list(pickle.dumps(setup)),
+        "images": images,
     }
 
 
@@ -55,13 +60,12 @@ def _import(text: str) -> Function:
     return found  # type: ignore[no-any-return]
 
 
-def _pickle(function: Function) -> bytes:
+def _portable(function: Function) -> Function:
     try:
-        return pickle.dumps(function)
-    except Exception as error:
+        return portable(function)
+    except NotPortableError as error:
         raise UsageError(
-            f"transform must be a function that another process can import, and {_name_of(function)} is not: "
-            "define it at the top of a module"
+            f"transform must be a function that another process can have, and {_name_of(function)} is not: {error}"
         ) from error
 
 

@@ -12,6 +12,9 @@
 | `threads.each`, `threads.map` | the same for a plain function, in threads |
 | `processes.each`, `processes.map` | the same in processes |
 | `Failed`, `Tally`, `WorkerDiedError` | an item that failed, what `each` gives, a worker process that died |
+| `ItemTimeoutError` | a worker process that was killed, since an item took longer than `item_timeout` |
+
+`attempts=3` tries an item again after an error, and `item_timeout=10` gives it so many seconds.
 
 All of them read on in their input only when there is a place for what they read: at most `limit` items are worked on,
 and at most `2 * limit` are read and not yet handed over. Nothing here imports the rest of fetchmill. Modules are loaded
@@ -24,12 +27,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fetchmill.bounded import processes, threads
     from fetchmill.bounded.completion import as_completed
-    from fetchmill.bounded.failures import Failed, Tally, WorkerDiedError
+    from fetchmill.bounded.failures import Failed, ItemTimeoutError, Tally, WorkerDiedError
     from fetchmill.bounded.task_pool import TaskPool
     from fetchmill.bounded.tasks import each, map  # noqa: A004 - as bounded.map
 
 __all__ = [
     "Failed",
+    "ItemTimeoutError",
     "Tally",
     "TaskPool",
     "WorkerDiedError",
@@ -42,6 +46,7 @@ __all__ = [
 
 _MODULES = {
     "Failed": "failures",
+    "ItemTimeoutError": "failures",
     "Tally": "failures",
     "TaskPool": "task_pool",
     "WorkerDiedError": "failures",

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from fetchmill.bounded.calls import AHEAD
+from fetchmill.bounded.failures import check_count
 
 T = TypeVar("T")
 
@@ -59,8 +60,8 @@ def as_completed(
         TypeError: At the first step: `aws` is no such iterable, or it is async and the loop is not.
         TimeoutError: Not all were done in `timeout` seconds.
     """
-    if limit is not None and limit < 1:
-        raise ValueError(f"limit is {limit!r}: give 1 or more, or None for all at once")
+    if limit is not None:
+        check_count("limit", limit, ", or None for all at once")
     return AsCompleted(_Completion(aws, limit, timeout))
 
 

@@ -38,6 +38,10 @@ class WorkerDiedError(RuntimeError):
     """A worker process ended by itself, by a signal or for want of memory. The message names the item it had."""
 
 
+class ItemTimeoutError(WorkerDiedError, TimeoutError):
+    """A worker process was killed, since its item took longer than `item_timeout`."""
+
+
 class RemoteTraceback(Exception):  # noqa: N818 - it is no error of its own: the cause of one
     """Where in a worker process an error was raised: the traceback as text, as the error's `__cause__`."""
 
@@ -76,6 +80,18 @@ def format_item(item: object) -> str:
     """An item in a message: its `repr` in one line, cut where it is long."""
     text = repr(item)
     return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
+
+
+def check_count(name: str, value: object, otherwise: str = "") -> None:
+    """Raises ValueError for what is no number of items: it may come from a configuration, as a text.
+
+    Args:
+        name: of the keyword.
+        value: what was given for it.
+        otherwise: what else could be given.
+    """
+    if not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name} is {value!r}: give a whole number of at least 1{otherwise}")
 
 
 def check_on_error(on_error: str) -> None:

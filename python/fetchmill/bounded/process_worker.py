@@ -1,6 +1,7 @@
 """A worker of a pool that has a process do the work: started by spawn, fed by a pipe, its death noticed."""
 
 import contextlib
+import math
 import multiprocessing
 import os
 import pickle
@@ -11,8 +12,9 @@ from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any
 
 from fetchmill.bounded.calls import Chunk, Outcome, item_of
-from fetchmill.bounded.failures import RemoteTraceback, WorkerDiedError, format_item
+from fetchmill.bounded.failures import ItemTimeoutError, RemoteTraceback, WorkerDiedError, format_item
 from fetchmill.bounded.interrupts import start_without_interrupts
+from fetchmill.bounded.portable import portable
 from fetchmill.bounded.worker_entry import END, WorkerFunctions, serve
 
 if TYPE_CHECKING:
@@ -25,8 +27,9 @@ NOT_READY = "before it was ready: does it start below `if __name__ == '__main__'
 class ProcessWorker:
     """The parent's end of a worker process. An item is a chunk: a list of tuples of arguments."""
 
-    def __init__(self, functions: WorkerFunctions) -> None:
+    def __init__(self, functions: WorkerFunctions, call_timeout: float | None = None) -> None:
         self._functions = functions
+        self._call_timeout = call_timeout
         self._process: SpawnProcess | None = None
         self._connection: Connection | None = None
         # Death is seen by it even while a grandchild holds the pipe open, and it cannot mean another process.
@@ -58,7 +61,8 @@ class ProcessWorker:
         self._is_busy = True
         if self._is_given_up:
             raise WorkerDiedError("all was given up")
-        answers = iter(pickle.loads(self._ask(sent, _describe_chunk(chunk))))  # noqa: S301 - our own process
+        seconds = None if self._call_timeout is None else self._call_timeout * len(chunk)
+        answers = iter(pickle.loads(self._ask(sent, _describe_chunk(chunk), seconds)))  # noqa: S301 - our own process
         self._is_busy = False
         return Chunk(
             Outcome(arguments, None, item) if isinstance(item, Exception) else _outcome(arguments, next(answers))
@@ -87,7 +91,9 @@ class ProcessWorker:
         context = multiprocessing.get_context("spawn")
         self._connection, child_end = context.Pipe()
         try:
-            process = context.Process(target=serve, args=(child_end, self._functions), name="fetchmill-bounded")
+            process = context.Process(
+                target=serve, args=(child_end, portable(self._functions)), name="fetchmill-bounded"
+            )
             start_without_interrupts(process)
             self._process = process
             with self._lock:
@@ -98,18 +104,20 @@ class ProcessWorker:
         self._events.register(self._connection, select.POLLIN)
         self._events.register(self._pidfd, select.POLLIN)
 
-    def _ask(self, request: bytes, when: str) -> bytes:
-        """Sends something and waits for the answer; `when` is for the message if the process dies."""
+    def _ask(self, request: bytes, when: str, seconds: float | None = None) -> bytes:
+        """Sends something and waits for the answer, at most so long; `when` is for the message if the process dies."""
         try:
             if self._connection is not None:
                 self._connection.send_bytes(request)
         except OSError:
             raise WorkerDiedError(self._describe_end(when)) from None
-        return self._receive(when)
+        return self._receive(when, seconds)
 
-    def _receive(self, when: str) -> bytes:
+    def _receive(self, when: str, seconds: float | None = None) -> bytes:
+        if not self._events.poll(None if seconds is None else math.ceil(seconds * 1000)):
+            self._kill()
+            raise ItemTimeoutError(f"a worker process was killed {when}: it took longer than {seconds:g} s")
         try:
-            self._events.poll()
             # What it said before it died counts.
             if self._connection is not None and self._connection.poll():
                 return self._connection.recv_bytes()

@@ -23,13 +23,14 @@ multiprocessing itself keeps one more process, its resource tracker, until this 
 
 import multiprocessing.util  # noqa: F401 - it registers what waits for all processes at the interpreter's end
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar, Unpack, overload
 
 from fetchmill.bounded.calls import ResultBuffer
 from fetchmill.bounded.failures import Failed, OnError, Tally, check_on_error, count
 from fetchmill.bounded.process_worker import ProcessWorker
 from fetchmill.bounded.rate_limit import make_rate_limiter
 from fetchmill.bounded.results import Results
+from fetchmill.bounded.retries import CallOptions, RetryPolicy
 from fetchmill.bounded.scaling import Scaler
 from fetchmill.bounded.worker_entry import WorkerFunctions
 from fetchmill.bounded.worker_pool import WorkerPool, end_all_first
@@ -50,6 +51,7 @@ def each(
     on_done: Callable[[Any], object] | None = None,
     on_error: OnError = "raise",
     rate: float | None = None,
+    **retries: Unpack[CallOptions],
 ) -> Tally:
     """Calls `function(item)` for every item, in at most `limit` processes, and waits for all; results are dropped.
 
@@ -64,6 +66,11 @@ def each(
         on_done: Called once by each process, after its last item, with what `on_start` gave (None without one).
         on_error: "raise" ends it with the first exception of the function; "return" counts failures.
         rate: Items a second that begin, evenly; None for as fast as it goes.
+        retries: `attempts`, how often an item is tried (1); `retry_on`, the errors after which it is tried again
+            (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5), which double
+            each time, to 30 at most, and are shortened by up to a half at random. A worker waits with its item.
+            `item_timeout`: seconds of a call, all attempts included; then its process is killed and the item has failed
+            with `ItemTimeoutError`. With `chunksize` it is that of a chunk's items together.
 
     Returns:
         How many were done and how many failed, with the first hundred failures.
@@ -72,8 +79,10 @@ def each(
         ValueError: `limit`, `rate` or `on_error` makes no sense.
         Exception: What the function, the input, `on_start` or `on_done` raised.
     """
-    functions = WorkerFunctions(function, on_start, on_done, keeps_values=False)
-    with _results(functions, (items,), limit=limit, on_error=on_error, rate=rate) as results:
+    policy = RetryPolicy(**retries)
+    functions = WorkerFunctions(policy.of_function(function), on_start, on_done, keeps_values=False)
+    call_timeout = policy.item_timeout
+    with _results(functions, (items,), limit=limit, on_error=on_error, rate=rate, call_timeout=call_timeout) as results:
         return count(results)
 
 
@@ -89,6 +98,7 @@ def map(
     rate: float | None = ...,
     timeout: float | None = ...,
     chunksize: int = ...,
+    **retries: Unpack[CallOptions],
 ) -> Results[R]: ...
 @overload
 def map(
@@ -102,6 +112,7 @@ def map(
     rate: float | None = ...,
     timeout: float | None = ...,
     chunksize: int = ...,
+    **retries: Unpack[CallOptions],
 ) -> Results[R | Failed]: ...
 def map(  # noqa: PLR0913 - Executor.map's and each's together
     function: Callable[..., Any],
@@ -114,6 +125,7 @@ def map(  # noqa: PLR0913 - Executor.map's and each's together
     rate: float | None = None,
     timeout: float | None = None,
     chunksize: int = 1,
+    **retries: Unpack[CallOptions],
 ) -> Results[Any]:
     """Gives `function(item)` for every item, as they come; at most `limit` processes.
 
@@ -134,11 +146,17 @@ def map(  # noqa: PLR0913 - Executor.map's and each's together
         timeout: Seconds from this call on, after which waiting for a result raises TimeoutError.
         chunksize: Items that travel to a process together, which costs less for each. The window and `rate` count
             chunks; a worker that dies fails its whole chunk.
+        retries: `attempts`, how often an item is tried (1); `retry_on`, the errors after which it is tried again
+            (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5), which double
+            each time, to 30 at most, and are shortened by up to a half at random. A worker waits with its item.
+            `item_timeout`: seconds of a call, all attempts included; then its process is killed and the item has failed
+            with `ItemTimeoutError`. With `chunksize` it is that of a chunk's items together.
 
     Raises:
         ValueError: `limit`, `rate`, `chunksize` or `on_error` makes no sense.
     """
-    functions = WorkerFunctions(function, on_start, on_done, keeps_values=True)
+    policy = RetryPolicy(**retries)
+    functions = WorkerFunctions(policy.of_function(function), on_start, on_done, keeps_values=True)
     return _results(
         functions,
         iterables,
@@ -148,10 +166,11 @@ def map(  # noqa: PLR0913 - Executor.map's and each's together
         rate=rate,
         timeout=timeout,
         chunksize=chunksize,
+        call_timeout=policy.item_timeout,
     )
 
 
-def _results(
+def _results(  # noqa: PLR0913 - those of `map`
     functions: WorkerFunctions,
     iterables: tuple[Iterable[Any], ...],
     *,
@@ -161,13 +180,14 @@ def _results(
     rate: float | None,
     timeout: float | None = None,
     chunksize: int = 1,
+    call_timeout: float | None,
 ) -> Results[Any]:
     check_on_error(on_error)
     if chunksize < 1:
         raise ValueError(f"chunksize is {chunksize!r}: give 1 or more")
     pool = WorkerPool(
         _chunks(zip(*iterables, strict=False), chunksize),
-        lambda: ProcessWorker(functions),
+        lambda: ProcessWorker(functions, call_timeout),
         Scaler(limit, is_slow=True, is_paced=rate is not None),
         ResultBuffer(ordered=ordered),
         on_error=on_error,

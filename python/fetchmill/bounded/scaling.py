@@ -1,5 +1,7 @@
 """When another worker is worth starting. No clock, no lock: numbers in, a number out."""
 
+from fetchmill.bounded.failures import check_count
+
 
 class Scaler:
     """Counts workers and says how many more to start: on demand, never more than `limit`.
@@ -10,8 +12,7 @@ class Scaler:
     """
 
     def __init__(self, limit: int, *, is_slow: bool, is_paced: bool) -> None:
-        if limit < 1:
-            raise ValueError(f"limit is {limit!r}: give 1 or more")
+        check_count("limit", limit)
         self.limit = limit
         self.idle = 0
         self.ready = 0

@@ -5,6 +5,8 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Self
 
+from fetchmill.bounded.failures import check_count
+
 
 class TaskPool:
     """`asyncio.TaskGroup` with at most `limit` tasks: `put` waits for a place before it makes a task.
@@ -24,8 +26,7 @@ class TaskPool:
     """
 
     def __init__(self, limit: int) -> None:
-        if limit < 1:
-            raise ValueError(f"limit is {limit!r}: give 1 or more")
+        check_count("limit", limit)
         self._slots = asyncio.Semaphore(limit)
         self._group = asyncio.TaskGroup()
 

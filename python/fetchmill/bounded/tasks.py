@@ -23,12 +23,13 @@ Whatever is cancelled has its `on_done` run. `aclose()`, leaving an `async with`
 import asyncio
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from types import TracebackType
-from typing import Any, Generic, Literal, Self, TypeVar, overload
+from typing import Any, Generic, Literal, Self, TypeVar, Unpack, overload
 
 from fetchmill.bounded.async_worker_pool import AsyncWorkerPool, inputs
 from fetchmill.bounded.calls import Call, ResultBuffer, as_raisable, item_of
 from fetchmill.bounded.failures import Counter, Failed, OnError, Tally, check_on_error
 from fetchmill.bounded.rate_limit import make_rate_limiter
+from fetchmill.bounded.retries import CallOptions, RetryPolicy
 from fetchmill.bounded.scaling import Scaler
 
 R = TypeVar("R")
@@ -43,6 +44,7 @@ async def each(
     on_done: Callable[[Any], object] | None = None,
     on_error: OnError = "raise",
     rate: float | None = None,
+    **retries: Unpack[CallOptions],
 ) -> Tally:
     """Awaits `function(item)` for every item, at most `limit` at once, and waits for all; results are dropped.
 
@@ -60,6 +62,10 @@ async def each(
         on_done: The same after the last item, with what `on_start` gave (None without one).
         on_error: "raise" ends it with the first exception of the function; "return" counts failures.
         rate: Items a second that begin, evenly; None for as fast as it goes.
+        retries: `attempts`, how often an item is tried (1); `retry_on`, the errors after which it is tried again
+            (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5), which double
+            each time, to 30 at most, and are shortened by up to a half at random. A worker waits with its item.
+            `item_timeout`: seconds of each attempt, after which it is cancelled and has failed with TimeoutError.
 
     Returns:
         How many were done and how many failed, with the first hundred failures.
@@ -70,7 +76,7 @@ async def each(
     """
     counter = Counter()
     options: dict[str, Any] = {"on_start": on_start, "on_done": on_done, "on_error": on_error, "rate": rate}
-    async with map(function, items, limit=limit, **options) as results:
+    async with map(function, items, limit=limit, **options, **retries) as results:
         async for result in results:
             counter.add(result)
     return counter.tally()
@@ -87,6 +93,7 @@ def map(
     on_error: Literal["raise"] = ...,
     rate: float | None = ...,
     timeout: float | None = ...,
+    **retries: Unpack[CallOptions],
 ) -> "AsyncResults[R]": ...
 @overload
 def map(
@@ -99,6 +106,7 @@ def map(
     on_error: OnError,
     rate: float | None = ...,
     timeout: float | None = ...,
+    **retries: Unpack[CallOptions],
 ) -> "AsyncResults[R | Failed]": ...
 def map(
     function: Callable[..., Awaitable[Any]],
@@ -110,6 +118,7 @@ def map(
     on_error: OnError = "raise",
     rate: float | None = None,
     timeout: float | None = None,
+    **retries: Unpack[CallOptions],
 ) -> "AsyncResults[Any]":
     """Gives what `function(item)` gives for every item, as they come; at most `limit` at once.
 
@@ -132,6 +141,10 @@ def map(
         on_error: "raise" raises the function's exception; "return" gives a `Failed` in the result's place.
         rate: Items a second that begin, evenly; None for as fast as it goes.
         timeout: Seconds from the first result on that is asked for; after them waiting raises TimeoutError.
+        retries: `attempts`, how often an item is tried (1); `retry_on`, the errors after which it is tried again
+            (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5), which double
+            each time, to 30 at most, and are shortened by up to a half at random. A worker waits with its item.
+            `item_timeout`: seconds of each attempt, after which it is cancelled and has failed with TimeoutError.
 
     Raises:
         ValueError: `limit`, `rate` or `on_error` makes no sense.
@@ -139,7 +152,7 @@ def map(
     """
     check_on_error(on_error)
     pool = AsyncWorkerPool(
-        function,
+        RetryPolicy(**retries).of_coroutines(function),
         inputs(iterables),
         on_start,
         on_done,

@@ -25,12 +25,13 @@ a `with`, and `each` wait for that; interrupting them a second time stops the wa
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar, Unpack, overload
 
 from fetchmill.bounded.calls import ResultBuffer
 from fetchmill.bounded.failures import Failed, OnError, Tally, check_on_error, count
 from fetchmill.bounded.rate_limit import make_rate_limiter
 from fetchmill.bounded.results import Results
+from fetchmill.bounded.retries import RetryOptions, RetryPolicy
 from fetchmill.bounded.scaling import Scaler
 from fetchmill.bounded.worker_pool import WorkerPool
 
@@ -48,6 +49,7 @@ def each(
     on_done: Callable[[Any], object] | None = None,
     on_error: OnError = "raise",
     rate: float | None = None,
+    **retries: Unpack[RetryOptions],
 ) -> Tally:
     """Calls `function(item)` for every item, in at most `limit` threads, and waits for all; results are dropped.
 
@@ -63,6 +65,9 @@ def each(
         on_done: Called once by each thread, after its last item, with what `on_start` gave (None without one).
         on_error: "raise" ends it with the first exception of the function; "return" counts failures.
         rate: Items a second that begin, evenly; None for as fast as it goes.
+        retries: `attempts`, how often an item is tried (1); `retry_on`, the errors after which it is tried again
+            (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5), which double
+            each time, to 30 at most, and are shortened by up to a half at random. A worker waits with its item.
 
     Returns:
         How many were done and how many failed, with the first hundred failures.
@@ -72,7 +77,7 @@ def each(
         Exception: What the function, the input, `on_start` or `on_done` raised.
     """
     options: dict[str, Any] = {"on_start": on_start, "on_done": on_done, "on_error": on_error, "rate": rate}
-    with map(function, items, limit=limit, **options) as results:
+    with map(function, items, limit=limit, **options, **retries) as results:
         return count(results)
 
 
@@ -88,6 +93,7 @@ def map(
     rate: float | None = ...,
     timeout: float | None = ...,
     chunksize: int = ...,
+    **retries: Unpack[RetryOptions],
 ) -> Results[R]: ...
 @overload
 def map(
@@ -101,6 +107,7 @@ def map(
     rate: float | None = ...,
     timeout: float | None = ...,
     chunksize: int = ...,
+    **retries: Unpack[RetryOptions],
 ) -> Results[R | Failed]: ...
 def map(  # noqa: PLR0913 - Executor.map's and each's together
     function: Callable[..., Any],
@@ -113,6 +120,7 @@ def map(  # noqa: PLR0913 - Executor.map's and each's together
     rate: float | None = None,
     timeout: float | None = None,
     chunksize: int = 1,
+    **retries: Unpack[RetryOptions],
 ) -> Results[Any]:
     """Gives `function(item)` for every item, as they come; at most `limit` threads.
 
@@ -132,6 +140,9 @@ def map(  # noqa: PLR0913 - Executor.map's and each's together
         rate: Items a second that begin, evenly; None for as fast as it goes.
         timeout: Seconds from this call on, after which waiting for a result raises TimeoutError.
         chunksize: Means nothing for threads; as in `Executor.map`.
+        retries: `attempts`, how often an item is tried (1); `retry_on`, the errors after which it is tried again
+            (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5), which double
+            each time, to 30 at most, and are shortened by up to a half at random. A worker waits with its item.
 
     Raises:
         ValueError: `limit`, `rate`, `chunksize` or `on_error` makes no sense.
@@ -139,10 +150,13 @@ def map(  # noqa: PLR0913 - Executor.map's and each's together
     check_on_error(on_error)
     if chunksize < 1:
         raise ValueError(f"chunksize is {chunksize!r}: give 1 or more")
+    if "item_timeout" in retries:
+        raise TypeError("nothing ends a call in a thread, so item_timeout is for coroutines and processes")
+    retrying = RetryPolicy(**retries).of_function(function)
     scaler = Scaler(limit, is_slow=on_start is not None, is_paced=rate is not None)
     pool = WorkerPool(
         zip(*iterables, strict=False),
-        lambda: _ThreadWorker(function, on_start, on_done),
+        lambda: _ThreadWorker(retrying, on_start, on_done),
         scaler,
         ResultBuffer(ordered=ordered),
         on_error=on_error,

@@ -12,6 +12,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING
 
 from fetchmill.bounded.interrupts import start_without_interrupts
+from fetchmill.bounded.portable import NotPortableError, portable
 from fetchmill.engines.worker_entry import READY, JoinParameters, WorkerMain, run_worker
 from fetchmill.errors import FetchmillError, UsageError
 
@@ -151,11 +152,9 @@ def pickle_worker_main(worker_main: WorkerMain) -> bytes:
         UsageError: it cannot be.
     """
     try:
-        return bytes(ForkingPickler.dumps(worker_main))
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        raise UsageError(
-            f"with this engine fetch, on_start and on_done go to other processes: give functions of a module ({error})"
-        ) from error
+        return bytes(ForkingPickler.dumps(portable(worker_main)))
+    except NotPortableError as error:
+        raise UsageError(f"with this engine fetch, on_start and on_done go to other processes: {error}") from error
 
 
 def _kill(process: SpawnProcess) -> None:

@@ -1,0 +1,62 @@
+"""Functions on their way to another process, also those that are defined in a notebook."""
+
+import pickle
+import sys
+from collections.abc import Callable
+from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
+
+
+class NotPortableError(TypeError):
+    """A function that no other process can have."""
+
+
+def portable(value: T) -> T:
+    """The value, or a stand-in that becomes the value in another process.
+
+    A function of a module is found there by its name. A lambda, a function inside a function, and a function of a
+    notebook's cell are taken along by value, if cloudpickle is installed.
+
+    Raises:
+        NotPortableError: the value can be taken along neither way.
+    """
+    reason = _why_not_by_name(value)
+    if reason is None:
+        return value
+    try:
+        import cloudpickle
+    except ImportError:
+        raise NotPortableError(
+            f"{reason}: write it into a module (in a notebook: %%writefile NAME.py), or install cloudpickle"
+        ) from None
+    try:
+        taken = cloudpickle.dumps(value)
+    except Exception as error:
+        raise NotPortableError(f"{reason}, and it cannot be taken along: {type(error).__name__}: {error}") from error
+    return cast("T", _ByValue(taken))
+
+
+def _why_not_by_name(value: object) -> str | None:
+    """Why another process cannot find it; None if it can."""
+    try:
+        pickled = bytes(ForkingPickler.dumps(value))
+    except Exception as error:  # noqa: BLE001 - whatever an object of somebody else's does
+        return f"{type(error).__name__}: {error}"
+    # A main module without a file is known to this process alone.
+    file = getattr(sys.modules["__main__"], "__file__", None)
+    if b"__main__" in pickled and (file is None or not Path(file).exists()):
+        return "it is defined in an interactive session or a notebook"
+    return None
+
+
+class _ByValue:
+    """Becomes the value when it is unpickled."""
+
+    def __init__(self, taken: bytes) -> None:
+        self._taken = taken
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
+        return pickle.loads, (self._taken,)
