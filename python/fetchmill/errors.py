@@ -30,9 +30,17 @@ class InternalError(FetchmillError):
 
 
 class UsageError(FetchmillError, ValueError):
-    """The options cannot be used, or the destination belongs to something else. Nothing was touched."""
+    """The options cannot be used, or the destination belongs to something else. Nothing was touched.
+
+    Args:
+        options: the options that the text names, as Python has them: the command line shows its own names.
+    """
 
     exit_code = 2
+
+    def __init__(self, *arguments: object, hint: str | None = None, options: Sequence[str] = ()) -> None:
+        super().__init__(*arguments, hint=hint)
+        self.options = tuple(options)
 
 
 class ListingError(FetchmillError):

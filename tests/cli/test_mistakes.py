@@ -20,6 +20,8 @@ FILES = {
     "fetchmill.toml": "[get]\nfromat = 'tar'\n",
 }
 GET = ("get", "urls.txt", "out")
+RESUME = "the same command resumes a job, and so does: fetchmill resume DEST"
+DESTINATION = "the destination is the second argument: fetchmill get SOURCE DEST"
 # A command, what its error says, and its hint; without a hint the error says itself what to do.
 MISTAKES: list[tuple[tuple[str, ...], str, str | None]] = [
     (("gett",), "No such command 'gett'", "did you mean `fetchmill get`?"),
@@ -38,7 +40,7 @@ MISTAKES: list[tuple[tuple[str, ...], str, str | None]] = [
     (
         (*GET, "--limit", "10"),
         "No such option '--limit'",
-        "--concurrency N limits the requests in flight; --sample N takes only N targets of a list",
+        "--concurrency N limits the requests in flight; --first N fetches only the first N targets",
     ),
     ((*GET, "--retry-failed", "404"), "Got unexpected extra argument (404)", "did you mean --retry-failed=404?"),
     (
@@ -52,7 +54,7 @@ MISTAKES: list[tuple[tuple[str, ...], str, str | None]] = [
         "add --format parquet, or choose another name of the folder",
     ),
     (("get", "urls.txt"), "Missing argument 'DEST'. Give a folder, as in: fetchmill get urls.txt out/", None),
-    ((*GET, "-j", "0"), "concurrency must be a whole number of at least 1, or auto, not 0", None),
+    ((*GET, "-j", "0"), "--concurrency must be a whole number of at least 1, or auto, not 0", None),
     ((*GET, "-j", "many"), "'many' is not understood", None),
     ((*GET, "--format", "tarr"), "'tarr' is not one of 'files', 'tar'", None),
     ((*GET, "--rate", "10/s"), "'10/s' is not a number", None),
@@ -61,6 +63,28 @@ MISTAKES: list[tuple[tuple[str, ...], str, str | None]] = [
     (("get", "missing.txt", "out"), "cannot open the list missing.txt", None),
     (("get", "lines.jsonl", "out", "--column", "nope"), "has no column nope; its first values have u", None),
     (("get", "two.csv", "out", "--column", "3"), "has no column 3; its first record is", None),
+    ((*GET, "--timeout", "0"), "--total-timeout must be a number of seconds above 0, not 0.0", None),
+    ((*GET, "--retry-status", "200"), "--retry-status must be a status of an error, 400 to 999, not 200", None),
+    ((*GET, "--endpoint-url", "127.0.0.1:7070"), "--endpoint-url must be http://HOST[:PORT]", None),
+    ((*GET, "--sidecar", "json"), "--sidecar needs --format tar", None),
+    ((*GET, "--keep-columns", "x"), "is plain text, it has no column x; say what it is with --list-format", None),
+    ((*GET, "--shard-size", "100XB"), "'100XB' is not understood; write for example 64KiB", None),
+    ((*GET, "--include", "re:("), "give a glob such as '*.jpg' or a regular expression as re:...", None),
+    ((*GET, "--output", "x"), "No such option '--output'", DESTINATION),
+    ((*GET, "-o", "x"), "No such option '-o'", DESTINATION),
+    ((*GET, "--resume"), "No such option '--resume'", RESUME),
+    ((*GET, "--head", "5"), "No such option '--head'", "--first N fetches only the first N targets"),
+    ((*GET, "-v"), "No such option '-v'", "progress is shown without it; --log-file FILE writes what happens"),
+    ((*GET, "--bearer", "x", "--auth", "a:b"), "--auth, --bearer, --bearer-command, --netrc and a header", None),
+    ((*GET, "--header", "Authorization: x"), "say with --credentials-for https://HOST which origin gets it", None),
+    (("get", "urls.txt", "urls.txt"), "urls.txt is not a folder; choose a new or empty one", None),
+    (("status", "nojob"), "nojob holds no fetchmill job; name a folder that `fetchmill get` has written", None),
+    (("verify", "nojob"), "nojob holds no fetchmill job; name a folder that `fetchmill get` has written", None),
+    (("retry", "nojob"), "nojob holds no fetchmill job; name a folder that `fetchmill get` has written", None),
+    (("list", "urls.txt", "out.txt"), ".parquet, .csv or .jsonl, the last two also with .gz or .zst", None),
+    (("check", "urls.txt", "out.xlsx"), ".parquet, .csv or .jsonl, the last two also with .gz or .zst", None),
+    (("get", "ftp://x/y", "out"), "is no scheme that can be fetched; use http:// or https://", None),
+    (("sync", "urls.txt", "full"), "full is not empty and was made by no sync", None),
     (("get", "gs://x/y", "out"), "is no scheme that can be fetched; use http:// or https://", None),
     (("get", "s3:/x", "out"), "write s3://BUCKET/PREFIX", None),
     (("check", "http://127.0.0.1:9"), "is a URL, not a list", None),

@@ -34,7 +34,10 @@ def request_fields(
         auth = auth or _netrc_entry(netrc_for)
     named = [name for name, _ in fields if name.lower() == "authorization"]
     if len(named) + (auth is not None) + (bearer is not None) + has_command > 1:
-        raise UsageError("auth, bearer, bearer_command, netrc and a header Authorization exclude one another: give one")
+        raise UsageError(
+            "auth, bearer, bearer_command, netrc and a header Authorization exclude one another: give one",
+            options=["auth", "bearer", "bearer_command", "netrc"],
+        )
     if auth is not None:
         import base64
 
@@ -54,7 +57,7 @@ def named_client(headers: Mapping[str, str] | None, user_agent: str | None) -> M
     if user_agent is None:
         return headers
     if any(name.lower() == "user-agent" for name in headers or {}):
-        raise UsageError("user_agent and a header User-Agent exclude one another: give one")
+        raise UsageError("user_agent and a header User-Agent exclude one another: give one", options=["user_agent"])
     return {**(headers or {}), "User-Agent": user_agent}
 
 

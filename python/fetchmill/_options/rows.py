@@ -108,7 +108,7 @@ class Options:
             value = getattr(self, option.name)
             if option.metadata.get("kind") == "path" or option.name in _PATHS:
                 if value is None and option.default is MISSING:
-                    raise UsageError(f"{option.name} must be a path, not None")
+                    raise UsageError(f"{option.name} must be a path, not None", options=[option.name])
                 object.__setattr__(self, option.name, None if value is None else check_path(option.name, value))
             elif option.metadata:
                 check_value(option.name, value, option.metadata)
@@ -122,7 +122,9 @@ class Options:
                 continue
             (option,) = (option for option in fields(self) if option.name == name)
             if getattr(self, name) not in (option.default, value):
-                raise UsageError(f"{name} and {alias.name} are two names of one option: give one of them")
+                raise UsageError(
+                    f"{name} and {alias.name} are two names of one option: give one of them", options=[name, alias.name]
+                )
             object.__setattr__(self, name, value)
             object.__setattr__(self, alias.name, None)
 
@@ -145,7 +147,9 @@ class Options:
         if has_netrc:
             origin = self.credentials_for or (origin_of(asked) if kind_of(asked) == "server" else None)
             if origin is None:
-                raise UsageError("netrc needs credentials_for: requests may lead anywhere")
+                raise UsageError(
+                    "netrc needs credentials_for: requests may lead anywhere", options=["netrc", "credentials_for"]
+                )
         has_command = getattr(self, "bearer_command", None) is not None
         headers = named_client(self.headers, getattr(self, "user_agent", None))
         values["headers"] = request_fields(headers, auth, bearer, origin, has_command=has_command)

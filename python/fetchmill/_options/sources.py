@@ -100,7 +100,7 @@ def check_source(options: Any) -> None:  # noqa: ANN401 - a dataclass
     for names, kinds, meant in _MEANT:
         wrong = [name for name in names if name in given and kind not in kinds]
         if wrong and not (names is BUCKET_ACCESS and is_bucket(str(getattr(options, "dest", "")))):
-            raise UsageError(f"{wrong[0]} is for {meant}, which {source} is not")
+            raise UsageError(f"{wrong[0]} is for {meant}, which {source} is not", options=[wrong[0]])
     _check_api(options, given)
     _check_ranges(options)
 
@@ -122,10 +122,11 @@ def _check_api(options: Any, given: Container[str]) -> None:  # noqa: ANN401 - a
     for name in _API_ONLY:
         meant = ("auto", "api", "json") if name in _API_OR_JSON else ("auto", "api")
         if name in given and options.listing not in meant:
-            raise UsageError(f"{name} is for listing {' and '.join(meant[1:])}, not for listing {options.listing}")
+            kinds = " and ".join(meant[1:])
+            raise UsageError(f"{name} is for listing {kinds}, not for listing {options.listing}", options=[name])
     for name in _JSON_ONLY:
         if name in given and options.listing != "json":
-            raise UsageError(f"{name} is for listing json, not for listing {options.listing}")
+            raise UsageError(f"{name} is for listing json, not for listing {options.listing}", options=[name])
     require(options.list_path.startswith("/"), "list_path", "a path that starts with /", options.list_path)
     require(options.get_path.startswith("/"), "get_path", "a path that starts with /", options.get_path)
     require(options.get_path.count("{name}") == 1, "get_path", "a path with one {name}", options.get_path)
@@ -134,7 +135,13 @@ def _check_api(options: Any, given: Container[str]) -> None:  # noqa: ANN401 - a
 def _check_ranges(options: Any) -> None:  # noqa: ANN401 - a dataclass
     """A range that nothing can be in is a mistake."""
     if None not in (options.size_from, options.size_to) and options.size_from >= options.size_to:
-        raise UsageError(f"size_to must be above size_from ({options.size_from}), not {options.size_to}")
+        raise UsageError(
+            f"size_to must be above size_from ({options.size_from}), not {options.size_to}",
+            options=["size_to", "size_from"],
+        )
     ends = (options.modified_from, options.modified_to)
     if None not in ends and seconds_of(ends[0]) >= seconds_of(ends[1]):
-        raise UsageError(f"modified_to must be after modified_from ({ends[0]}), not {ends[1]}")
+        raise UsageError(
+            f"modified_to must be after modified_from ({ends[0]}), not {ends[1]}",
+            options=["modified_to", "modified_from"],
+        )

@@ -83,7 +83,7 @@ class SyncOptions(Options):
             raise UsageError("sync keeps objects, and the format null discards them: choose another one")
         for name in ("check_local", "overwrite_local"):
             if self.format != "files" and getattr(self, name):
-                raise UsageError(f"--{name.replace('_', '-')} is about files, and {self.format} has none: leave it out")
+                raise UsageError(f"{name} is about files, and {self.format} has none: leave it out", options=[name])
 
     @property
     def source_kind(self) -> SourceKind:
@@ -180,5 +180,8 @@ def allowed_removals(max_delete: int | str, objects: int) -> int:
     except InvalidOperation:
         is_known = False
     if not is_known:
-        raise UsageError(f"max_delete must be a number of objects, or a percentage as '10%', not {max_delete!r}")
+        raise UsageError(
+            f"max_delete must be a number of objects, or a percentage as '10%', not {max_delete!r}",
+            options=["max_delete"],
+        )
     return int(value * objects / _PERCENT) if share != text else int(value)

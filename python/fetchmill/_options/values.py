@@ -62,7 +62,7 @@ def check_value(name: str, value: object, metadata: Mapping[str, Any]) -> None:
 def require(met: bool, name: str, expected: str, value: object) -> None:
     """Raises UsageError with what was expected unless it is met."""
     if not met:
-        raise UsageError(f"{name} must be {expected}, not {value!r}")
+        raise UsageError(f"{name} must be {expected}, not {value!r}", options=[name])
 
 
 def check_text(name: str, value: object) -> None:
@@ -92,7 +92,7 @@ def _require_utf8(name: str, text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise UsageError(f"{name} must be UTF-8, not {text!r}") from None
+        raise UsageError(f"{name} must be UTF-8, not {text!r}", options=[name]) from None
 
 
 def _check_url(name: str, value: object) -> None:
@@ -170,17 +170,18 @@ def _check_share(name: str, value: object) -> None:
 
 def _check_date(name: str, value: object) -> None:
     if not isinstance(value, (str, date)):
-        raise UsageError(f"{name} must be a date or its text, not {value!r}")
+        raise UsageError(f"{name} must be a date or its text, not {value!r}", options=[name])
     try:
         seconds_of(value)
     except ValueError as error:
-        raise UsageError(f"{name}: {error}") from None
+        raise UsageError(f"{name}: {error}", options=[name]) from None
 
 
 def _check_headers(name: str, value: object) -> None:
     # A value may be a secret: only its type is named.
     if not isinstance(value, Mapping):
-        raise UsageError(f"{name} must be a mapping of names to values, not a {type(value).__name__}")
+        kind = type(value).__name__
+        raise UsageError(f"{name} must be a mapping of names to values, not a {kind}", options=[name])
     for field, text in value.items():
         check_text(name, field)
         # Never in a message: it may be a secret.

@@ -1,6 +1,7 @@
 """The command `fetchmill`: finds the subcommand, and is the one place where errors become exit codes."""
 
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -208,7 +209,7 @@ def _fail(error: BaseException, found: list[str]) -> int:
     elif isinstance(error, click.ClickException):
         code, message = error.exit_code, error.format_message()
     elif isinstance(error, FetchmillError):
-        code, message, hint = error.exit_code, str(error), error.hint
+        code, message, hint = error.exit_code, _with_own_names(error), error.hint
     elif os.environ.get("FETCHMILL_TRACEBACK"):
         raise error
     else:
@@ -220,6 +221,16 @@ def _fail(error: BaseException, found: list[str]) -> int:
     if "--json" in sys.argv[1:]:
         write_event("error", {"exit_code": code, "message": line, "hint": hint})
     return code
+
+
+def _with_own_names(error: FetchmillError) -> str:
+    """The text of an error, with the command line's names of options in place of Python's."""
+    from fetchmill.cli.option_names import written
+
+    text = str(error)
+    for name in getattr(error, "options", ()):
+        text = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", written(name), text, count=1)
+    return text
 
 
 def _explain_usage(error: click.UsageError) -> tuple[str, str | None]:

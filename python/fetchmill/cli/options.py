@@ -7,6 +7,7 @@ import click
 
 from fetchmill._options.rows import default_text
 from fetchmill.cli.help_texts import CliCommand
+from fetchmill.cli.option_names import written
 from fetchmill.cli.parameter_types import (
     ADDRESS,
     ANSWERS,
@@ -148,8 +149,8 @@ def options_of(table: Any) -> list[click.Parameter]:  # noqa: ANN401 - a datacla
 def _declarations(field: Field[Any], alias: str | None) -> list[str]:
     """How an option is written, and the field that it sets; a flag that is on, or may be, can be taken back."""
     may_be_on = field.metadata["kind"] == "flag" and field.default is not False
-    written = "header" if field.name == "headers" else field.name.replace("_", "-")
-    names = [f"--{written}/--no-{written}" if may_be_on else f"--{written}"]
+    option = written(field.name)
+    names = [f"{option}/--no-{option.removeprefix('--')}" if may_be_on else option]
     short = field.metadata["short"]
     also = [f"--{alias}"] if alias in _WRITTEN_ALIASES else []
     return [field.name, *([short] if short else []), *names, *also]

@@ -34,18 +34,24 @@ _OPTIONS = {
     **dict.fromkeys(("follow", "max-redirs", "max-redirects", "location"), "redirects"),
     **dict.fromkeys(("endpoint",), "endpoint-url"),
     **dict.fromkeys(("no-sign", "anonymous", "anon"), "no-sign-request"),
-    **dict.fromkeys(("resume", "continue"), "retry-failed"),
     **dict.fromkeys(("silent", "no-progress"), "quiet"),
     **dict.fromkeys(("agent", "useragent"), "user-agent"),
     **dict.fromkeys(("body", "post-data"), "data"),
     **dict.fromkeys(("request",), "method"),
 }
 
+_DESTINATION = ("names", "the destination is the second argument: fetchmill get SOURCE DEST")
+_RESUME = ("retry-failed", "the same command resumes a job, and so does: fetchmill resume DEST")
+_VERBOSE = ("log-file", "progress is shown without it; --log-file FILE writes what happens")
 # Options that have to be explained: one of ours that the command must have, and the hint.
 _EXPLAINED = {
+    **dict.fromkeys(("o", "output", "out", "output-dir", "dest", "destination"), _DESTINATION),
+    **dict.fromkeys(("resume", "continue", "c"), _RESUME),
+    **dict.fromkeys(("head", "n", "max", "count", "take"), ("first", "--first N fetches only the first N targets")),
+    **dict.fromkeys(("v", "verbose", "debug"), _VERBOSE),
     "limit": (
         "concurrency",
-        "--concurrency N limits the requests in flight; --sample N takes only N targets of a list",
+        "--concurrency N limits the requests in flight; --first N fetches only the first N targets",
     ),
 }
 
