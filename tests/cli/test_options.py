@@ -110,6 +110,7 @@ def test_defaults_are_what_they_were() -> None:
         "pipeline": 1,
         "preflight": True,
         "transform_batch": 256,
+        "image_quality": 85,
         "listing": "auto",
         "store": "objects",
         "list_path": "/list",

@@ -1,7 +1,7 @@
 """`make bench-images`: images of a list with captions into shards for webdataset, beside img2dataset.
 
-img2dataset is installed into build/ and run with the settings of its README, once as there and once without decoding:
-`fetchmill get` stores what the server sent. Some of the images are missing, some answers are errors, some are pages.
+img2dataset is installed into build/ and run with the settings of its README, once with resizing and once without
+decoding; so is `fetchmill get`. Both resize to JPEG of quality 95, the longer side 256 pixels. Some of the images are missing, some answers are errors, some are pages.
 All run in a network namespace of their own, with nginx on an address of it.
 """
 
@@ -128,9 +128,12 @@ def _commands(python: Path, listed: Path, out: Path) -> dict[str, list[object]]:
     readme: list[object] = [python.with_name("img2dataset"), f"--url_list={listed}", "--input_format=parquet"]
     readme += ["--url_col=url", "--caption_col=caption", "--output_format=webdataset", f"--output_folder={out}"]
     readme += [f"--processes_count={os.cpu_count()}", "--thread_count=64"]
+    resized = ["--image-max-side", "256", "--image-format", "jpeg", "--image-quality", "95"]
+    same = ["--image_size=256", "--resize_mode=keep_ratio_largest", "--resize_only_if_bigger=True"]
     return {
         "`fetchmill get --format tar --sidecar json`": get,
-        "img2dataset, `--image_size=256`": [*readme, "--image_size=256"],
+        "the same with `--image-max-side 256`": [*get, *resized],
+        "img2dataset, `--image_size=256`, `keep_ratio_largest`": [*readme, *same],
         "img2dataset, `--disable_all_reencoding=True`": [*readme, "--disable_all_reencoding=True"],
     }
 

@@ -2,7 +2,7 @@
 
 import json
 import os
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from fetchmill._options.rows import Options, option_class
 from fetchmill._options.sources import SourceKind, check_source, kind_of
@@ -11,6 +11,10 @@ from fetchmill.errors import UsageError
 
 if TYPE_CHECKING:
     from fetchmill._options.keywords import GetKeywords
+
+_QUALITY_MAX = 100
+# As ImageTransform has them: help needs no Pillow.
+_IMAGE_COLUMNS = ("width", "height", "original_width", "original_height")
 
 
 @option_class(GET)
@@ -44,8 +48,24 @@ class GetOptions(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_source(self)
-        if self.transform_columns and self.transform is None:
-            raise UsageError("transform_columns needs a transform, which fills them")
+        self._check_images()
+        if self.transform_columns and self.transform is None and not has_images(self):
+            raise UsageError("transform_columns needs a transform, which fills them", options=["transform_columns"])
+
+    def _check_images(self) -> None:
+        """Refuses options of images that contradict others."""
+        if self.image_quality > _QUALITY_MAX:
+            raise UsageError(
+                f"image_quality must be 1 to {_QUALITY_MAX}, not {self.image_quality}", options=["image_quality"]
+            )
+        if not has_images(self):
+            return
+        if self.transform is not None:
+            raise UsageError(
+                "transform and the image options exclude each other: the function can do it all", options=["transform"]
+            )
+        if unknown := [name for name in self.transform_columns or () if name not in _IMAGE_COLUMNS]:
+            raise UsageError(f"images have the columns {', '.join(_IMAGE_COLUMNS)}, not {unknown[0]!r}")
 
     @property
     def source_kind(self) -> SourceKind:
@@ -63,11 +83,34 @@ class GetOptions(Options):
                 cannot import.
         """
         values = source_values(self, kind or self.source_kind) | {"dest": self.dest}
-        if self.transform is not None:
+        if has_images(self):
+            values["transform"] = self._native_images()
+        elif self.transform is not None:
             from fetchmill._transform.spec import native_transform
 
             values["transform"] = native_transform(self.transform, self.transform_columns or ())
         return json.dumps(values)
+
+    def _native_images(self) -> dict[str, Any]:
+        """The transform that the options of images ask for."""
+        try:
+            from fetchmill._transform.images import ImageTransform
+        except ImportError:
+            raise UsageError(
+                "images are decoded by Pillow, which is not installed", hint="pip install 'fetchmill[images]'"
+            ) from None
+        from fetchmill._transform.spec import native_transform
+
+        columns = tuple(self.transform_columns or ())
+        images = ImageTransform(
+            self.image_max_side, self.image_min_side, self.image_format, self.image_quality, columns=columns
+        )
+        return native_transform(images, columns, images.text())
+
+
+def has_images(options: Options) -> bool:
+    """Whether objects are images that are checked or changed before they are stored."""
+    return any(getattr(options, name) is not None for name in ("image_max_side", "image_min_side", "image_format"))
 
 
 def source_values(options: Options, kind: SourceKind) -> dict[str, object]:

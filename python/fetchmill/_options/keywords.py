@@ -13,6 +13,7 @@ from fetchmill._options.table import (
     EngineName,
     Format,
     HashAlgorithm,
+    ImageFormat,
     ListFormat,
     Listing,
     NextPage,
@@ -70,6 +71,8 @@ class Storing(TypedDict, total=False):
     """Columns of parquet and jsonl that the function fills; separate them with commas."""
     transform_batch: int
     """Replies given to the function in one call, at most."""
+    first: int | None
+    """Fetch only the first N targets. A larger N, or none, goes on with the same job."""
     max_failed: int | str | None
     """Allow N (or P%) targets to fail or be absent; above it the run stops early with exit code 8, at or below it the
     exit code is 0."""
@@ -78,6 +81,19 @@ class Storing(TypedDict, total=False):
     retry_failed: bool | Sequence[str]
     """Fetch failed and absent targets again; with =KINDS only these failure kinds and statuses, such as
     404,5xx,dns*."""
+
+
+class OfImages(TypedDict, total=False):
+    """What `get` has: how images are checked and shrunk before they are stored."""
+
+    image_max_side: int | None
+    """Shrink larger images to this width and height in pixels, at most; needs fetchmill[images]."""
+    image_min_side: int | None
+    """Skip images whose width or height is smaller, in pixels."""
+    image_format: ImageFormat | None
+    """Store images in this format. Default: the format that came."""
+    image_quality: int
+    """Quality of JPEG and WebP, 1 to 100."""
 
 
 class OfFiles(TypedDict, total=False):
@@ -471,6 +487,7 @@ class Syncing(TypedDict, total=False):
 class GetKeywords(
     OfFormat,
     Storing,
+    OfImages,
     OfEncodings,
     OfOptOuts,
     OfFiles,
@@ -504,6 +521,7 @@ class GetKeywords(
 class PlanKeywords(
     OfFormat,
     Storing,
+    OfImages,
     OfEncodings,
     OfOptOuts,
     OfFiles,

@@ -20,7 +20,8 @@ _NOT_OF_A_PROBE = {
     *("format", "shard_size", "seal_after", "durability", "state", "preflight", "server_times"),
     *("keep_columns", "column_types"),
     *("hash", "all_rows", "cdxj", "warc_all", "transform", "transform_columns", "transform_batch", "retry_failed"),
-    *("max_failed", "allow_absent", "max_duration", "max_bytes", "strip_prefix", "sidecar"),
+    *("image_max_side", "image_min_side", "image_format", "image_quality"),
+    *("first", "max_failed", "allow_absent", "max_duration", "max_bytes", "strip_prefix", "sidecar"),
 }
 
 
@@ -58,9 +59,9 @@ class PlanOptions(Options):
         if str(self.source) == "-":
             raise UsageError("plan reads a list more than once: give it as a file, not as -")
         if self.store == "items":
-            raise UsageError("store: plan measures objects, and items are not asked for; leave store away")
+            raise UsageError("store must be objects: plan does not measure items", options=["store"])
         if self.engine != "native":
-            raise UsageError(f"plan fetches with engine native, not with engine {self.engine}: leave engine away")
+            raise UsageError(f"engine must be native, not {self.engine}: plan measures no other", options=["engine"])
 
     @property
     def source_kind(self) -> SourceKind:

@@ -13,6 +13,7 @@ Format = Literal["files", "tar", "parquet", "warc", "jsonl", "null"]
 RowsFormat = Literal["parquet", "csv", "jsonl"]
 Listing = Literal["auto", "api", "autoindex", "html", "links", "sitemap", "json", "object"]
 Stored = Literal["objects", "items"]
+ImageFormat = Literal["jpeg", "png", "webp"]
 NextPage = Literal["marker", "url", "link", "page", "offset", "none"]
 Durability = Literal["power", "process"]
 HashAlgorithm = Literal["sha256"]
@@ -43,6 +44,7 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "transform_columns",
         "transform_batch",
     ),
+    "Images": ("image_max_side", "image_min_side", "image_format", "image_quality"),
     "Changes": ("delete", "max_delete", "refetch", "check_local", "overwrite_local"),
     "Lists": (
         "list_format",
@@ -75,7 +77,7 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "marker_param",
         "total_field",
     ),
-    "Selection": ("include", "exclude", "sample", "accept", "robots", "opt_out"),
+    "Selection": ("first", "include", "exclude", "sample", "accept", "robots", "opt_out"),
     "Requests": (
         "headers",
         "user_agent",
@@ -268,6 +270,13 @@ _STORING = {
     "transform_batch": Option(
         "count", int, 256, "Replies given to the function in one call, at most.", heading="Output"
     ),
+    "first": Option(
+        "count",
+        int | None,
+        None,
+        "Fetch only the first N targets. A larger N, or none, goes on with the same job.",
+        heading="Selection",
+    ),
     "max_failed": Option(
         "share",
         int | str | None,
@@ -291,6 +300,35 @@ _STORING = {
         "404,5xx,dns*.",
         heading="Run control",
     ),
+}
+
+_OF_IMAGES = {
+    "image_max_side": Option(
+        "count",
+        int | None,
+        None,
+        "Shrink larger images to this width and height in pixels, at most; needs fetchmill[images].",
+        heading="Images",
+        is_core=False,
+    ),
+    "image_min_side": Option(
+        "count",
+        int | None,
+        None,
+        "Skip images whose width or height is smaller, in pixels.",
+        heading="Images",
+        is_core=False,
+    ),
+    "image_format": Option(
+        "choice",
+        ImageFormat | None,
+        None,
+        "Store images in this format. Default: the format that came.",
+        choices=("jpeg", "png", "webp"),
+        heading="Images",
+        is_core=False,
+    ),
+    "image_quality": Option("count", int, 85, "Quality of JPEG and WebP, 1 to 100.", heading="Images", is_core=False),
 }
 
 _OF_FILES = {
@@ -1040,6 +1078,7 @@ _SYNCING = {
 GET: Final[Mapping[str, Option]] = {
     **_OF_FORMAT,
     **_STORING,
+    **_OF_IMAGES,
     **_OF_ENCODINGS,
     **_OF_OPT_OUTS,
     **_OF_FILES,
@@ -1070,6 +1109,7 @@ GET: Final[Mapping[str, Option]] = {
 PLAN: Final[Mapping[str, Option]] = {
     **_OF_FORMAT,
     **_STORING,
+    **_OF_IMAGES,
     **_OF_ENCODINGS,
     **_OF_OPT_OUTS,
     **_OF_FILES,

@@ -5,6 +5,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Unpack
 
+from fetchmill._options.get import has_images
 from fetchmill._options.keywords import PlanKeywords
 from fetchmill._options.plan import PlanOptions
 from fetchmill._options.sources import is_bucket
@@ -120,7 +121,7 @@ def _notices(options: PlanOptions, found: ProbeResults, objects_from: ObjectsFro
     if of_files is not None and of_files.refused and options.format == "files":
         many = format_count(of_files.objects + of_files.refused)
         lines.append(f"of {many} names {format_count(of_files.refused)} cannot be files: take --format parquet or tar")
-    if options.transform is not None:
+    if options.transform is not None or has_images(options):
         lines.append("what transform takes, and what it makes of bodies, is not in it")
     return lines
 

@@ -123,7 +123,7 @@ command = TableCommand(
         "template",
         "names",
         "keep_columns",
-        "all_rows",
+        "first",
         "include",
         "headers",
         "bearer",

@@ -135,6 +135,7 @@ impl Control {
             give_up_after: request.give_up_after.as_millis() as Millis,
             held_max: limits::WAITING_HELD_MAX,
             seed: request.seed.unwrap_or_else(|| clock.now() ^ (u64::from(std::process::id()) << 32)),
+            end: request.first,
         };
         let mut planner = Planner::new(planner);
         if (request.rows.is_some() && !request.lists_only()) || request.obeys_robots_of_hosts() {

@@ -252,6 +252,7 @@ mod tests {
             give_up_after: 900_000,
             held_max: 8,
             seed: 1,
+            end: None,
         };
         let mut planner = Planner::new(options);
         let mut names = Names::default();

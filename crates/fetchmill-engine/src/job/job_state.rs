@@ -33,6 +33,7 @@ impl JobState {
             tally: plus(self.before, sum.tally),
             is_listing_done: self.control.is_listing_done.load(Ordering::Relaxed),
             elapsed: self.control.clock.elapsed(),
+            is_at_end: self.rules.first.is_some() && self.control.plan.lock().is_at_end(),
         }
     }
 }

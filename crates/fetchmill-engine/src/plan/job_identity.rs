@@ -11,7 +11,7 @@ use fetchmill_model::target::extra_columns::{
     ALL_ROWS, COLUMNS_PART, ENCODINGS_IN_COLUMN, ENCODINGS_PART, ITEM_ROWS, ROWS_PART, TYPES_PART,
 };
 use fetchmill_store::journal::{
-    ALL_REPLIES, CDXJ, CHECK, COMPRESSED, DESTINATION, HASH, INDEX_PART, Identity, KEYS, LIST, NAMES,
+    ALL_REPLIES, CDXJ, CHECK, COMPRESSED, DESTINATION, HASH, IMAGES, INDEX_PART, Identity, KEYS, LIST, NAMES,
     OPT_OUT, REPLIES_PART, REQUEST_PART, ROBOTS, SIDECAR, STRIP_PREFIX, TRANSFORM, transform_text,
 };
 use fetchmill_store::sink::HashColumn;
@@ -57,6 +57,7 @@ impl JobPlan {
         let is_filtered = !include.is_empty() || !exclude.is_empty();
         let filters = (is_filtered && request.lists_itself())
             .then(|| ("filters", format!("include {include:?} exclude {exclude:?}")));
+        let transform = request.transform.as_ref();
         let (endpoint, bounds) = match &request.source {
             SourceOptions::S3 { .. } => (self.s3.endpoint_url.as_ref(), request.bounds.text()),
             _ => (None, None),
@@ -84,11 +85,9 @@ impl JobPlan {
                 .chain(request.http.opt_out.then(|| (OPT_OUT, true.to_string())))
                 .chain(request.obeys_robots_of_hosts().then(|| (ROBOTS, true.to_string())))
                 .chain(request.hash.map(|HashAlgorithm::Sha256| (HASH, HashColumn::NAME.to_owned())))
+                .chain(transform.map(|_| (TRANSFORM, transform_text(&request.transform_columns))))
                 .chain(
-                    request
-                        .transform
-                        .as_ref()
-                        .map(|_| (TRANSFORM, transform_text(&request.transform_columns))),
+                    transform.and_then(|transform| transform.images.clone()).map(|images| (IMAGES, images)),
                 ),
         )
     }

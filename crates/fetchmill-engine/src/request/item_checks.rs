@@ -44,7 +44,7 @@ impl JobRequest {
     }
 
     /// Options that act on objects, and whether they were given.
-    fn options_of_objects(&self) -> [(&'static str, bool); 14] {
+    fn options_of_objects(&self) -> [(&'static str, bool); 15] {
         [
             ("--url-field", self.json.url_field.is_some()),
             ("--name-field", self.json.name_field.is_some()),
@@ -60,6 +60,7 @@ impl JobRequest {
             ("--retry-failed", self.retry_failed.is_some()),
             ("--bwlimit", self.bwlimit.is_some()),
             ("--max-bytes", self.max_bytes.is_some()),
+            ("--first", self.first.is_some()),
         ]
     }
 

@@ -103,6 +103,8 @@ options! {
         bwlimit: Option<f64> = None, Bounds::above_0("bytes a second");
         /// Bytes of bodies that a run receives; it is ended then.
         max_bytes: Option<u64> = None, Bounds::at_least(1.0, "bytes");
+        /// Targets of the job, from its beginning, that a run fetches; it is ended then.
+        first: Option<u64> = None, Bounds::at_least(1.0, "");
         /// Whether a check looks once more, at its end, at what failed for a reason that may pass.
         second_look: bool = false;
         /// See [`limits::GIVE_UP_AFTER`].
@@ -270,6 +272,7 @@ impl JobRequest {
             counts_absent: !self.allow_absent,
             max_duration: self.max_duration,
             max_bytes: self.max_bytes,
+            first: self.first,
         }
     }
 

@@ -78,6 +78,8 @@ pub enum StopReason {
     MaxDuration = 2,
     /// The run has received as many bytes as it may.
     MaxBytes = 3,
+    /// All targets that the run was to fetch have outcomes, and there are more.
+    First = 4,
 }
 
 impl StopReason {
@@ -87,11 +89,12 @@ impl StopReason {
             StopReason::MaxFailed => "max_failed",
             StopReason::MaxDuration => "max_duration",
             StopReason::MaxBytes => "max_bytes",
+            StopReason::First => "first",
         }
     }
 
     pub(crate) fn of(number: u8) -> Option<Self> {
-        [StopReason::MaxFailed, StopReason::MaxDuration, StopReason::MaxBytes]
+        [StopReason::MaxFailed, StopReason::MaxDuration, StopReason::MaxBytes, StopReason::First]
             .into_iter()
             .find(|reason| *reason as u8 == number)
     }
@@ -108,6 +111,8 @@ pub(crate) struct StopRules {
     pub(crate) max_duration: Option<Duration>,
     /// Of this run.
     pub(crate) max_bytes: Option<u64>,
+    /// Targets of the job from its beginning, of which this run fetches those without an outcome.
+    pub(crate) first: Option<u64>,
 }
 
 /// How a job stands, for the rules.
@@ -121,11 +126,16 @@ pub(crate) struct Standing {
     pub(crate) elapsed: Duration,
     /// Of bodies that this run has received.
     pub(crate) bytes: u64,
+    /// Whether no target is left of those that this run was to fetch.
+    pub(crate) is_at_end: bool,
 }
 
 impl StopRules {
     pub(crate) fn are_none(&self) -> bool {
-        self.max_failed.is_none() && self.max_duration.is_none() && self.max_bytes.is_none()
+        self.max_failed.is_none()
+            && self.max_duration.is_none()
+            && self.max_bytes.is_none()
+            && self.first.is_none()
     }
 
     fn failed(&self, tally: Tally) -> u64 {
@@ -151,6 +161,8 @@ impl StopRules {
             Some(StopReason::MaxBytes)
         } else if self.max_duration.is_some_and(|most| now.elapsed >= most) {
             Some(StopReason::MaxDuration)
+        } else if self.first.is_some() && now.is_at_end {
+            Some(StopReason::First)
         } else {
             None
         }

@@ -35,6 +35,9 @@ pub struct TransformOptions {
     pub command: Vec<String>,
     /// What it is sent first: it tells the process what the function is.
     pub setup: Vec<u8>,
+    /// What is made of images, if that is what it does. Unlike a function it identifies the job.
+    #[serde(default)]
+    pub images: Option<String>,
 }
 
 /// What a job that fetches for a pass of a sync must know of the destination, which gets its shards.

@@ -51,6 +51,8 @@ pub struct PlannerOptions {
     pub held_max: usize,
     /// Of the jitter.
     pub seed: u64,
+    /// Only targets before this one are handed out.
+    pub end: Option<Sequence>,
 }
 
 /// What a worker is to do next.
@@ -91,6 +93,8 @@ pub struct Planner {
     outstanding: usize,
     waiting: WaitingTargets,
     listing_done: bool,
+    /// Whether targets from [`PlannerOptions::end`] on were listed.
+    is_past_end: bool,
     read_ahead: ReadAhead,
     /// Of the only origin of the job.
     origin: OriginState,
@@ -121,6 +125,7 @@ impl Planner {
             outstanding: 0,
             waiting,
             listing_done: false,
+            is_past_end: false,
             read_ahead: ReadAhead::default(),
             origin,
             concurrency,
@@ -155,9 +160,20 @@ impl Planner {
     pub fn add_page(&mut self, page: &Arc<Page>, positions: impl IntoIterator<Item = Range<usize>>) {
         for range in positions.into_iter().filter(|range| !range.is_empty()) {
             self.announced = self.announced.saturating_sub(range.len());
-            self.ready_targets += range.len();
-            self.ready.push_back((Arc::clone(page), range));
+            let range = self.before_end(page.first, range);
+            if !range.is_empty() {
+                self.ready_targets += range.len();
+                self.ready.push_back((Arc::clone(page), range));
+            }
         }
+    }
+
+    /// Those of a page's positions that may be handed out.
+    fn before_end(&mut self, first: Sequence, range: Range<usize>) -> Range<usize> {
+        let Some(end) = self.options.end else { return range };
+        let end = (end.saturating_sub(first) as usize).clamp(range.start, range.end);
+        self.is_past_end |= end < range.end;
+        range.start..end
     }
 
     /// Announced targets that will not come: their outcome was known at once.
@@ -184,7 +200,8 @@ impl Planner {
     /// attempt nor what is fetched and not yet committed.
     pub fn wants_pages(&self, live_name_bytes: usize) -> bool {
         let listed = self.unassigned_targets();
-        listed + self.outstanding < limits::WINDOW_TARGETS_MAX
+        !self.is_past_end
+            && listed + self.outstanding < limits::WINDOW_TARGETS_MAX
             // Over many hosts there is work for all of them when much is listed.
             && (self.routes.is_some() || listed < self.read_ahead.targets())
             && live_name_bytes < limits::WINDOW_NAME_BYTES_MAX
@@ -610,10 +627,16 @@ impl Planner {
 
     /// Whether every listed target has an outcome.
     pub fn is_done(&self) -> bool {
-        self.listing_done
-            && self.unassigned_targets() == 0
-            && self.outstanding == 0
-            && self.waiting.is_empty()
+        self.listing_done && !self.is_past_end && self.is_idle()
+    }
+
+    /// Whether every target before [`PlannerOptions::end`] has an outcome, and there are more.
+    pub fn is_at_end(&self) -> bool {
+        self.is_past_end && self.is_idle()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.unassigned_targets() == 0 && self.outstanding == 0 && self.waiting.is_empty()
     }
 }
 

@@ -55,6 +55,7 @@ impl Play {
             give_up_after: 900_000,
             held_max: WAITING_HELD_MAX,
             seed: self.seed,
+            end: None,
         });
         for first in (0..self.targets).step_by(500) {
             let mut names = Names::default();

@@ -14,8 +14,15 @@ fn planner(workers: usize) -> Planner {
         give_up_after: 900_000,
         held_max: WAITING_HELD_MAX,
         seed: 1,
+        end: None,
     };
     Planner::new(options)
+}
+
+fn planner_until(end: u64) -> Planner {
+    let mut planner = planner(2);
+    planner.options.end = Some(end);
+    planner
 }
 
 fn page(first: u64, count: usize) -> Arc<Page> {
@@ -238,4 +245,39 @@ fn listing_stops_when_the_window_is_full_and_goes_on_for_waiting_targets() {
 
     assert!(planner.wants_pages(0));
     assert!(!planner.wants_pages(limits::WINDOW_NAME_BYTES_MAX));
+}
+
+#[test]
+fn targets_from_the_end_on_are_listed_and_not_handed_out() {
+    let mut planner = planner_until(12);
+    add(&mut planner, &page(0, 10));
+    assert!(planner.wants_pages(0) && !planner.is_at_end());
+    add(&mut planner, &page(10, 5));
+    assert!(!planner.wants_pages(0));
+    add(&mut planner, &page(15, 5));
+    planner.end_listing();
+
+    let mut seen = 0;
+    while let NextWork::Batch(batch) = planner.next_batch(0, 100, 0) {
+        assert!(!planner.is_at_end());
+        seen += batch.len();
+        planner.report(WorkerReport { settled: batch.len(), ..WorkerReport::default() }, 0);
+    }
+
+    assert_eq!(seen, 12);
+    assert!(planner.is_at_end() && !planner.is_done());
+    assert!(matches!(planner.outlook(), NextWork::Wait));
+}
+
+#[test]
+fn a_listing_that_ends_at_the_end_or_before_it_is_done() {
+    for count in [9, 10] {
+        let mut planner = planner_until(10);
+        add(&mut planner, &page(0, count));
+        planner.end_listing();
+        while let NextWork::Batch(batch) = planner.next_batch(0, 100, 0) {
+            planner.report(WorkerReport { settled: batch.len(), ..WorkerReport::default() }, 0);
+        }
+        assert!(planner.is_done() && !planner.is_at_end());
+    }
 }

@@ -20,9 +20,10 @@ pub(crate) use database::file_name::read_file_name;
 pub(crate) use database::sqlite_error::error_of as sqlite_error_of;
 pub use job::command::read_command;
 pub use job::identity::{
-    ALL_REPLIES, CDXJ, CHECK, COMPRESSED, DESTINATION, FOLDERS, HASH, INDEX_PAGES, INDEX_PART, Identity,
-    KEYS, LINK_PAGES, LIST, NAMES, ONE_OBJECT, OPT_OUT, REPLIES_PART, REQUEST_PART, ROBOTS, SIDECAR,
-    SITEMAPS, STRIP_PREFIX, TRANSFORM, must_be_here, must_have_objects, transform_columns, transform_text,
+    ALL_REPLIES, CDXJ, CHECK, COMPRESSED, DESTINATION, FOLDERS, HASH, IMAGES, INDEX_PAGES, INDEX_PART,
+    Identity, KEYS, LINK_PAGES, LIST, NAMES, ONE_OBJECT, OPT_OUT, REPLIES_PART, REQUEST_PART, ROBOTS,
+    SIDECAR, SITEMAPS, STRIP_PREFIX, TRANSFORM, must_be_here, must_have_objects, transform_columns,
+    transform_text,
 };
 pub use job::rules::JobRules;
 pub use job::transactions::Journal;

@@ -48,6 +48,9 @@ pub fn transform_columns(text: &str) -> Vec<String> {
     names.unwrap_or_default()
 }
 
+/// The part of a job's identity that says what becomes of its images.
+pub const IMAGES: &str = "images";
+
 /// The part of a job's identity that says what objects of a list are called, when that is not what the list says;
 pub const NAMES: &str = "names";
 

@@ -1,0 +1,176 @@
+"""Images are decoded, filtered by size, shrunk and encoded before they are stored; bad ones fail with a reason."""
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+import fetchmill
+from fetchmill._options.get import GetOptions
+from fetchmill._transform.images import COLUMNS, ImageTransform
+from fetchmill.testing import Server
+
+Serve = Callable[..., Server]
+Run = Callable[..., Any]
+
+ORIENTATION, TURNED = 0x0112, 6
+
+
+def encoded(format: str, size: tuple[int, int] = (640, 480), mode: str = "RGB", **options: Any) -> bytes:  # noqa: ANN401
+    """An image with a gradient, so that pixels differ."""
+    gradient = Image.radial_gradient("L").resize(size)
+    made = io.BytesIO()
+    if mode == "I;16":
+        gradient.convert("I").point(lambda value: value * 256).convert(mode).save(made, format)
+        return made.getvalue()
+    Image.merge("RGB", (gradient, gradient, gradient)).convert(mode).save(made, format, **options)
+    return made.getvalue()
+
+
+def result_of(body: bytes, **options: Any) -> Any:  # noqa: ANN401 - a result of a transform
+    """What becomes of one body."""
+    reply = fetchmill.FetchedReply("a", "http://a", 200, body, None, None, None)
+    (result,) = ImageTransform(**options)([reply])
+    return result
+
+
+def picture(body: bytes) -> Image.Image:
+    """The decoded image."""
+    image = Image.open(io.BytesIO(body))
+    image.load()
+    return image
+
+
+@pytest.mark.parametrize("format", ["jpeg", "png", "webp"])
+@pytest.mark.parametrize(
+    ("came", "mode"),
+    [
+        *[("JPEG", mode) for mode in ("RGB", "L", "CMYK")],
+        *[("PNG", mode) for mode in ("RGB", "RGBA", "L", "LA", "P", "1", "I;16")],
+        *[("WEBP", "RGB"), ("GIF", "P"), ("BMP", "RGB"), ("TIFF", "CMYK"), ("AVIF", "RGB")],
+    ],
+)
+def test_each_kind_of_image_becomes_each_format(came: str, mode: str, format: str) -> None:
+    """In the size that is asked for, and still a gradient."""
+    result = result_of(encoded(came, mode=mode), max_side=64, format=format, columns=COLUMNS)
+
+    image = picture(result.pop("body"))
+    assert (image.format, image.size) == (format.upper(), (64, 48))
+    assert result == {"width": 64, "height": 48, "original_width": 640, "original_height": 480}
+    gray = image.convert("L").tobytes()
+    middle, corner = gray[24 * 64 + 32], gray[0]
+    assert corner - middle > 80, (middle, corner)
+
+
+@pytest.mark.parametrize(("came", "stored"), [("JPEG", "JPEG"), ("PNG", "PNG"), ("WEBP", "WEBP"), ("GIF", "PNG")])
+def test_a_format_is_kept_where_none_is_asked_for(came: str, stored: str) -> None:
+    """If it is one that is written."""
+    assert picture(result_of(encoded(came), max_side=64)).format == stored
+
+
+def test_what_needs_no_change_is_stored_as_it_came() -> None:
+    """Byte for byte, also a GIF."""
+    for format in ("JPEG", "GIF"):
+        body = encoded(format)
+        assert result_of(body, max_side=640) == body
+    body = encoded("JPEG")
+    assert result_of(body, max_side=1000, format="jpeg", quality=1) == body
+
+
+def test_an_image_is_turned_and_loses_its_metadata() -> None:
+    """Its orientation is in the metadata."""
+    tags = Image.Exif()
+    tags[ORIENTATION] = TURNED
+    result = result_of(encoded("JPEG", exif=tags), max_side=64, columns=COLUMNS)
+
+    image = picture(result["body"])
+    assert image.size == (48, 64) == (result["width"], result["height"])
+    assert not image.getexif()
+
+
+def test_what_is_transparent_is_white_in_a_jpeg() -> None:
+    """Not black."""
+    made = io.BytesIO()
+    Image.new("RGBA", (100, 100), (200, 0, 0, 0)).save(made, "PNG")
+    assert min(picture(result_of(made.getvalue(), format="jpeg")).tobytes()) > 250
+
+
+def test_bad_images_are_exceptions_with_the_reason() -> None:
+    """Whatever it is that is bad."""
+    whole = encoded("JPEG")
+    large = io.BytesIO()
+    Image.new("1", (10_000, 9_000)).save(large, "PNG")
+    eps = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 100 100\n"
+    reasons = {
+        "is no image": (b"", b"<html>gone</html>", eps),
+        "truncated": (whole[: len(whole) // 2],),
+        "could be decompression bomb": (large.getvalue(),),
+    }
+    for reason, bodies in reasons.items():
+        for body in bodies:
+            for options in ({"max_side": 64}, {"format": "jpeg"}, {"min_side": 1}):
+                result = result_of(body, **options)
+                assert isinstance(result, Exception), (body[:20], options)
+                assert reason in str(result)
+
+
+def test_a_small_image_is_skipped() -> None:
+    """By its shorter side."""
+    assert result_of(encoded("PNG", (640, 99)), min_side=100) is None
+    assert result_of(encoded("PNG", (640, 100)), min_side=100) is not None
+
+
+def test_a_folder_of_images_becomes_shards(run: Run, server: Serve, served: Path, dest: Path) -> None:
+    """By the command; one with another size is refused, and the same one resumes."""
+    (served / "wide.jpg").write_bytes(encoded("JPEG", (800, 200)))
+    (served / "small.png").write_bytes(encoded("PNG", (40, 30)))
+    (served / "tiny.png").write_bytes(encoded("PNG", (10, 10)))
+    (served / "cut.jpg").write_bytes(encoded("JPEG")[:1000])
+    (served / "page.jpg").write_text("<html>gone</html>")
+    words = ["get", server(served).url, dest, "--format", "parquet", "--image-min-side", "20", "--image-format", "webp"]
+    words += ["--transform-columns", "width,height"]
+
+    ended = run(*words, "--image-max-side", "100", "--json")
+
+    assert ended.code == 3, ended.err
+    report = json.loads(ended.out.splitlines()[-1])
+    assert (report["fetched"], report["failed"], report["skipped"]) == (2, 2, 1)
+    assert {failure.name: failure.detail for failure in fetchmill.failures(dest)} == {
+        "cut.jpg": "OSError: image file is truncated (5 bytes not processed)",
+        "page.jpg": "ValueError: the body is no image",
+    }
+    with fetchmill.open(dest) as objects:
+        stored = {name: (picture(body).format, picture(body).size) for name, body in objects.items()}
+        assert objects.record("wide.jpg").columns == {"width": "100", "height": "25"}
+    assert stored == {"wide.jpg": ("WEBP", (100, 25)), "small.png": ("WEBP", (40, 30))}
+    other = run(*words, "--image-max-side", "200")
+    assert other.code == 2
+    assert "its images is max_side=100 min_side=20 format=webp quality=85" in other.err
+    assert run("resume", dest).code == 3
+
+
+def test_options_of_images_that_contradict_others_are_refused() -> None:
+    """Before anything is read."""
+    base: dict[str, Any] = {"source": "http://127.0.0.1:1", "dest": "out", "image_max_side": 64}
+    for options, message in (
+        ({"transform": "a:b"}, "exclude each other"),
+        ({"image_quality": 101}, "image_quality must be 1 to 100, not 101"),
+        ({"transform_columns": ["width", "title"]}, "images have the columns width, height"),
+    ):
+        with pytest.raises(fetchmill.UsageError, match=message):
+            GetOptions(**base, **options)
+    GetOptions(**base, transform_columns=list(COLUMNS))
+
+
+def test_a_missing_pillow_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the command that installs it."""
+    monkeypatch.setitem(sys.modules, "fetchmill._transform.images", None)
+    options = GetOptions(source="http://127.0.0.1:1", dest="out", image_max_side=64)
+    with pytest.raises(fetchmill.UsageError, match="Pillow, which is not installed") as refusal:
+        options.to_json()
+    assert refusal.value.hint == "pip install 'fetchmill[images]'"
