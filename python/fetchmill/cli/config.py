@@ -62,7 +62,7 @@ def load_config(path: str | PathLike[str], command: Literal["get", "check", "lis
 
     Example:
         >>> options = fetchmill.load_config("fetchmill.toml", "get")  # doctest: +SKIP
-        >>> fetchmill.get("http://127.0.0.1:8080", "out/", **options | {"limit": 128})  # doctest: +SKIP
+        >>> fetchmill.get("http://127.0.0.1:8080", "out/", **options | {"concurrency": 128})  # doctest: +SKIP
     """
     from fetchmill.cli.main import COMMANDS
     from fetchmill.cli.options import gathered
