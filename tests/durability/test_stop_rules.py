@@ -208,8 +208,8 @@ def test_a_function_that_hangs_does_not_hold_up_a_run_that_is_to_end(
             "--max-failed must be a number of targets, or a percentage as 1% (0% to 100%), not 101%",
         ),
         (("--max-failed", "many"), "--max-failed must be a number of targets"),
-        (("--max-duration", "0"), "max_duration must be a number of seconds above 0, not 0"),
-        (("--max-bytes", "0"), "max_bytes must be a whole number of at least 1, not 0"),
+        (("--max-duration", "0"), "--max-duration must be a number of seconds above 0, not 0"),
+        (("--max-bytes", "0"), "--max-bytes must be a whole number of at least 1, not 0"),
     ],
 )
 def test_what_is_no_limit_is_refused(run: Run, dest: Path, option: tuple[str, str], message: str) -> None:

@@ -335,8 +335,8 @@ def test_what_may_have_been_meant_otherwise_is_told(run: Run, raw: Raw, dest: Pa
     one_page = run("get", url, dest, *MARKER)
     for wrong, message in [
         ((url, *ITEMS), "--next-page"),
-        ((url, "--url-field", "x"), "url_field is for listing json"),
-        ((url, *MARKER, "--names-field", "x"), "names_field is for listing api"),
+        ((url, "--url-field", "x"), "--url-field is for listing json"),
+        ((url, *MARKER, "--names-field", "x"), "--names-field is for listing api"),
         ((f"{url}?x=1",), "--listing json takes a query"),
         ((f"{url}?page=x", *BY_PAGE), "page of SOURCE is x"),
         (("list.txt", *ITEMS), "is for servers that list their objects"),

@@ -350,7 +350,7 @@ def test_objects_of_a_bucket_are_compared_with_their_list(
 @pytest.mark.parametrize(
     ("source", "options", "reason"),
     [
-        ("http://127.0.0.1:1", (), "hash_column is for lists of URLs"),
+        ("http://127.0.0.1:1", (), "--hash-column is for lists of URLs"),
         ("list.csv", ("--engine", "threads"), "--hash-column needs --engine native"),
         ("list.csv", ("--format", "warc"), "--hash-column does not go with --format warc"),
     ],

@@ -464,9 +464,9 @@ def test_a_port_that_is_taken_ends_the_command_before_the_job(run: Run, dest: Pa
     ("arguments", "message"),
     [
         (["--dashboard-addr", "0.0.0.0:0"], "needs a token: openssl rand -hex 16 > token.txt"),
-        (["--dashboard-host", "a.test"], "dashboard_host is a name of a dashboard: give --dashboard, too"),
+        (["--dashboard-host", "a.test"], "--dashboard-host needs --dashboard, since"),
         (["--dashboard", "--dashboard-token", TOKEN], "the token's file cannot be read: No such file or directory"),
-        (["--dashboard", "--dashboard-token", "short.txt"], "dashboard_token must be 16 to 256 visible ASCII"),
+        (["--dashboard", "--dashboard-token", "short.txt"], "--dashboard-token must be 16 to 256 visible ASCII"),
         (["--dashboard", "--dashboard-token", "/dev/zero"], "the token's file is longer than 4 KiB"),
     ],
 )

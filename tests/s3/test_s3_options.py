@@ -231,7 +231,10 @@ def test_a_bucket_in_python_has_the_same_errors(tmp_path: Path) -> None:
         (["s3://bucket/a b"], "as in: fetchmill get 's3://bucket/a b' out/"),
         (["s3:/bucket", "out"], "s3:/bucket is no bucket: write s3://BUCKET/PREFIX"),
         (["s3://", "out"], "s3:// names no bucket"),
-        ([BUCKET, "out", "--endpoint-url", "store"], "endpoint_url must be http://HOST[:PORT] or https://HOST[:PORT]"),
+        (
+            [BUCKET, "out", "--endpoint-url", "store"],
+            "--endpoint-url must be http://HOST[:PORT] or https://HOST[:PORT]",
+        ),
         (
             [BUCKET, "out", "--endpoint-url", "http://127.0.0.1:1", "--region", "eu/s3"],
             "the region eu/s3 cannot be one",
@@ -240,7 +243,7 @@ def test_a_bucket_in_python_has_the_same_errors(tmp_path: Path) -> None:
         ([BUCKET, "out", "--size-from", "big"], "Invalid value for '--size-from': 'big' is not understood"),
         ([BUCKET, "out", "--modified-to", "2026"], "Invalid value for '--modified-to': '2026' is not understood"),
         ([BUCKET, "out", "--modified-to", "2026-11-22T08:30"], "has no zone; write Z behind it for UTC"),
-        ([BUCKET, "out", "--size-from", "1KiB", "--size-to", "1000"], "size_to must be above size_from (1024)"),
+        ([BUCKET, "out", "--size-from", "1KiB", "--size-to", "1000"], "--size-to must be above --size-from (1024)"),
         ([BUCKET, "out", "--redirects", "3"], "redirects is for servers and lists of URLs"),
         (["http://127.0.0.1:1", "out", "--profile", "one"], "profile is for buckets"),
     ],

@@ -217,7 +217,7 @@ REFUSED = [
     ("urls.txt", ("--format", "files"), "stores shards"),
     ("urls.txt", ("--engine", "threads"), "engine native"),
     ("urls.txt", ("--sample", "3"), "sample is for one machine"),
-    ("urls.txt", ("--max-failed", "3"), "max_failed is for one machine"),
+    ("urls.txt", ("--max-failed", "3"), "--max-failed is for one machine"),
     ("urls.txt", ("--bwlimit", "1MB"), "bwlimit is for one machine"),
     ("urls.txt", ("--names", "seq"), "names seq counts"),
     ("urls.csv", ("--column", "url"), "csv_header auto"),

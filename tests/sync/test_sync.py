@@ -434,7 +434,7 @@ def test_what_cannot_be_taken_over_is_refused(
         ((source.url, "s3://bucket/prefix/"), "is a bucket"),
         ((f"{source.url}d000/", dest), f"is kept like {source.url}, not like"),
         ((source.url, dest, "--exclude", "*.x"), "with the options {}"),
-        ((source.url, dest, "--max-delete", "many"), "max_delete must be"),
+        ((source.url, dest, "--max-delete", "many"), "--max-delete must be"),
         ((source.url, dest, "--header", "X-Id: {id}"), "names a column"),
         ((source.url, dest, "--format", "null"), "discards them"),
     ):

@@ -197,7 +197,7 @@ def verify(  # noqa: PLR0913 - each has its default
         sample = SAMPLE_DEFAULT
     for name, value in (("sample", sample), ("threads", threads)):
         if value is not None and not 1 <= value <= SAMPLE_MAX:
-            raise UsageError(f"{name} must be a whole number from 1 to {SAMPLE_MAX}, not {value!r}")
+            raise UsageError(f"{name} must be a whole number from 1 to {SAMPLE_MAX}, not {value!r}", options=[name])
     tell = on_finding or (lambda _: None)
     if state is None and is_shared_job(os.fspath(dest)):
         if repair:

@@ -35,7 +35,10 @@ class JobDashboard:
         address, names = _address_of(options), list(options.dashboard_host or ())
         if address is None and not options.dashboard:
             if names:
-                raise UsageError("dashboard_host is a name of a dashboard: give --dashboard, too")
+                raise UsageError(
+                    "dashboard_host needs dashboard, since it is a name of one",
+                    options=["dashboard_host", "dashboard"],
+                )
         else:
             # Imported late: most jobs have none.
             from fetchmill._dashboard import dashboard
@@ -71,5 +74,8 @@ def _address_of(options: Options) -> str | None:
     """HOST:PORT, if one of the two options that may name it does."""
     given = [text for text in (options.dashboard, options.dashboard_addr) if isinstance(text, str)]
     if len(set(given)) > 1:
-        raise UsageError("dashboard and dashboard_addr are two addresses of one dashboard: give one of them")
+        raise UsageError(
+            "dashboard and dashboard_addr are two addresses of one dashboard: give one of them",
+            options=["dashboard", "dashboard_addr"],
+        )
     return given[0] if given else None

@@ -144,7 +144,7 @@ def _check(options: GetOptions, lease: float) -> None:
         raise UsageError(f"engine {options.engine} is for one machine: a shared job has engine native")
     for option in fields(options):
         if option.name in _REFUSED and getattr(options, option.name) != option.default:
-            raise UsageError(f"{option.name} is for one machine: {_REFUSED[option.name]}")
+            raise UsageError(f"{option.name} is for one machine: {_REFUSED[option.name]}", options=[option.name])
 
 
 def shared_options(options: GetOptions) -> dict[str, Any]:
@@ -233,7 +233,9 @@ def _has(file: BinaryIO, quote: bytes) -> bool:
 def _check_dialect(options: GetOptions) -> None:
     """Each range is read alone: what is detected at the start of a list could be detected differently in each."""
     if options.csv_header == "auto":
-        raise UsageError("csv_header auto looks at the first row only: say yes or no for a shared job")
+        raise UsageError(
+            "csv_header auto looks at the first row only: say yes or no for a shared job", options=["csv_header"]
+        )
     if options.delimiter is None and options.list_format != "tsv" and not str(options.source).endswith(".tsv"):
         raise UsageError("the delimiter is detected in the first rows only: say which it is for a shared job")
 
