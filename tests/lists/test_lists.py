@@ -388,7 +388,7 @@ def test_a_template_s_values_stay_in_their_places(run: Run, raw: Callable[..., R
         (["urls.csv", "out", "--column", "nothing"], ["nothing", "url"]),
         (["urls.txt", "out", "--bearer", "hidden"], ["--credentials-for"]),
         (["urls.txt", "out", "--keep-columns", "x"], ["plain text", "x"]),
-        (["urls.txt", "out", "--list-path", "/x"], ["list_path"]),
+        (["urls.txt", "out", "--list-path", "/x"], ["--list-path"]),
         (["urls.csv", "out", "--include", "re:("], ["re:("]),
         (["urls.csv", "out", "--template", "nothing"], ["{}"]),
     ],

@@ -220,7 +220,7 @@ REFUSED = [
     ("urls.txt", ("--max-failed", "3"), "--max-failed is for one machine"),
     ("urls.txt", ("--bwlimit", "1MB"), "bwlimit is for one machine"),
     ("urls.txt", ("--names", "seq"), "names seq counts"),
-    ("urls.csv", ("--column", "url"), "csv_header auto"),
+    ("urls.csv", ("--column", "url"), "--csv-header auto"),
     ("nothing.txt", (), "cannot open the list"),
 ]
 

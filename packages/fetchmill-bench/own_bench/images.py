@@ -1,7 +1,8 @@
 """`make bench-images`: images of a list with captions into shards for webdataset, beside img2dataset.
 
 img2dataset is installed into build/ and run with the settings of its README, once with resizing and once without
-decoding; so is `fetchmill get`. Both resize to JPEG of quality 95, the longer side 256 pixels. Some of the images are missing, some answers are errors, some are pages.
+decoding; so is `fetchmill get`. Both resize to JPEG of quality 95, the longer side 256 pixels. Some of the images are
+missing, some answers are errors, some are pages.
 All run in a network namespace of their own, with nginx on an address of it.
 """
 
