@@ -165,6 +165,8 @@ def test_options_of_images_that_contradict_others_are_refused() -> None:
         with pytest.raises(fetchmill.UsageError, match=message):
             GetOptions(**base, **options)
     GetOptions(**base, transform_columns=list(COLUMNS))
+    with pytest.raises(fetchmill.UsageError, match="image_quality needs image_max_side"):
+        GetOptions(source="http://127.0.0.1:1", dest="out", image_quality=50)
 
 
 def test_a_missing_pillow_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,7 +88,9 @@ class _StreamDisplay:
         text = "; ".join(describe(snapshot, rates))
         if self._is_terminal:
             columns = shutil.get_terminal_size().columns
-            self._write(f"\r\x1b[2K{text[: columns - 1]}")
+            # A terminal obeys control characters, and names of hosts come from elsewhere.
+            shown = "".join(char if char.isprintable() else "?" for char in text[: columns - 1])
+            self._write(f"\r\x1b[2K{shown}")
         elif not 0 <= snapshot.seconds - self._written < _LINE_SECONDS:
             self._written = snapshot.seconds
             self._write(f"fetchmill: {text}\n")

@@ -59,6 +59,11 @@ class GetOptions(Options):
                 f"image_quality must be 1 to {_QUALITY_MAX}, not {self.image_quality}", options=["image_quality"]
             )
         if not has_images(self):
+            if self.image_quality != GET["image_quality"].default:
+                raise UsageError(
+                    "image_quality needs image_max_side, image_min_side or image_format",
+                    options=["image_quality", "image_max_side", "image_min_side", "image_format"],
+                )
             return
         if self.transform is not None:
             raise UsageError(

@@ -1,8 +1,8 @@
 """`--image-max-side` and its relatives: images are decoded, filtered by size, shrunk and encoded by Pillow.
 
 Images come from strangers. So only decoders of common formats are used, Pillow's limit of pixels (89 million) is an
-error, and whatever it raises is the failure of that image. A process needs at most 8 bytes of memory for each pixel:
-4 for the decoded image, and 4 for its copy in another mode or size.
+error, and whatever it raises is the failure of that image. A process needs at most 12 bytes of memory for each pixel:
+4 for the decoded image, and 4 for each of its copies in another mode, of which there are two at most.
 """
 
 import io
@@ -89,9 +89,9 @@ class ImageTransform:
             image = _mixable(image)
             image.thumbnail((self.max_side, self.max_side), Image.Resampling.LANCZOS)  # type: ignore[arg-type]
         # How it is to be turned is in the metadata, which is left out.
-        turned = ImageOps.exif_transpose(image)
-        encodable = _encodable(turned, encoder)
-        profile = image.info.get("icc_profile") if encodable.mode == turned.mode else None
+        ImageOps.exif_transpose(image, in_place=True)
+        encodable = _encodable(image, encoder)
+        profile = image.info.get("icc_profile") if encodable.mode == image.mode else None
         made = io.BytesIO()
         encodable.save(made, encoder, quality=self.quality, icc_profile=profile)
         return made.getvalue(), encodable.size

@@ -57,7 +57,8 @@ class RetryPolicy:
 
     def wait_after(self, attempt: int) -> float:
         """Seconds after the attempt of this number, from 1."""
-        wait: float = min(self.retry_wait * 2 ** (attempt - 1), WAIT_MAX)
+        # A power of two that no float has is an error: 64 doublings are more than enough.
+        wait: float = min(self.retry_wait * 2.0 ** min(attempt - 1, 64), WAIT_MAX)
         return wait * random.uniform(0.5, 1)  # noqa: S311 - no secret
 
     def of_function(self, function: Callable[..., Any]) -> Callable[..., Any]:
