@@ -180,7 +180,7 @@ def test_options_of_plan_are_those_of_get_and_its_own() -> None:
     assert {name: found[name].default for name in table} == table
     assert found.keys() - of_get.keys() == {"probe_seconds", "objects", "price_list", "price_get", "price_gb"}
     of_shows = (
-        {"dry_run", "log_file", "log_format"}
+        {"dry_run", "log_file", "log_format", "first"}
         | OF_SHARED_JOBS
         | {name for name in of_get if name and "dashboard" in name}
     )

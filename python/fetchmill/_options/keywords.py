@@ -71,8 +71,6 @@ class Storing(TypedDict, total=False):
     """Columns of parquet and jsonl that the function fills; separate them with commas."""
     transform_batch: int
     """Replies given to the function in one call, at most."""
-    first: int | None
-    """Fetch only the first N targets. A larger N, or none, goes on with the same job."""
     max_failed: int | str | None
     """Allow N (or P%) targets to fail or be absent; above it the run stops early with exit code 8, at or below it the
     exit code is 0."""
@@ -81,6 +79,13 @@ class Storing(TypedDict, total=False):
     retry_failed: bool | Sequence[str]
     """Fetch failed and absent targets again; with =KINDS only these failure kinds and statuses, such as
     404,5xx,dns*."""
+
+
+class OfFirst(TypedDict, total=False):
+    """What `get` has: how far a run goes."""
+
+    first: int | None
+    """Fetch only the first N targets. A larger N, or none, goes on with the same job."""
 
 
 class OfImages(TypedDict, total=False):
@@ -487,6 +492,7 @@ class Syncing(TypedDict, total=False):
 class GetKeywords(
     OfFormat,
     Storing,
+    OfFirst,
     OfImages,
     OfEncodings,
     OfOptOuts,

@@ -21,7 +21,7 @@ _NOT_OF_A_PROBE = {
     *("keep_columns", "column_types"),
     *("hash", "all_rows", "cdxj", "warc_all", "transform", "transform_columns", "transform_batch", "retry_failed"),
     *("image_max_side", "image_min_side", "image_format", "image_quality"),
-    *("first", "max_failed", "allow_absent", "max_duration", "max_bytes", "strip_prefix", "sidecar"),
+    *("max_failed", "allow_absent", "max_duration", "max_bytes", "strip_prefix", "sidecar"),
 }
 
 

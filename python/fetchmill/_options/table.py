@@ -270,13 +270,6 @@ _STORING = {
     "transform_batch": Option(
         "count", int, 256, "Replies given to the function in one call, at most.", heading="Output"
     ),
-    "first": Option(
-        "count",
-        int | None,
-        None,
-        "Fetch only the first N targets. A larger N, or none, goes on with the same job.",
-        heading="Selection",
-    ),
     "max_failed": Option(
         "share",
         int | str | None,
@@ -299,6 +292,16 @@ _STORING = {
         "Fetch failed and absent targets again; with =KINDS only these failure kinds and statuses, such as "
         "404,5xx,dns*.",
         heading="Run control",
+    ),
+}
+
+_OF_FIRST = {
+    "first": Option(
+        "count",
+        int | None,
+        None,
+        "Fetch only the first N targets. A larger N, or none, goes on with the same job.",
+        heading="Selection",
     ),
 }
 
@@ -1078,6 +1081,7 @@ _SYNCING = {
 GET: Final[Mapping[str, Option]] = {
     **_OF_FORMAT,
     **_STORING,
+    **_OF_FIRST,
     **_OF_IMAGES,
     **_OF_ENCODINGS,
     **_OF_OPT_OUTS,
