@@ -64,7 +64,7 @@ impl SsoRole {
         let need = |from: &Profile, key: &str| {
             from.get(key).filter(|value| !value.is_empty()).cloned().ok_or_else(|| {
                 Error::Usage(format!(
-                    "profile {shown} signs in by SSO and has no {key}: run aws configure sso"
+                    "profile {shown} uses SSO and has no {key}: run aws configure sso"
                 ))
             })
         };
@@ -156,7 +156,7 @@ impl SsoRole {
     fn not_signed_in(&self, why: &str) -> Error {
         let profile = &self.profile;
         Error::Usage(format!(
-            "profile {profile} signs in by SSO and {why}: run aws sso login --profile {profile}, then the same command \
+            "profile {profile} uses SSO and {why}: run aws sso login --profile {profile}, then the same command \
              again"
         ))
     }

@@ -106,7 +106,7 @@ fn what_a_profile_lacks_is_named() {
     let said = lacking("[profile p]\nsso_session = mine\n");
     assert!(said.starts_with("exit 2: profile p names the SSO session mine, which"), "{said}");
     let said = lacking(&PROFILE.replace("sso_account_id = 1\n", ""));
-    assert!(said.starts_with("exit 2: profile p signs in by SSO and has no sso_account_id"), "{said}");
+    assert!(said.starts_with("exit 2: profile p uses SSO and has no sso_account_id"), "{said}");
     let world = signed_in(&PROFILE.replace("eu-west-1", "a.test/"), OF_SESSION, "2100-01-01T00:00:00Z");
     assert!(world.found().contains("sso_region of profile p is not a region"), "{}", world.found());
 }
