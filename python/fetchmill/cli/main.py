@@ -20,7 +20,7 @@ GROUPS = {
     "Inspect": ("status", "report", "verify", "diff"),
     "Read objects": ("ls", "cat", "export", "serve"),
     "Shared jobs": ("join", "stop", "set", "emit"),
-    "More": ("help", "completion", "bench"),
+    "More": ("help", "completion", "bench", "torture"),
 }
 COMMANDS = tuple(sorted(name for names in GROUPS.values() for name in names))
 # Groups whose commands `-h` only names.

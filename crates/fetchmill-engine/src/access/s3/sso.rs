@@ -63,9 +63,7 @@ impl SsoRole {
         };
         let need = |from: &Profile, key: &str| {
             from.get(key).filter(|value| !value.is_empty()).cloned().ok_or_else(|| {
-                Error::Usage(format!(
-                    "profile {shown} uses SSO and has no {key}: run aws configure sso"
-                ))
+                Error::Usage(format!("profile {shown} uses SSO and has no {key}: run aws configure sso"))
             })
         };
         Ok(Some(SsoRole {

@@ -1,0 +1,28 @@
+"""Starts a program under the filter of `seccomp`: `python -m fetchmill._torture.launch DESCRIPTOR CALLS PROGRAM ...`.
+
+The listener goes to the supervisor over the socket DESCRIPTOR, and then this process becomes PROGRAM. CALLS are names
+with commas between.
+"""
+
+import os
+import socket
+import sys
+
+from fetchmill._torture import seccomp
+
+
+def main(arguments: list[str]) -> None:
+    """Does so; does not return."""
+    with socket.socket(fileno=int(arguments[0])) as supervisor:
+        try:
+            listener = seccomp.install(arguments[1].split(","))
+        except seccomp.UnsupportedError as error:
+            supervisor.sendall(str(error).encode())
+            raise SystemExit(1) from None
+        socket.send_fds(supervisor, [b"\0"], [listener])
+        os.close(listener)
+    os.execv(arguments[2], arguments[2:])  # noqa: S606 - the command of the caller
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,185 @@
+"""Linux's seccomp notifications: a process asks its supervisor before each system call of a set.
+
+No privilege is needed, and nothing in the watched program changes. Layouts and numbers are those of the kernel's
+headers `linux/seccomp.h`, `linux/bpf_common.h` and `asm/unistd.h`.
+"""
+
+import ctypes
+import errno
+import fcntl
+import os
+import platform
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fetchmill.errors import UsageError
+
+# System calls by name, on the machines for which the wheel is built. A machine lacks the older ones.
+_NUMBERS = {
+    "x86_64": {
+        "write": 1,
+        "pwrite64": 18,
+        "writev": 20,
+        "connect": 42,
+        "fsync": 74,
+        "fdatasync": 75,
+        "ftruncate": 77,
+        "rename": 82,
+        "mkdir": 83,
+        "link": 86,
+        "unlink": 87,
+        "mkdirat": 258,
+        "unlinkat": 263,
+        "renameat": 264,
+        "linkat": 265,
+        "fallocate": 285,
+        "pwritev": 296,
+        "syncfs": 306,
+        "renameat2": 316,
+    },
+    "aarch64": {
+        "mkdirat": 34,
+        "unlinkat": 35,
+        "linkat": 37,
+        "renameat": 38,
+        "ftruncate": 46,
+        "fallocate": 47,
+        "write": 64,
+        "writev": 66,
+        "pwrite64": 68,
+        "pwritev": 70,
+        "fsync": 82,
+        "fdatasync": 83,
+        "connect": 203,
+        "syncfs": 267,
+        "renameat2": 276,
+    },
+}
+_SECCOMP = {"x86_64": 317, "aarch64": 277}
+_PIDFD_GETFD = 438
+
+_SET_MODE_FILTER = 1
+_NEW_LISTENER = 1 << 3
+_NO_NEW_PRIVILEGES = 38
+
+# Instructions of the filter: load the number of the call, compare it, return.
+_LOAD = 0x20
+_JUMP_IF_EQUAL = 0x15
+_RETURN = 0x06
+_ALLOW = 0x7FFF0000
+_NOTIFY = 0x7FC00000
+
+_RECEIVE = 0xC0502100
+_SEND = 0xC0182101
+_NOTIFICATION_BYTES = 80
+_CONTINUE = 1
+
+
+class UnsupportedError(UsageError):
+    """The machine or its kernel cannot do it."""
+
+
+@dataclass(frozen=True)
+class Notification:
+    """A system call that waits for an answer.
+
+    Args:
+        id: of the notification.
+        thread: id of the calling thread.
+        call: the name of the call.
+        arguments: six numbers.
+    """
+
+    id: int
+    thread: int
+    call: str
+    arguments: tuple[int, ...]
+
+
+def numbers() -> dict[str, int]:
+    """The numbers of system calls on this machine, by name.
+
+    Raises:
+        UnsupportedError: of an operating system or a machine that is not known here.
+    """
+    machine = platform.machine()
+    if platform.system() != "Linux" or machine not in _NUMBERS:
+        raise UnsupportedError(f"torture needs Linux on x86_64 or aarch64: this is {platform.system()} on {machine}")
+    return _NUMBERS[machine]
+
+
+def install(calls: Iterable[str]) -> int:
+    """Installs the filter in this thread and in all that it starts.
+
+    Args:
+        calls: names of the calls that wait for an answer; those that the machine lacks are left out.
+
+    Returns:
+        The descriptor that the supervisor reads.
+
+    Raises:
+        UnsupportedError: the kernel refuses it.
+    """
+    known = numbers()
+    wanted = [known[call] for call in calls if call in known]
+    count = len(wanted)
+    program = [struct.pack("=HBBI", _LOAD, 0, 0, 0)]
+    program += [struct.pack("=HBBI", _JUMP_IF_EQUAL, count - place, 0, number) for place, number in enumerate(wanted)]
+    program += [struct.pack("=HBBI", _RETURN, 0, 0, _ALLOW), struct.pack("=HBBI", _RETURN, 0, 0, _NOTIFY)]
+    instructions = ctypes.create_string_buffer(b"".join(program))
+    described = ctypes.create_string_buffer(struct.pack("@HP", len(program), ctypes.addressof(instructions)))
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) != 0:
+        raise _refused("prctl")
+    listener = libc.syscall(_SECCOMP[platform.machine()], _SET_MODE_FILTER, _NEW_LISTENER, described)
+    if listener < 0:
+        raise _refused("seccomp")
+    return int(listener)
+
+
+def receive(listener: int) -> Notification | None:
+    """The next call that waits; None when the one that was announced has gone with its thread."""
+    names = {number: name for name, number in numbers().items()}
+    buffer = bytearray(_NOTIFICATION_BYTES)
+    try:
+        fcntl.ioctl(listener, _RECEIVE, buffer)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.EINTR):
+            return None
+        raise
+    number_of, thread, _flags, call, _machine, _pointer, *arguments = struct.unpack("=QIIiIQ6Q", buffer)
+    return Notification(number_of, thread, names[call], tuple(arguments))
+
+
+def answer(listener: int, asked: Notification, error: int = 0) -> None:
+    """Lets the call go on, or lets it fail.
+
+    Args:
+        listener: where it was received.
+        asked: the call.
+        error: its errno; 0 lets the kernel carry it out.
+    """
+    reply = struct.pack("=QqiI", asked.id, 0, -error, 0 if error else _CONTINUE)
+    try:
+        fcntl.ioctl(listener, _SEND, reply)
+    except OSError as failure:
+        # The thread was killed while it waited.
+        if failure.errno not in (errno.ENOENT, errno.EINPROGRESS):
+            raise
+
+
+def take_descriptor(pidfd: int, number: int) -> int | None:
+    """A copy of another process's descriptor; None if it has closed it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    taken = libc.syscall(_PIDFD_GETFD, pidfd, number, 0)
+    if taken >= 0:
+        return int(taken)
+    if ctypes.get_errno() in (errno.EBADF, errno.ESRCH):
+        return None
+    raise _refused("pidfd_getfd")
+
+
+def _refused(call: str) -> UnsupportedError:
+    why = os.strerror(ctypes.get_errno())
+    return UnsupportedError(f"torture cannot watch a process: {call}: {why}; containers may forbid it")

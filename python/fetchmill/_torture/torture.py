@@ -1,0 +1,104 @@
+"""Rounds until the time is over, and the verdict on all of them."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fetchmill._torture.rounds import Round, run_round
+from fetchmill._torture.sources import GivenSource, LyingServer, Source
+
+if TYPE_CHECKING:
+    from fetchmill._torture.disturbances import Kind
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is tortured, and for how long.
+
+    Args:
+        folder: an existing folder for the destinations.
+        formats: of the rounds, in turn.
+        seed: everything that is drawn follows from it.
+        seconds: after which no round begins.
+        only: the one round to run; None for all.
+        source: a source of the user's; None for a server of this process.
+        arguments: options of `fetchmill get` for that source.
+    """
+
+    folder: Path
+    formats: Sequence[str]
+    seed: int
+    seconds: float
+    only: int | None = None
+    source: str | None = None
+    arguments: Sequence[str] = ()
+
+
+@dataclass
+class Verdict:
+    """Sums over all rounds. `fetched_again` is None if nobody counted."""
+
+    rounds: int = 0
+    objects: int = 0
+    lost: int = 0
+    doubled: int = 0
+    wrong: int = 0
+    problems: int = 0
+    lies: int = 0
+    fetched_again: int | None = None
+    disturbances: "Counter[Kind]" = field(default_factory=Counter)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether no round found anything."""
+        return not (self.lost or self.doubled or self.wrong or self.problems)
+
+    def add(self, ended: Round) -> None:
+        """Counts a round."""
+        self.rounds += 1
+        self.objects += ended.objects
+        self.lost += ended.found.lost
+        self.doubled += ended.found.doubled
+        self.wrong += ended.found.wrong
+        self.problems += len(ended.found.problems)
+        self.lies += ended.lies
+        self.disturbances.update(disturbance.kind for disturbance in ended.disturbances)
+        if ended.fetched_again is not None:
+            self.fetched_again = (self.fetched_again or 0) + ended.fetched_again
+
+
+def torture(plan: Plan, on_round: Callable[[Round], None]) -> Verdict:
+    """Runs the rounds of a plan, at least one.
+
+    Args:
+        plan: what to do.
+        on_round: takes each round when it is over.
+
+    Raises:
+        FetchmillError: a job that nobody disturbs does not finish, or the machine cannot watch a process.
+    """
+    source: Source = LyingServer(plan.folder)
+    if plan.source is not None:
+        source = GivenSource(plan.folder, plan.source, plan.arguments)
+    verdict = Verdict()
+    for number in _numbers(plan):
+        format = plan.formats[(number - 1) % len(plan.formats)]
+        ended = run_round(number, format, source, plan.folder, plan.seed)
+        verdict.add(ended)
+        on_round(ended)
+    return verdict
+
+
+def _numbers(plan: Plan) -> Iterator[int]:
+    if plan.only is not None:
+        yield plan.only
+        return
+    ends_at = time.monotonic() + plan.seconds
+    for number in count(1):
+        yield number
+        if time.monotonic() >= ends_at:
+            return

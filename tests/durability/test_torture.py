@@ -1,0 +1,184 @@
+"""`fetchmill torture`: it disturbs before the call that was drawn, and finds what is lost, doubled and wrong."""
+
+import errno
+import json
+import shutil
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fetchmill
+from fetchmill._torture.comparison import compare, digests
+from fetchmill._torture.disturbances import Disturbance, draw
+from fetchmill._torture.readers import FORMATS
+from fetchmill._torture.supervisor import run as supervise
+from fetchmill.testing import serve
+
+Run = Callable[..., Any]
+SUFFIXES = {"tar": ".tar", "jsonl": ".jsonl", "parquet": ".parquet", "warc": ".warc.gz"}
+
+MAKES_FOLDERS = """
+import os, sys
+for name in "abcd":
+    os.mkdir(os.path.join(sys.argv[1], name))
+"""
+WRITES = """
+import os, sys
+inside, outside = (os.open(path, os.O_CREAT | os.O_WRONLY) for path in sys.argv[2:])
+os.write(inside, b"before")
+os.mkdir(os.path.join(sys.argv[1], "a"))
+os.write(outside, b"after")
+try:
+    os.write(inside, b"after")
+except OSError as error:
+    sys.exit(error.errno)
+"""
+CONNECTS = """
+import os, socket, sys, time
+address = ("127.0.0.1", int(sys.argv[2]))
+first = socket.create_connection(address)
+os.mkdir(os.path.join(sys.argv[1], "a"))
+assert first.recv(1) == b""
+try:
+    socket.create_connection(address)
+except OSError as error:
+    failed = error.errno
+time.sleep(0.5)
+socket.create_connection(address)
+sys.exit(failed)
+"""
+
+
+def python(program: str, *arguments: object) -> list[str]:
+    """A command that runs it."""
+    return [sys.executable, "-c", program, *map(str, arguments)]
+
+
+@pytest.mark.parametrize("call", [1, 3])
+def test_a_kill_comes_before_its_call(tmp_path: Path, call: int) -> None:
+    """The call is never executed, and those before it are."""
+    ended = supervise(python(MAKES_FOLDERS, tmp_path), tmp_path, Disturbance("kill", call))
+
+    assert (ended.code, ended.calls, ended.was_disturbed) == (-9, call, True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == list("abcd"[: call - 1])
+
+
+def test_a_run_without_a_disturbance_is_counted(tmp_path: Path) -> None:
+    """Also one that ends before its call."""
+    ended = supervise(python(MAKES_FOLDERS, tmp_path), tmp_path, Disturbance("kill", 5))
+
+    assert (ended.code, ended.calls, ended.was_disturbed, ended.hung) == (0, 4, False, False)
+
+
+def test_a_full_disk_is_that_of_the_destination(tmp_path: Path) -> None:
+    """From the call on, and nowhere else."""
+    dest = tmp_path / "dest"
+    dest.mkdir()
+    command = python(WRITES, dest, dest / "inside", tmp_path / "outside")
+
+    ended = supervise(command, dest, Disturbance("full-disk", 1))
+
+    assert ended.code == errno.ENOSPC, ended.errors
+    assert (dest / "inside").read_bytes() == b"before"
+    assert (tmp_path / "outside").read_bytes() == b"after"
+
+
+def test_a_cut_ends_connections_and_refuses_new_ones_for_a_while(tmp_path: Path) -> None:
+    """The program goes on."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        command = python(CONNECTS, tmp_path, listening.getsockname()[1])
+
+        ended = supervise(command, tmp_path, Disturbance("cut", 1, 0.3))
+
+    assert ended.code == errno.ENETUNREACH, ended.errors
+
+
+def test_a_seed_draws_the_same_again() -> None:
+    """And another seed draws something else."""
+    assert draw("7-1", 300) == draw("7-1", 300)
+    assert len({str(draw(f"7-{number}", 300)) for number in range(50)}) > 40
+    assert all(1 <= each.call <= 300 for number in range(50) for each in draw(f"7-{number}", 300))
+
+
+@pytest.fixture(params=FORMATS)
+def stored(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str, dict[str, bytes]]:
+    """A destination, its format, and what it has."""
+    dest = tmp_path / "out"
+    with serve(synthetic=20) as server:
+        fetchmill.get(server.url, dest, format=request.param, concurrency=1)
+    return dest, request.param, digests(dest, request.param)
+
+
+def test_a_sabotaged_destination_is_found(stored: tuple[Path, str, dict[str, bytes]]) -> None:
+    """An object that is lost, one that is wrong, one that nobody asked for, and all of them twice."""
+    dest, format, expected = stored
+    name, other = list(expected)[:2]
+
+    assert compare(dest, format, expected).is_clean
+    lost = compare(dest, format, expected | {"more": b""})
+    wrong = compare(dest, format, expected | {name: b""})
+    unknown = compare(dest, format, {key: value for key, value in expected.items() if key != other})
+
+    assert (lost.lost, lost.doubled, lost.wrong, lost.examples) == (1, 0, 0, ("lost: more",))
+    assert (wrong.lost, wrong.doubled, wrong.wrong, wrong.examples) == (0, 0, 1, (f"wrong: {name}",))
+    assert (unknown.lost, unknown.doubled, unknown.wrong) == (0, 0, 1)
+    if format in SUFFIXES:
+        shard = next(dest.glob(f"shard-*{SUFFIXES[format]}"))
+        shutil.copy(shard, dest / f"shard-000099{SUFFIXES[format]}")
+        assert compare(dest, format, expected).doubled == 20
+        shard.write_bytes(shard.read_bytes()[: shard.stat().st_size // 2])
+        assert not compare(dest, format, expected).is_clean
+
+
+@pytest.mark.parametrize("format", ["files", pytest.param("parquet", marks=pytest.mark.sampled(1))])
+def test_a_round_ends_with_zeros(run: Run, tmp_path: Path, format: str) -> None:
+    """Of the server that lies."""
+    how = ("--format", format, "--seconds", 0, "--seed", 8, "--folder", tmp_path / "made", "--json")
+    ended = run("torture", *how)
+
+    assert ended.code == 0, ended.err + ended.out
+    [a_round, report] = [json.loads(line) for line in ended.out.splitlines()]
+    assert (a_round["event"], a_round["number"], a_round["format"], a_round["objects"]) == ("round", 1, format, 2000)
+    assert (a_round["lost"], a_round["doubled"], a_round["wrong"], a_round["problems"]) == (0, 0, 0, [])
+    assert a_round["lies"] > 20
+    assert (report["rounds"], report["seed"], report["lost"], report["fetched_again"] > 0) == (1, 8, 0, True)
+    assert list((tmp_path / "made").iterdir()) == []
+
+
+def test_a_source_of_the_user_is_compared_with_an_undisturbed_job(run: Run, tmp_path: Path) -> None:
+    """Options of `get` follow `--`."""
+    listed = tmp_path / "list.csv"
+    with serve(synthetic=300, delay=(0.0, 0.01)) as server:
+        names = [f"file-{number:012}" for number in range(300)]
+        listed.write_text("\n".join(["where", *(f"{server.url}/get/{name}" for name in names)]))
+
+        how = ("--format", "jsonl", "--seconds", 0, "--seed", 3, "--folder", tmp_path / "made")
+        ended = run("torture", listed, *how, "--", "--column", "where", "--allow-private")
+
+    assert ended.code == 0, ended.err
+    assert "1 round, 300 objects: " in ended.err
+    assert "lost 0, doubled 0, wrong 0" in ended.err
+    assert "fetched again" not in ended.err
+
+
+def test_what_cannot_be_done_is_refused(run: Run, tmp_path: Path) -> None:
+    """A job that fails by itself proves nothing."""
+    ended = run("torture", tmp_path / "missing.txt", "--seconds", 0, "--folder", tmp_path, "--format", "files")
+
+    assert ended.code == 1
+    assert "a job that nobody disturbs ends with exit code 2: " in ended.err
+
+
+def test_a_source_without_objects_is_refused(run: Run, tmp_path: Path) -> None:
+    """Zeros of nothing prove nothing."""
+    listed = tmp_path / "list.txt"
+    listed.write_text("http://127.0.0.1:9/refused")
+
+    ended = run("torture", listed, "--seconds", 0, "--folder", tmp_path, "--format", "files")
+
+    assert ended.code == 1
+    assert "a job that nobody disturbs stores nothing" in ended.err
