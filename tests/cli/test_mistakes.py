@@ -29,6 +29,7 @@ MISTAKES: list[tuple[tuple[str, ...], str, str | None]] = [
     (("download",), "No such command 'download'", "did you mean `fetchmill get`?"),
     (("qqqqqqq",), "No such command 'qqqqqqq'", "list the commands: fetchmill -h"),
     (("ls", "http://127.0.0.1:9/"), "holds no fetchmill job", "list a source: fetchmill list http://127.0.0.1:9/"),
+    (("ls", "s3://"), "s3:// names no bucket; write it as s3://BUCKET/PREFIX", None),
     (("ls", "urls.txt"), "holds no fetchmill job", "list a source: fetchmill list urls.txt"),
     (("help", "listing"), "listing: not a topic of help", "did you mean `fetchmill help listings`?"),
     ((*GET, "--workers", "8"), "--workers is for --on ray", "--concurrency N limits the requests in flight"),

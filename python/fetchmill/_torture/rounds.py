@@ -55,28 +55,29 @@ def run_round(number: int, format: str, source: Source, folder: Path, seed: int)
     """
     of_round = f"{seed}-{number}"
     dest = folder / f"round-{number}"
-    with source.job(format, dest, of_round) as job:
-        problems, happened = [], []
-        for disturbance in draw(of_round, job.calls):
-            ended = run(job.command, dest, disturbance)
-            problems += _problems(ended, str(disturbance))
-            if ended.was_disturbed:
-                happened.append(disturbance)
-        problems += _finish(job)
-        found = compare(dest, format, job.expected)
-        ended_round = Round(
-            number,
-            format,
-            happened,
-            len(job.expected),
-            job.lies,
-            job.fetched_again,
-            replace(found, problems=(*problems, *found.problems)),
-            dest,
-        )
-    if ended_round.found.is_clean:
-        shutil.rmtree(dest)
-    return ended_round
+    is_faulty = False
+    try:
+        with source.job(format, dest, of_round) as job:
+            problems, happened = _disturb(job, draw(of_round, job.calls))
+            problems += _finish(job)
+            found = compare(dest, format, job.expected)
+            found = replace(found, problems=(*problems, *found.problems))
+            is_faulty = not found.is_clean
+            return Round(number, format, happened, len(job.expected), job.lies, job.fetched_again, found, dest)
+    finally:
+        if not is_faulty:
+            shutil.rmtree(dest, ignore_errors=True)
+
+
+def _disturb(job: Job, disturbances: Sequence[Disturbance]) -> tuple[list[str], list[Disturbance]]:
+    """Runs the job once for each; what no disturbance excuses, and those that came to pass."""
+    problems, happened = [], []
+    for disturbance in disturbances:
+        ended = run(job.command, job.dest, disturbance)
+        problems += _problems(ended, str(disturbance))
+        if ended.was_disturbed:
+            happened.append(disturbance)
+    return problems, happened
 
 
 def _finish(job: Job) -> list[str]:

@@ -83,7 +83,11 @@ def run(command: Sequence[str], dest: Path, disturbance: Disturbance | None = No
 
 def _receive_listener(ours: socket.socket) -> int:
     ours.settimeout(_START_SECONDS_MAX)
-    text, descriptors, _flags, _address = socket.recv_fds(ours, _REASON_BYTES_MAX, 1)
+    try:
+        text, descriptors, _flags, _address = socket.recv_fds(ours, _REASON_BYTES_MAX, 1)
+    except TimeoutError:
+        late = f"torture cannot watch a process: it did not start within {_START_SECONDS_MAX:.0f} s"
+        raise seccomp.UnsupportedError(late) from None
     if not descriptors:
         raise seccomp.UnsupportedError(text.decode() or "torture cannot watch a process: it ended at its start")
     return descriptors[0]

@@ -1,6 +1,8 @@
 """`fetchmill serve`: a file server for tests and measurements, until a signal stops it."""
 
+import errno
 import json
+import os
 import shlex
 import signal
 import sys
@@ -13,6 +15,7 @@ from fetchmill._server import Action, Fault, ServeOptions, Server
 from fetchmill.cli.help_texts import CliCommand
 from fetchmill.cli.parameter_types import BYTES, COUNT, RANGE, SECONDS, SHARE
 from fetchmill.cli.streams import say, write_line
+from fetchmill.errors import UsageError
 
 # A stalled reply stays so for longer than any client waits.
 _STALL_SECONDS = 3600.0
@@ -103,7 +106,7 @@ share of the names; whether a name is hit depends on --seed alone.
 @click.option("--stats", is_flag=True, help="Write the counters as JSON to standard output at the end.")
 def command(stats: bool, **flags: Any) -> int:  # noqa: ANN401
     """The body of the command; its help is _HELP."""
-    server = Server(_options(flags))
+    server = _start(_options(flags))
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())
@@ -114,6 +117,15 @@ def command(stats: bool, **flags: Any) -> int:  # noqa: ANN401
         write_line(sys.stdout, json.dumps(server.stats()))
     server.stop()
     return 0
+
+
+def _start(options: ServeOptions) -> Server:
+    try:
+        return Server(options)
+    except UsageError as error:
+        if os.strerror(errno.EADDRINUSE) in str(error):
+            error.hint = "another port: --port N, or --port 0 for any free one"
+        raise
 
 
 def _options(flags: dict[str, Any]) -> ServeOptions:

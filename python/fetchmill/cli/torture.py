@@ -1,8 +1,10 @@
 """`fetchmill torture`: a proof that a stranger can run."""
 
 import os
+import shlex
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +18,10 @@ from fetchmill.cli.streams import escape, say, write_event
 from fetchmill.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fetchmill._torture.rounds import Round
-    from fetchmill._torture.torture import Verdict
+    from fetchmill._torture.torture import Plan, Verdict
 
 # That of a destination that `verify` finds damaged.
 _DAMAGED = 10
@@ -84,18 +88,23 @@ def command(
     kept = Path(tempfile.mkdtemp(prefix="fetchmill-torture-", dir=folder)).resolve()
     plan = Plan(kept, chosen, drawn, when["seconds"], when["only"], source, arguments)
     try:
-        verdict = torture(plan, lambda ended: _show_round(ended, drawn, as_json=as_json))
-    except BaseException:
-        shutil.rmtree(kept, ignore_errors=True)
-        raise
-    if verdict.is_clean:
-        shutil.rmtree(kept, ignore_errors=True)
+        verdict = torture(plan, lambda ended: _show_round(ended, lambda: _again(plan, formats, ended), as_json=as_json))
+    finally:
+        _tidy(kept)
     if as_json:
         write_event("report", vars(verdict) | {"seed": drawn, "formats": list(chosen)})
     else:
         for line in _summary(verdict):
             say(line)
     return 0 if verdict.is_clean else _DAMAGED
+
+
+def _tidy(folder: Path) -> None:
+    """Destinations with a fault stay."""
+    for undisturbed in folder.glob("undisturbed-*"):
+        shutil.rmtree(undisturbed, ignore_errors=True)
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def _readable(formats: tuple[str, ...]) -> list[str]:
@@ -112,7 +121,16 @@ def _readable(formats: tuple[str, ...]) -> list[str]:
     return chosen
 
 
-def _show_round(ended: "Round", seed: int, *, as_json: bool) -> None:
+def _again(plan: "Plan", formats: tuple[str, ...], ended: "Round") -> str:
+    """The command that repeats a round. Which format it has depends on which ones were chosen."""
+    named = [part for format in formats for part in ("--format", format)]
+    of_source = [] if plan.source is None else [plan.source, *(["--", *plan.arguments] if plan.arguments else [])]
+    return shlex.join(
+        ["fetchmill", "torture", "--seed", str(plan.seed), "--round", str(ended.number), *named, *of_source]
+    )
+
+
+def _show_round(ended: "Round", again: "Callable[[], str]", *, as_json: bool) -> None:
     if as_json:
         write_event("round", _to_dict(ended))
         return
@@ -124,7 +142,7 @@ def _show_round(ended: "Round", seed: int, *, as_json: bool) -> None:
         return
     for line in [*found.problems, *found.examples]:
         say(f"  {escape(line)}")
-    say(f"  kept: {ended.dest}; again: fetchmill torture --seed {seed} --round {ended.number}")
+    say(f"  kept: {ended.dest}; again: {escape(again())}")
 
 
 def _to_dict(ended: "Round") -> dict[str, object]:

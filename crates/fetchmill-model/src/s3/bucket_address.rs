@@ -64,6 +64,9 @@ impl BucketName {
         if is_good {
             return Ok(BucketName(text.to_owned()));
         }
+        if text.is_empty() {
+            return Err(Error::Usage("s3:// names no bucket; write it as s3://BUCKET/PREFIX".to_owned()));
+        }
         let shown = name::for_display(text.as_bytes());
         Err(Error::Usage(format!("{shown} is no bucket; write the source as s3://BUCKET/PREFIX")))
     }
