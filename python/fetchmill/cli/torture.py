@@ -63,9 +63,7 @@ _EPILOG = "Exit codes: 0 nothing is lost, doubled or wrong; 10 something is (fet
 @click.option("--seconds", type=SECONDS, default="120s", show_default=True, help="Time after which no round begins.")
 @click.option("--seed", type=COUNT, help="Seed of everything that is drawn. Default: random.")
 @click.option("--round", "only", type=click.IntRange(min=1), metavar="N", help="Run only this round of the seed.")
-@click.option(
-    "--format", "formats", multiple=True, type=click.Choice(FORMATS), help="Only this format. May be given again."
-)
+@click.option("--format", type=click.Choice(FORMATS), help="Only this format. Default: all, in turn.")
 @click.option("--folder", type=click.Path(), help="Folder for the destinations. Default: that for temporary files.")
 @click.option("--json", "as_json", is_flag=True, help="Write events as JSON lines to standard output.")
 def command(
@@ -73,14 +71,14 @@ def command(
     arguments: tuple[str, ...],
     seed: int | None,
     folder: str | None,
-    formats: tuple[str, ...],
+    format: str | None,
     as_json: bool,
     **when: Any,  # noqa: ANN401
 ) -> int:
     """Runs the rounds; the help is `_HELP`."""
     from fetchmill._torture.torture import Plan, torture
 
-    chosen = _readable(formats)
+    chosen = _readable(format)
     drawn = seed if seed is not None else int.from_bytes(os.urandom(4), "big")
     say(f"seed {drawn}, formats {', '.join(chosen)}")
     if folder is not None:
@@ -88,7 +86,7 @@ def command(
     kept = Path(tempfile.mkdtemp(prefix="fetchmill-torture-", dir=folder)).resolve()
     plan = Plan(kept, chosen, drawn, when["seconds"], when["only"], source, arguments)
     try:
-        verdict = torture(plan, lambda ended: _show_round(ended, lambda: _again(plan, formats, ended), as_json=as_json))
+        verdict = torture(plan, lambda ended: _show_round(ended, lambda: _again(plan, format, ended), as_json=as_json))
     finally:
         _tidy(kept)
     if as_json:
@@ -107,23 +105,23 @@ def _tidy(folder: Path) -> None:
         folder.rmdir()
 
 
-def _readable(formats: tuple[str, ...]) -> list[str]:
+def _readable(format: str | None) -> list[str]:
     """The formats that can be read here; what is asked for by name must be one."""
     chosen = []
-    for format in formats or FORMATS:
-        package = missing_package(format)
+    for each in FORMATS if format is None else [format]:
+        package = missing_package(each)
         if package is None:
-            chosen.append(format)
-        elif formats:
-            raise UsageError(f"--format {format} needs a reader that is not fetchmill's", hint=f"pip install {package}")
+            chosen.append(each)
+        elif format is not None:
+            raise UsageError(f"--format {each} needs a reader that is not fetchmill's", hint=f"pip install {package}")
         else:
-            say(f"{format} is left out: pip install {package}")
+            say(f"{each} is left out: pip install {package}")
     return chosen
 
 
-def _again(plan: "Plan", formats: tuple[str, ...], ended: "Round") -> str:
-    """The command that repeats a round. Which format it has depends on which ones were chosen."""
-    named = [part for format in formats for part in ("--format", format)]
+def _again(plan: "Plan", format: str | None, ended: "Round") -> str:
+    """The command that repeats a round. Its format depends on whether one was chosen."""
+    named = [] if format is None else ["--format", format]
     of_source = [] if plan.source is None else [plan.source, *(["--", *plan.arguments] if plan.arguments else [])]
     return shlex.join(
         ["fetchmill", "torture", "--seed", str(plan.seed), "--round", str(ended.number), *named, *of_source]
