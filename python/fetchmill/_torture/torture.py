@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Plan:
+class TorturePlan:
     """What is tortured, and for how long.
 
     Args:
@@ -71,7 +71,7 @@ class Verdict:
             self.fetched_again = (self.fetched_again or 0) + ended.fetched_again
 
 
-def torture(plan: Plan, on_round: Callable[[Round], None]) -> Verdict:
+def torture(plan: TorturePlan, on_round: Callable[[Round], None]) -> Verdict:
     """Runs the rounds of a plan, at least one.
 
     Args:
@@ -93,7 +93,7 @@ def torture(plan: Plan, on_round: Callable[[Round], None]) -> Verdict:
     return verdict
 
 
-def _numbers(plan: Plan) -> Iterator[int]:
+def _numbers(plan: TorturePlan) -> Iterator[int]:
     if plan.only is not None:
         yield plan.only
         return

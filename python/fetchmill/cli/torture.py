@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fetchmill._torture.rounds import Round
-    from fetchmill._torture.torture import Plan, Verdict
+    from fetchmill._torture.torture import TorturePlan, Verdict
 
 # That of a destination that `verify` finds damaged.
 _DAMAGED = 10
@@ -76,7 +76,7 @@ def command(
     **when: Any,  # noqa: ANN401
 ) -> int:
     """Runs the rounds; the help is `_HELP`."""
-    from fetchmill._torture.torture import Plan, torture
+    from fetchmill._torture.torture import TorturePlan, torture
 
     chosen = _readable(format)
     drawn = seed if seed is not None else int.from_bytes(os.urandom(4), "big")
@@ -84,7 +84,7 @@ def command(
     if folder is not None:
         Path(folder).mkdir(parents=True, exist_ok=True)
     kept = Path(tempfile.mkdtemp(prefix="fetchmill-torture-", dir=folder)).resolve()
-    plan = Plan(kept, chosen, drawn, when["seconds"], when["only"], source, arguments)
+    plan = TorturePlan(kept, chosen, drawn, when["seconds"], when["only"], source, arguments)
     try:
         verdict = torture(plan, lambda ended: _show_round(ended, lambda: _again(plan, format, ended), as_json=as_json))
     finally:
@@ -119,7 +119,7 @@ def _readable(format: str | None) -> list[str]:
     return chosen
 
 
-def _again(plan: "Plan", format: str | None, ended: "Round") -> str:
+def _again(plan: "TorturePlan", format: str | None, ended: "Round") -> str:
     """The command that repeats a round. Its format depends on whether one was chosen."""
     named = [] if format is None else ["--format", format]
     of_source = [] if plan.source is None else [plan.source, *(["--", *plan.arguments] if plan.arguments else [])]
