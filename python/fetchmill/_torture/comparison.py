@@ -1,27 +1,30 @@
-"""Compares what a destination holds with what its job must have."""
+"""Compares the contents of a destination with what its job must have."""
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from fetchmill._torture import readers
 
+# How often each object, by name and digest, must be stored.
+Expected = Counter[tuple[str, bytes]]
+
 _EXAMPLES = 5
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a comparison found.
+    """The findings of a comparison.
 
     Args:
         lost: objects that are not stored.
-        doubled: objects that are stored more than once.
-        wrong: objects with other bytes, and objects that nobody asked for.
-        problems: what else is wrong, one line each: a run that hung or crashed, a shard that cannot be read.
-        examples: some of the objects, with what is wrong with them.
+        doubled: objects that are stored more often than they must be.
+        wrong: objects with other bytes, and unexpected objects.
+        problems: other faults, one line each: a run that hung or crashed, a shard that cannot be read.
+        examples: some of the objects, each with its fault.
     """
 
     lost: int = 0
@@ -32,40 +35,45 @@ class Found:
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there is no fault."""
         return not (self.lost or self.doubled or self.wrong or self.problems)
 
 
 def digest(body: bytes) -> bytes:
-    """What stands for the bytes of an object."""
+    """Returns the SHA-256 of a body."""
     return hashlib.sha256(body).digest()
 
 
-def digests(dest: Path, format: str) -> dict[str, bytes]:
-    """The digest of each object that a destination holds, by name."""
-    return {name: digest(body) for name, body in readers.read(dest, format)}
+def contents(dest: Path, format: str) -> Expected:
+    """Reads the whole destination. Memory: a name and a digest for each object."""
+    return Counter((name, digest(body)) for name, body in readers.read(dest, format))
 
 
-def compare(dest: Path, format: str, expected: Mapping[str, bytes]) -> Found:
-    """Reads the whole destination.
-
-    Memory: a digest and a name for each object.
-    """
-    stored: Counter[str] = Counter()
-    wrong = []
+def compare(dest: Path, format: str, expected: Expected) -> Found:
+    """Reads the whole destination, and compares each object."""
     try:
-        for name, body in readers.read(dest, format):
-            stored[name] += 1
-            if expected.get(name) != digest(body):
-                wrong.append(name)
+        stored = contents(dest, format)
     except Exception as error:  # noqa: BLE001 - of any reader: a damaged file is a finding
         return Found(problems=(f"{format} cannot be read: {type(error).__name__}: {error}",))
-    lost = [name for name in expected if name not in stored]
-    doubled = [name for name, count in stored.items() if count > 1]
-    examples = tuple(_examples(lost=lost, doubled=doubled, wrong=wrong))
-    return Found(len(lost), len(doubled), len(wrong), examples=examples)
+    must, has = _by_name(expected), _by_name(stored)
+    lost = must - has
+    doubled = Counter({name: count for name, count in (has - must).items() if name in must})
+    wrong = _by_name(Counter({key: count for key, count in stored.items() if key not in expected}))
+    return Found(
+        lost.total(),
+        doubled.total(),
+        wrong.total(),
+        examples=tuple(_examples(lost=lost, doubled=doubled, wrong=wrong)),
+    )
 
 
-def _examples(**found: list[str]) -> Iterator[str]:
+def _by_name(objects: Expected) -> "Counter[str]":
+    names: Counter[str] = Counter()
+    for (name, _), count in objects.items():
+        names[name] += count
+    return names
+
+
+def _examples(**found: "Counter[str]") -> Iterator[str]:
     for what, names in found.items():
         yield from (f"{what}: {name}" for name in islice(names, _EXAMPLES))

@@ -1,4 +1,4 @@
-"""What disturbs a run of a job, drawn by a seed."""
+"""Disturbances of a job's runs, drawn by a seed."""
 
 import random
 from collections.abc import Sequence
@@ -7,18 +7,17 @@ from typing import Literal
 
 Kind = Literal["kill", "full-disk", "cut"]
 
-# Calls that make something durable, or change what a folder has.
+# Calls that make something durable, or change the entries of a folder.
 DURABLE = (
     *("fsync", "fdatasync", "syncfs", "ftruncate", "rename", "renameat", "renameat2"),
     *("link", "linkat", "unlink", "unlinkat", "mkdir", "mkdirat"),
 )
 # Calls that need room on the disk.
-WRITES = ("write", "pwrite64", "writev", "pwritev", "fallocate")
+WRITES = ("write", "pwrite64", "writev", "pwritev", "pwritev2", "fallocate", "copy_file_range")
 
-# Seconds without a network.
 _CUT_SECONDS = (0.1, 1.5)
-# How often each kind comes.
-_SHARES: dict[Kind, int] = {"kill": 6, "full-disk": 2, "cut": 2}
+# Weights of the kinds.
+_WEIGHTS: dict[Kind, int] = {"kill": 6, "full-disk": 2, "cut": 2}
 _RUNS = (1, 4)
 # Share of the disturbances that come in the first quarter: a run that resumes has fewer calls left.
 _EARLY = 0.5
@@ -26,13 +25,13 @@ _EARLY = 0.5
 
 @dataclass(frozen=True)
 class Disturbance:
-    """One run is disturbed once.
+    """What happens once to one run.
 
     Args:
-        kind: `kill` sends SIGKILL; `full-disk` lets everything that is written to the destination from then on fail
-            with ENOSPC; `cut` ends all connections, and refuses new ones for a while.
-        call: before which durable call of the run, from 1.
-        seconds: of a cut.
+        kind: `kill` sends SIGKILL; `full-disk` lets all later writes to the destination fail with ENOSPC; `cut` ends
+            all connections, and refuses new ones for a while.
+        call: number of the durable call that it precedes, from 1.
+        seconds: duration of a cut.
     """
 
     kind: Kind
@@ -45,24 +44,24 @@ class Disturbance:
         return f"{'kill' if self.kind == 'kill' else 'full disk'} at call {self.call}"
 
 
-def draw(seed: str, calls: int) -> Sequence[Disturbance]:
+def draw(seed: str, calls: int, *, can_cut: bool = True) -> Sequence[Disturbance]:
     """Draws the disturbed runs of a round.
 
     Args:
-        seed: the same one draws the same.
-        calls: how many durable calls an undisturbed run makes.
+        seed: the same seed draws the same disturbances.
+        calls: number of durable calls of an undisturbed run.
+        can_cut: whether the kernel allows cuts; otherwise a kill takes the place of each.
 
     Returns:
-        One to four; an undisturbed run follows them.
+        One to four disturbances, one for each disturbed run.
     """
     rng = random.Random(seed)  # noqa: S311 - a seed must repeat it
-    kinds = rng.choices(list(_SHARES), weights=list(_SHARES.values()), k=rng.randint(*_RUNS))
-    return [
-        Disturbance(kind, _draw_call(rng, calls), rng.uniform(*_CUT_SECONDS) if kind == "cut" else 0.0)
-        for kind in kinds
-    ]
+    kinds = rng.choices(list(_WEIGHTS), weights=list(_WEIGHTS.values()), k=rng.randint(*_RUNS))
+    return [_draw_one(rng, kind if can_cut or kind != "cut" else "kill", calls) for kind in kinds]
 
 
-def _draw_call(rng: random.Random, calls: int) -> int:
-    last = calls // 4 if rng.random() < _EARLY else calls
-    return rng.randint(1, max(1, last))
+def _draw_one(rng: random.Random, kind: Kind, calls: int) -> Disturbance:
+    # Always three draws, so that what is drawn later does not depend on the kind or on `calls`.
+    is_early, place, seconds = rng.random() < _EARLY, rng.random(), rng.uniform(*_CUT_SECONDS)
+    call = 1 + int(place * (calls // 4 if is_early else calls))
+    return Disturbance(kind, call, seconds if kind == "cut" else 0.0)

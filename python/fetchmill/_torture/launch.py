@@ -1,7 +1,7 @@
 """Starts a program under the filter of `seccomp`: `python -m fetchmill._torture.launch DESCRIPTOR CALLS PROGRAM ...`.
 
-The listener goes to the supervisor over the socket DESCRIPTOR, and then this process becomes PROGRAM. CALLS are names
-with commas between.
+The process sends the listener to the supervisor over the socket DESCRIPTOR, and becomes PROGRAM. CALLS are names of
+system calls, separated by commas.
 """
 
 import os
@@ -12,7 +12,7 @@ from fetchmill._torture import seccomp
 
 
 def main(arguments: list[str]) -> None:
-    """Does so; does not return."""
+    """Installs the filter and becomes PROGRAM; never returns."""
     with socket.socket(fileno=int(arguments[0])) as supervisor:
         try:
             listener = seccomp.install(arguments[1].split(","))

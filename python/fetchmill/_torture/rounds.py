@@ -8,11 +8,16 @@ from pathlib import Path
 from fetchmill._torture.comparison import Found, compare
 from fetchmill._torture.disturbances import Disturbance, draw
 from fetchmill._torture.sources import FINISHED, Job, Source
-from fetchmill._torture.supervisor import RUN_SECONDS_MAX, Ended, run
+from fetchmill._torture.supervisor import Ended, run
+from fetchmill.errors import StorageError
 
 _KILLED = -9
-# What no disturbance excuses: a mistake in fetchmill, and its process's own crash.
+# Exit code of an internal error; no disturbance excuses it.
 _INTERNAL_ERROR = 1
+# Exit code of a job that cannot write.
+_CANNOT_WRITE = 7
+# With less room a job that cannot write proves nothing.
+_FREE_BYTES_MIN = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -23,24 +28,24 @@ class Round:
         number: from 1.
         format: of the destination.
         disturbances: those that came to pass; a run may end before its disturbance.
-        objects: how many the job must have.
-        lies: replies that were wrong or cut on purpose.
-        fetched_again: requests for objects beyond one each; None if nobody counts them.
-        found: what is wrong.
-        dest: the destination; it is kept if something is wrong.
+        objects: number of objects that the job must have.
+        server_faults: replies with a fault.
+        fetched_again: requests for objects beyond one each; None for a source of the user.
+        found: the faults.
+        dest: the destination; it is kept if there is a fault.
     """
 
     number: int
     format: str
     disturbances: Sequence[Disturbance]
     objects: int
-    lies: int
+    server_faults: int
     fetched_again: int | None
     found: Found
     dest: Path
 
 
-def run_round(number: int, format: str, source: Source, folder: Path, seed: int) -> Round:
+def run_round(number: int, format: str, source: Source, folder: Path, seed: int, *, can_cut: bool) -> Round:
     """Runs a round.
 
     Args:
@@ -49,55 +54,72 @@ def run_round(number: int, format: str, source: Source, folder: Path, seed: int)
         source: makes the job.
         folder: where the destination is made.
         seed: of all rounds.
+        can_cut: whether the kernel allows network cuts.
 
     Raises:
-        FetchmillError: a job that nobody disturbs does not finish, or the machine cannot watch a process.
+        UsageError: the undisturbed job of a source does not finish, or stores nothing.
+        UnsupportedError: the machine cannot watch a process.
+        StorageError: the disk of `folder` is full.
     """
     of_round = f"{seed}-{number}"
     dest = folder / f"round-{number}"
     is_faulty = False
     try:
         with source.job(format, dest, of_round) as job:
-            problems, happened = _disturb(job, draw(of_round, job.calls))
+            problems, happened = _disturb(job, draw(of_round, job.calls, can_cut=can_cut))
             problems += _finish(job)
             found = compare(dest, format, job.expected)
             found = replace(found, problems=(*problems, *found.problems))
             is_faulty = not found.is_clean
-            return Round(number, format, happened, len(job.expected), job.lies, job.fetched_again, found, dest)
+            objects = job.expected.total()
+            return Round(number, format, happened, objects, job.server_faults, job.fetched_again, found, dest)
     finally:
         if not is_faulty:
             shutil.rmtree(dest, ignore_errors=True)
 
 
 def _disturb(job: Job, disturbances: Sequence[Disturbance]) -> tuple[list[str], list[Disturbance]]:
-    """Runs the job once for each; what no disturbance excuses, and those that came to pass."""
+    """Runs the job once per disturbance. Returns problems, and the disturbances that happened."""
     problems, happened = [], []
     for disturbance in disturbances:
-        ended = run(job.command, job.dest, disturbance)
-        problems += _problems(ended, str(disturbance))
+        ended = run(job.get, job.dest, disturbance, environment=job.environment, seconds_max=job.seconds_max)
+        problems += _problems(job, ended, disturbance)
         if ended.was_disturbed:
             happened.append(disturbance)
     return problems, happened
 
 
 def _finish(job: Job) -> list[str]:
-    """Resumes the job until it has ended, and verifies it."""
-    ended = run(job.command, job.dest)
+    """Runs the job to its end, and verifies it. Returns problems."""
+    ended = _run_undisturbed(job, job.get)
     if ended.code not in FINISHED:
-        return [f"resumed: exit code {ended.code}: {_last_line(ended)}", *_problems(ended, "resumed")]
-    python, module, name, *_ = job.command
-    verified = run([python, module, name, "verify", str(job.dest), "--quiet"], job.dest)
-    return [] if verified.code == 0 else [f"verify: exit code {verified.code}: {_last_line(verified)}"]
+        _must_have_room(job.dest.parent, ended)
+        return [_failed(job, ended, "resumed run")]
+    verified = _run_undisturbed(job, job.verify)
+    return [] if verified.code == 0 else [_failed(job, verified, "verify")]
 
 
-def _problems(ended: Ended, when: str) -> list[str]:
+def _run_undisturbed(job: Job, command: Sequence[str]) -> Ended:
+    return run(command, job.dest, environment=job.environment, seconds_max=job.seconds_max)
+
+
+def _problems(job: Job, ended: Ended, disturbance: Disturbance) -> list[str]:
+    """What the disturbance does not excuse."""
+    if not ended.was_disturbed:
+        is_excused = ended.code in FINISHED
+    elif disturbance.kind == "kill":
+        is_excused = ended.code == _KILLED
+    else:
+        is_excused = ended.code >= 0 and ended.code != _INTERNAL_ERROR
+    return [] if is_excused else [_failed(job, ended, f"run with {disturbance}")]
+
+
+def _failed(job: Job, ended: Ended, what: str) -> str:
     if ended.hung:
-        return [f"{when}: the run did not end within {RUN_SECONDS_MAX:.0f} s"]
-    if ended.code == _INTERNAL_ERROR or (ended.code < 0 and ended.code != _KILLED):
-        return [f"{when}: exit code {ended.code}: {_last_line(ended)}"]
-    return []
+        return f"{what} did not end within {job.seconds_max:.0f} s"
+    return f"{what} failed (exit code {ended.code}): {ended.last_error}"
 
 
-def _last_line(ended: Ended) -> str:
-    lines = ended.errors.strip().splitlines()
-    return lines[-1] if lines else "no message"
+def _must_have_room(folder: Path, ended: Ended) -> None:
+    if ended.code == _CANNOT_WRITE and shutil.disk_usage(folder).free < _FREE_BYTES_MIN:
+        raise StorageError(f"the disk of {folder} is full: {ended.last_error}")

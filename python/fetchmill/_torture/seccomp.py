@@ -35,6 +35,8 @@ _NUMBERS = {
         "linkat": 265,
         "fallocate": 285,
         "pwritev": 296,
+        "copy_file_range": 326,
+        "pwritev2": 328,
         "syncfs": 306,
         "renameat2": 316,
     },
@@ -49,6 +51,8 @@ _NUMBERS = {
         "writev": 66,
         "pwrite64": 68,
         "pwritev": 70,
+        "copy_file_range": 285,
+        "pwritev2": 287,
         "fsync": 82,
         "fdatasync": 83,
         "connect": 203,
@@ -57,6 +61,8 @@ _NUMBERS = {
     },
 }
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
+# The same on both machines.
+_PIDFD_OPEN = 434
 _PIDFD_GETFD = 438
 
 _SET_MODE_FILTER = 1
@@ -105,7 +111,7 @@ def numbers() -> dict[str, int]:
     """
     machine = platform.machine()
     if platform.system() != "Linux" or machine not in _NUMBERS:
-        raise UnsupportedError(f"torture needs Linux on x86_64 or aarch64: this is {platform.system()} on {machine}")
+        raise UnsupportedError(f"torture needs Linux on x86_64 or aarch64, not {platform.system()} on {machine}")
     return _NUMBERS[machine]
 
 
@@ -166,11 +172,30 @@ def answer(listener: int, asked: Notification, error: int = 0) -> None:
     except OSError as failure:
         # The thread was killed while it waited.
         if failure.errno not in (errno.ENOENT, errno.EINPROGRESS):
-            raise
+            raise _refused("seccomp", failure.errno or 0) from failure
+
+
+def open_process(pid: int) -> int:
+    """Opens a descriptor of another process.
+
+    Raises:
+        UnsupportedError: the kernel refuses it.
+    """
+    pidfd = ctypes.CDLL(None, use_errno=True).syscall(_PIDFD_OPEN, pid, 0)
+    if pidfd < 0:
+        raise _refused("pidfd_open")
+    return int(pidfd)
 
 
 def take_descriptor(pidfd: int, number: int) -> int | None:
-    """A copy of another process's descriptor; None if it has closed it."""
+    """Copies a descriptor of another process.
+
+    Returns:
+        The copy, or None if that process has closed it.
+
+    Raises:
+        UnsupportedError: the kernel refuses it.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     taken = libc.syscall(_PIDFD_GETFD, pidfd, number, 0)
     if taken >= 0:
@@ -180,6 +205,12 @@ def take_descriptor(pidfd: int, number: int) -> int | None:
     raise _refused("pidfd_getfd")
 
 
-def _refused(call: str) -> UnsupportedError:
-    why = os.strerror(ctypes.get_errno())
-    return UnsupportedError(f"torture cannot watch a process: {call}: {why}; containers may forbid it")
+def _refused(call: str, error: int | None = None) -> UnsupportedError:
+    error = ctypes.get_errno() if error is None else error
+    if error in (errno.EINVAL, errno.ENOSYS):
+        why = f"it needs Linux 5.6 or later, not {platform.release()}"
+    elif error == errno.EBUSY:
+        why = "another program supervises this process already"
+    else:
+        why = f"{os.strerror(error)}; a container may forbid it"
+    return UnsupportedError(f"torture cannot watch a process ({call}): {why}")

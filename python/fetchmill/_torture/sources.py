@@ -1,8 +1,10 @@
-"""Where the objects of a tortured job come from, and what the job must have."""
+"""Jobs for the rounds, and the objects that each must have."""
 
+import os
 import random
 import sys
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -10,17 +12,21 @@ from pathlib import Path
 
 from fetchmill._native import synthetic_body
 from fetchmill._server import Fault, ServeOptions, Server
-from fetchmill._torture.comparison import digest, digests
-from fetchmill._torture.supervisor import Ended, run
-from fetchmill.errors import FetchmillError
+from fetchmill._torture.comparison import Expected, contents, digest
+from fetchmill._torture.supervisor import run
+from fetchmill.errors import UsageError
 
 # Objects of a job.
 OBJECTS = 2000
+# Exit codes of a job that has ended: all targets fetched, or some failed.
+FINISHED = (0, 3)
 
+# A run that takes longer hangs. A source of the user adds three times the time of the undisturbed run.
+_RUN_SECONDS_MAX = 60.0
 _BODY_BYTES = 300
 _DELAY_SECONDS = (0.0, 0.02)
-# A name is hit by a seed, and only its first request. A connection is hit once.
-_LIES = (
+# A seed chooses the objects, and only the first request for each is hit. A connection is hit once.
+_FAULTS = (
     Fault("truncate", rate=0.02, times=1),
     Fault("reset", rate=0.01, times=1),
     Fault("unsolicited", rate=0.01, times=1),
@@ -29,8 +35,10 @@ _LIES = (
 )
 # Shards and commits come often, so that there are many moments to disturb.
 _PACE = ("--concurrency", "24", "--seal-after", "50ms", "--commit-window", "20ms")
-# A job ends with 3 if targets failed: the comparison says whether they may.
-FINISHED = (0, 3)
+# About as many durable calls as an undisturbed run makes. They are constants, so that a seed draws the same everywhere.
+_CALLS = {"files": 2300, "tar": 280, "jsonl": 280, "parquet": 560, "warc": 280}
+# Options of `get` that torture sets itself.
+_OWN_OPTIONS = ("--format", "--state", "--first", "--concurrency", "--seal-after", "--commit-window")
 
 
 @dataclass(frozen=True)
@@ -38,107 +46,135 @@ class Job:
     """A job to be disturbed, and what it must have.
 
     Args:
-        command: the program and its arguments.
+        source: its SOURCE.
         dest: its destination.
         format: of the destination.
-        expected: a digest of each object, by the name that the format's reader gives.
-        calls: how many durable calls an undisturbed run makes.
-        server: the server that lies; None for a source of somebody else.
+        arguments: more options of `fetchmill get`.
+        environment: of its runs.
+        expected: how often each object must be stored, by the name that the format's reader gives.
+        calls: number of durable calls of an undisturbed run.
+        seconds_max: time after which a run hangs.
+        server: the server with faults; None for a source of the user.
     """
 
-    command: Sequence[str]
+    source: str
     dest: Path
     format: str
-    expected: Mapping[str, bytes]
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+    expected: Expected
     calls: int
+    seconds_max: float
     server: Server | None = None
 
     @property
-    def lies(self) -> int:
-        """Replies that were wrong or cut on purpose."""
+    def get(self) -> list[str]:
+        """The command that starts it, and resumes it."""
+        return _get(self.source, self.dest, self.format, self.arguments)
+
+    @property
+    def verify(self) -> list[str]:
+        """The command that verifies it."""
+        return [*_fetchmill(), "verify", str(self.dest), "--quiet"]
+
+    @property
+    def server_faults(self) -> int:
+        """Replies with a fault so far."""
         return 0 if self.server is None else sum(self.server.stats()["faults"].values())
 
     @property
     def fetched_again(self) -> int | None:
-        """Requests for objects beyond one each; None if nobody counts them."""
-        return None if self.server is None else max(0, self.server.stats()["get"] - len(self.expected))
+        """Requests for objects beyond one each; None for a source of the user."""
+        return None if self.server is None else max(0, self.server.stats()["get"] - self.expected.total())
 
 
 class Source(ABC):
-    """Makes jobs, one for each round."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    """Makes one job for each round."""
 
     @abstractmethod
     def job(self, format: str, dest: Path, seed: str) -> AbstractContextManager[Job]:
         """A job of one round, in a `with` block.
 
         Raises:
-            FetchmillError: a job that nobody disturbs does not finish, or the machine cannot watch a process.
+            UsageError: the undisturbed job of a source does not finish, or stores nothing.
+            UnsupportedError: the machine cannot watch a process.
         """
 
 
-def _run_undisturbed(command: Sequence[str], dest: Path) -> Ended:
-    ended = run(command, dest)
-    if ended.code not in FINISHED:
-        lines = ended.errors.strip().splitlines() or ["without a message"]
-        raise FetchmillError(f"a job that nobody disturbs ends with exit code {ended.code}: {lines[-1]}")
-    return ended
-
-
-class LyingServer(Source):
-    """A server of this process. One object in twenty has a reply that is cut, refused or followed by another."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self._calls: dict[str, int] = {}
+class FaultyServer(Source):
+    """A server of this process. Five of 100 objects have a fault in their first reply."""
 
     @contextmanager
     def job(self, format: str, dest: Path, seed: str) -> Iterator[Job]:
-        """With a server of its own."""
-        if format not in self._calls:
-            with self._serve(0) as server:
-                undisturbed = self._folder / f"undisturbed-{format}"
-                self._calls[format] = _run_undisturbed(_command(server.url, undisturbed, format, ()), undisturbed).calls
-        with self._serve(random.Random(f"{seed} lies").getrandbits(32)) as server:  # noqa: S311 - a seed must repeat it
+        """Yields a job with a server of its own. Environment variables of fetchmill do not reach it."""
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("FETCHMILL_")}
+        with _serve(random.Random(f"{seed} faults").getrandbits(32)) as server:  # noqa: S311 - a seed must repeat it
             prefix = f"{server.url}/get/" if format == "warc" else ""
             names = [f"file-{number:012}" for number in range(OBJECTS)]
-            expected = {f"{prefix}{name}": digest(synthetic_body(name, _BODY_BYTES)) for name in names}
-            command = _command(server.url, dest, format, ())
-            yield Job(command, dest, format, expected, self._calls[format], server)
-
-    def _serve(self, seed: int) -> Server:
-        return Server(
-            ServeOptions(
-                synthetic=OBJECTS, size=_BODY_BYTES, page_size=100, delay=_DELAY_SECONDS, seed=seed, faults=_LIES
+            expected = Counter((f"{prefix}{name}", digest(synthetic_body(name, _BODY_BYTES))) for name in names)
+            yield Job(
+                server.url, dest, format, (), environment, expected, _CALLS[format], _RUN_SECONDS_MAX, server=server
             )
-        )
 
 
 class GivenSource(Source):
-    """A source of the user. What a job must have is what an undisturbed one stored before."""
+    """A source of the user. A job must have what an undisturbed one stored before.
+
+    Args:
+        folder: an existing folder for the undisturbed jobs.
+        source: the SOURCE of `fetchmill get`.
+        arguments: its options.
+
+    Raises:
+        UsageError: one of the options is set by torture itself, or the source can be read only once.
+    """
 
     def __init__(self, folder: Path, source: str, arguments: Sequence[str]) -> None:
-        super().__init__(folder)
+        if source == "-":
+            raise UsageError("SOURCE cannot be standard input, which can be read only once: write the list into a file")
+        for argument in arguments:
+            if argument.partition("=")[0] in _OWN_OPTIONS:
+                raise UsageError(f"{argument.partition('=')[0]} after -- is set by torture itself")
+        self._folder = folder
         self._source = source
         self._arguments = ("--first", str(OBJECTS), *arguments)
-        self._known: dict[str, tuple[Mapping[str, bytes], int]] = {}
+        self._known: dict[str, tuple[Expected, int, float]] = {}
 
     @contextmanager
     def job(self, format: str, dest: Path, seed: str) -> Iterator[Job]:  # noqa: ARG002 - nothing is drawn
-        """Of the first objects of the source."""
+        """Yields a job for the first objects of the source."""
         if format not in self._known:
-            undisturbed = self._folder / f"undisturbed-{format}"
-            calls = _run_undisturbed(_command(self._source, undisturbed, format, self._arguments), undisturbed).calls
-            stored = digests(undisturbed, format)
-            if not stored:
-                raise FetchmillError(f"a job that nobody disturbs stores nothing of {self._source}: try fetchmill get")
-            self._known[format] = stored, calls
-        expected, calls = self._known[format]
-        yield Job(_command(self._source, dest, format, self._arguments), dest, format, expected, calls)
+            self._known[format] = self._run_undisturbed(format)
+        expected, calls, seconds_max = self._known[format]
+        yield Job(self._source, dest, format, self._arguments, os.environ, expected, calls, seconds_max)
+
+    def _run_undisturbed(self, format: str) -> tuple[Expected, int, float]:
+        dest = self._folder / f"undisturbed-{format}"
+        ended = run(_get(self._source, dest, format, self._arguments), dest)
+        if ended.code not in FINISHED:
+            raise UsageError(f"the undisturbed job failed (exit code {ended.code}): {ended.last_error}")
+        try:
+            stored = contents(dest, format)
+        except Exception as error:
+            raise UsageError(f"{format} of the undisturbed job cannot be read: {error}") from error
+        if not stored:
+            why = "run `fetchmill get` to see why"
+            raise UsageError(f"the undisturbed job stored nothing of {self._source}: {why}")
+        return stored, ended.calls, _RUN_SECONDS_MAX + 3 * ended.seconds
 
 
-def _command(source: str, dest: Path, format: str, arguments: Sequence[str]) -> list[str]:
-    how = ["--format", format, "--quiet", *_PACE, *arguments]
-    return [sys.executable, "-m", "fetchmill", "get", source, str(dest), *how]
+def _serve(seed: int) -> Server:
+    return Server(
+        ServeOptions(
+            synthetic=OBJECTS, size=_BODY_BYTES, page_size=100, delay=_DELAY_SECONDS, seed=seed, faults=_FAULTS
+        )
+    )
+
+
+def _fetchmill() -> list[str]:
+    # Without the working folder on the path: a file `random.py` there is not Python's.
+    return [sys.executable, "-P", "-m", "fetchmill"]
+
+
+def _get(source: str, dest: Path, format: str, arguments: Sequence[str]) -> list[str]:
+    return [*_fetchmill(), "get", source, str(dest), "--format", format, "--quiet", *_PACE, *arguments]

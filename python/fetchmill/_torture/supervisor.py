@@ -1,4 +1,4 @@
-"""Runs a command, and disturbs it before a system call that is chosen by its number."""
+"""Runs a command, and disturbs it before a system call with a chosen number."""
 
 import errno
 import os
@@ -9,47 +9,64 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fetchmill._torture import seccomp
 from fetchmill._torture.disturbances import DURABLE, WRITES, Disturbance
 
-# A run that takes longer hangs.
-RUN_SECONDS_MAX = 60.0
 _START_SECONDS_MAX = 20.0
 _POLL_SECONDS = 0.05
 _REASON_BYTES_MAX = 4096
 _ERRORS_BYTES_MAX = 1 << 20
+# The argument of a write that is its output, where that is not the first one.
+_OUTPUT_ARGUMENT = {"copy_file_range": 2}
 
 
-@dataclass
+@dataclass(frozen=True)
 class Ended:
     """A run that is over.
 
     Args:
-        code: its exit code; of a signal, its negative number.
-        calls: how many durable calls it made.
+        code: exit code; the negative number of a signal.
+        calls: number of its durable calls.
         was_disturbed: whether it came as far as its disturbance.
-        hung: whether it was killed because it did not end.
-        errors: the end of what it wrote to standard error.
+        hung: whether it was killed because it exceeded its time limit.
+        seconds: how long it took.
+        errors: the last 1 MiB of standard error.
     """
 
     code: int
     calls: int
     was_disturbed: bool
     hung: bool
+    seconds: float
     errors: str
 
+    @property
+    def last_error(self) -> str:
+        """The last error of fetchmill, or the last line."""
+        lines = self.errors.strip().splitlines() or ["no message"]
+        return next((line for line in reversed(lines) if line.startswith("fetchmill: error: ")), lines[-1])
 
-def run(command: Sequence[str], dest: Path, disturbance: Disturbance | None = None) -> Ended:
+
+def run(
+    command: Sequence[str],
+    dest: Path,
+    disturbance: Disturbance | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    seconds_max: float | None = None,
+) -> Ended:
     """Runs a command to its end.
 
     Args:
         command: the program, with its whole path, and arguments.
         dest: the folder that is on the disk that fills.
         disturbance: what happens to it; None for nothing.
+        environment: its environment; None for that of this process.
+        seconds_max: time after which it is killed; None for no limit.
 
     Raises:
         UnsupportedError: the machine cannot watch a process.
@@ -57,12 +74,13 @@ def run(command: Sequence[str], dest: Path, disturbance: Disturbance | None = No
     fills = disturbance is not None and disturbance.kind == "full-disk"
     calls = (*DURABLE, "connect", *(WRITES if fills else ()))
     ours, theirs = socket.socketpair()
-    with ours, theirs, tempfile.TemporaryFile() as errors:
-        launcher = [sys.executable, "-m", "fetchmill._torture.launch", str(theirs.fileno()), ",".join(calls)]
+    started = time.monotonic()
+    with ours, theirs, tempfile.TemporaryFile(dir=dest.parent) as errors:
+        launcher = [sys.executable, "-P", "-m", "fetchmill._torture.launch", str(theirs.fileno()), ",".join(calls)]
         process = subprocess.Popen(  # noqa: S603 - the command of the caller
             [*launcher, *command],
             # Python writes no files of its own: only calls of the command are counted.
-            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+            env={**(os.environ if environment is None else environment), "PYTHONDONTWRITEBYTECODE": "1"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=errors,
@@ -71,14 +89,32 @@ def run(command: Sequence[str], dest: Path, disturbance: Disturbance | None = No
         try:
             theirs.close()
             supervisor = _Supervisor(process, _receive_listener(ours), dest, disturbance)
-            hung = supervisor.supervise()
+            hung = supervisor.supervise(None if seconds_max is None else started + seconds_max)
         finally:
             if process.poll() is None:
                 process.kill()
                 process.wait()
         errors.seek(max(0, errors.seek(0, os.SEEK_END) - _ERRORS_BYTES_MAX))
         text = errors.read().decode(errors="replace")
-    return Ended(process.returncode, supervisor.calls, supervisor.was_disturbed, hung, text)
+    seconds = time.monotonic() - started
+    return Ended(process.returncode, supervisor.calls, supervisor.was_disturbed, hung, seconds, text)
+
+
+def can_cut() -> bool:
+    """Whether the kernel allows this process to shut down the connections of another one."""
+    command = [sys.executable, "-I", "-c", "input()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:  # noqa: S603 - constant
+        try:
+            pidfd = seccomp.open_process(process.pid)
+            taken = seccomp.take_descriptor(pidfd, 0)
+        except seccomp.UnsupportedError:
+            return False
+        finally:
+            process.kill()
+        for descriptor in (pidfd, taken):
+            if descriptor is not None:
+                os.close(descriptor)
+        return True
 
 
 def _receive_listener(ours: socket.socket) -> int:
@@ -105,16 +141,15 @@ class _Supervisor:
     was_disturbed: bool = False
     cut_until: float = 0.0
 
-    def supervise(self) -> bool:
-        """Until the process has ended; whether it had to be killed because it did not."""
-        ends_at = time.monotonic() + RUN_SECONDS_MAX
+    def supervise(self, ends_at: float | None) -> bool:
+        """Answers calls until the process ends. Returns whether it was killed for exceeding its time limit."""
         waiting = select.poll()
         waiting.register(self.listener, select.POLLIN)
         try:
             while self.process.poll() is None:
                 for _descriptor, events in waiting.poll(_POLL_SECONDS * 1000):
                     self._take_call(events, waiting)
-                if time.monotonic() > ends_at:
+                if ends_at is not None and time.monotonic() > ends_at:
                     self.process.kill()
                     self.process.wait()
                     return True
@@ -134,7 +169,7 @@ class _Supervisor:
             if self.disturbance and self.calls == self.disturbance.call:
                 self.was_disturbed = True
                 if self.disturbance.kind == "kill":
-                    # It waits for its answer, which does not come: the call is never carried out.
+                    # The thread waits for an answer that does not come: the call is never executed.
                     self.process.send_signal(signal.SIGKILL)
                     return
                 if self.disturbance.kind == "cut":
@@ -148,15 +183,16 @@ class _Supervisor:
         return errno.ENOSPC if is_full and asked.call in WRITES and self._is_below_dest(asked) else 0
 
     def _is_below_dest(self, asked: seccomp.Notification) -> bool:
+        output = asked.arguments[_OUTPUT_ARGUMENT.get(asked.call, 0)]
         try:
-            path = Path(f"/proc/{asked.thread}/fd/{asked.arguments[0]}").readlink()
+            path = Path(f"/proc/{asked.thread}/fd/{output}").readlink()
         except OSError:
             return False
         return path.is_relative_to(self.dest)
 
     def _cut(self, seconds: float) -> None:
         self.cut_until = time.monotonic() + seconds
-        pidfd = os.pidfd_open(self.process.pid)
+        pidfd = seccomp.open_process(self.process.pid)
         try:
             for descriptor in _sockets_of(self.process.pid):
                 taken = seccomp.take_descriptor(pidfd, descriptor)
@@ -168,7 +204,11 @@ class _Supervisor:
 
 def _sockets_of(pid: int) -> list[int]:
     found = []
-    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+    try:
+        descriptors = list(Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return []  # it has ended meanwhile
+    for descriptor in descriptors:
         try:
             if descriptor.readlink().name.startswith("socket:"):
                 found.append(int(descriptor.name))
@@ -178,7 +218,7 @@ def _sockets_of(pid: int) -> list[int]:
 
 
 def _shut_down(descriptor: int) -> None:
-    """Of a connection over IP; others are not the network."""
+    """Shuts down a socket of TCP or UDP; ignores other families."""
     with socket.socket(fileno=descriptor) as taken:
         if taken.family not in (socket.AF_INET, socket.AF_INET6):
             return

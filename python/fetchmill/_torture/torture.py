@@ -1,4 +1,4 @@
-"""Rounds until the time is over, and the verdict on all of them."""
+"""Rounds until the time is over, and the sums of their findings."""
 
 import time
 from collections import Counter
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fetchmill._torture.rounds import Round, run_round
-from fetchmill._torture.sources import GivenSource, LyingServer, Source
+from fetchmill._torture.sources import FaultyServer, GivenSource, Source
 
 if TYPE_CHECKING:
     from fetchmill._torture.disturbances import Kind
@@ -22,11 +22,12 @@ class TorturePlan:
     Args:
         folder: an existing folder for the destinations.
         formats: of the rounds, in turn.
-        seed: everything that is drawn follows from it.
+        seed: determines everything that is drawn.
         seconds: after which no round begins.
         only: the one round to run; None for all.
-        source: a source of the user's; None for a server of this process.
+        source: a source of the user; None for a server of this process.
         arguments: options of `fetchmill get` for that source.
+        can_cut: whether the kernel allows network cuts.
     """
 
     folder: Path
@@ -36,26 +37,27 @@ class TorturePlan:
     only: int | None = None
     source: str | None = None
     arguments: Sequence[str] = ()
+    can_cut: bool = True
 
 
 @dataclass
 class Verdict:
-    """Sums over all rounds. `fetched_again` is None if nobody counted."""
+    """Sums over all rounds. `fetched_again` is None for a source of the user."""
 
     rounds: int = 0
     objects: int = 0
     lost: int = 0
     doubled: int = 0
     wrong: int = 0
-    problems: int = 0
-    lies: int = 0
+    other_problems: int = 0
+    server_faults: int = 0
     fetched_again: int | None = None
     disturbances: "Counter[Kind]" = field(default_factory=Counter)
 
     @property
     def is_clean(self) -> bool:
-        """Whether no round found anything."""
-        return not (self.lost or self.doubled or self.wrong or self.problems)
+        """Whether no round has a fault."""
+        return not (self.lost or self.doubled or self.wrong or self.other_problems)
 
     def add(self, ended: Round) -> None:
         """Counts a round."""
@@ -64,8 +66,8 @@ class Verdict:
         self.lost += ended.found.lost
         self.doubled += ended.found.doubled
         self.wrong += ended.found.wrong
-        self.problems += len(ended.found.problems)
-        self.lies += ended.lies
+        self.other_problems += len(ended.found.problems)
+        self.server_faults += ended.server_faults
         self.disturbances.update(disturbance.kind for disturbance in ended.disturbances)
         if ended.fetched_again is not None:
             self.fetched_again = (self.fetched_again or 0) + ended.fetched_again
@@ -79,15 +81,17 @@ def torture(plan: TorturePlan, on_round: Callable[[Round], None]) -> Verdict:
         on_round: takes each round when it is over.
 
     Raises:
-        FetchmillError: a job that nobody disturbs does not finish, or the machine cannot watch a process.
+        UsageError: the undisturbed job of a source does not finish, or stores nothing.
+        UnsupportedError: the machine cannot watch a process.
+        StorageError: the disk of the folder is full.
     """
-    source: Source = LyingServer(plan.folder)
+    source: Source = FaultyServer()
     if plan.source is not None:
         source = GivenSource(plan.folder, plan.source, plan.arguments)
     verdict = Verdict()
     for number in _numbers(plan):
         format = plan.formats[(number - 1) % len(plan.formats)]
-        ended = run_round(number, format, source, plan.folder, plan.seed)
+        ended = run_round(number, format, source, plan.folder, plan.seed, can_cut=plan.can_cut)
         verdict.add(ended)
         on_round(ended)
     return verdict

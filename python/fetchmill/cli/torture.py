@@ -1,8 +1,9 @@
-"""`fetchmill torture`: a proof that a stranger can run."""
+"""The command `fetchmill torture`."""
 
 import os
 import shlex
 import shutil
+import signal
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -15,37 +16,38 @@ from fetchmill._torture.readers import FORMATS, missing_package
 from fetchmill.cli.help_texts import CliCommand
 from fetchmill.cli.parameter_types import COUNT, SECONDS
 from fetchmill.cli.streams import escape, say, write_event
-from fetchmill.errors import UsageError
+from fetchmill.errors import StorageError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from types import FrameType
 
     from fetchmill._torture.rounds import Round
-    from fetchmill._torture.torture import TorturePlan, Verdict
+    from fetchmill._torture.torture import Verdict
 
-# That of a destination that `verify` finds damaged.
+# Exit code for damaged output, as in `verify`.
 _DAMAGED = 10
 
 _EXAMPLES = """
-fetchmill torture                            two minutes, against its own server
+fetchmill torture                            two minutes, with its own server
 fetchmill torture --seed 7 --round 12        that round again
 fetchmill torture --format parquet --seconds 10
 fetchmill torture urls.txt -- --column url   with objects of your own
 """
-_HELP = """Disturb jobs on purpose, resume them, and compare what they stored with what they must have.
+_HELP = """Disturb and resume jobs, then check that every object is stored once, with the right bytes.
 
-Each round is a job of 2,000 small objects. Its runs are killed with SIGKILL, lose their network or find the disk full,
-each before a system call that makes something durable: the seed draws which one. Then the job is resumed to its end.
-Its server lies: of five objects in 100 the end is missing, the connection is reset, the status is 503, or another reply
-follows that nobody asked for.
+Each round is a job of 2,000 small objects. The seed chooses system calls that make something durable. Before such a
+call the run is killed, loses its network or finds the disk full. Then the job is resumed to its end.
 
-What the job stored is read by programs that others wrote: Python's standard library, pyarrow for Parquet and warcio for
-WARC. A format whose reader is not installed is left out.
+The server sends faulty replies for 5 of 100 objects: truncated, reset, status 503, or followed by an unsolicited
+reply.
 
-With SOURCE the objects are those of a source of yours: its first 2,000. An undisturbed job fetches them once for each
-format, and every round again. Options of `fetchmill get` come after `--`. Lies are not tried then.
+Independent programs read what the job stored: Python's standard library, pyarrow for Parquet and warcio for WARC.
+Formats without an installed reader are skipped.
 
-The same seed does the same again, at the same call and not at the same millisecond. It needs Linux and no privilege.
+With SOURCE the objects are the first 2,000 of your source. An undisturbed job fetches them once for each format, and
+each round fetches them again. Options of `fetchmill get` follow `--`. Server faults are left out.
+
+The same seed repeats the same disturbances. Torture needs Linux 5.6 or later, and no privileges.
 """
 _EPILOG = "Exit codes: 0 nothing is lost, doubled or wrong; 10 something is (fetchmill --help)."
 
@@ -56,12 +58,12 @@ _EPILOG = "Exit codes: 0 nothing is lost, doubled or wrong; 10 something is (fet
     examples=_EXAMPLES,
     help=_HELP,
     epilog=_EPILOG,
-    short_help="Kill, cut and resume jobs, and prove their results.",
+    short_help="Kill, cut and resume jobs, and check their results.",
 )
 @click.argument("source", metavar="[SOURCE]", required=False)
 @click.argument("arguments", metavar="[-- OPTIONS]", nargs=-1, type=click.UNPROCESSED)
-@click.option("--seconds", type=SECONDS, default="120s", show_default=True, help="Time after which no round begins.")
-@click.option("--seed", type=COUNT, help="Seed of everything that is drawn. Default: random.")
+@click.option("--seconds", type=SECONDS, default="120s", show_default=True, help="Start no round after this time.")
+@click.option("--seed", type=COUNT, help="Repeat the choices of this seed. Default: random.")
 @click.option("--round", "only", type=click.IntRange(min=1), metavar="N", help="Run only this round of the seed.")
 @click.option("--format", type=click.Choice(FORMATS), help="Only this format. Default: all, in turn.")
 @click.option("--folder", type=click.Path(), help="Folder for the destinations. Default: that for temporary files.")
@@ -76,29 +78,45 @@ def command(
     **when: Any,  # noqa: ANN401
 ) -> int:
     """Runs the rounds; the help is `_HELP`."""
+    from fetchmill._torture.supervisor import can_cut
     from fetchmill._torture.torture import TorturePlan, torture
 
+    signal.signal(signal.SIGTERM, _interrupt)
     chosen = _readable(format)
     drawn = seed if seed is not None else int.from_bytes(os.urandom(4), "big")
     say(f"seed {drawn}, formats {', '.join(chosen)}")
-    if folder is not None:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    kept = Path(tempfile.mkdtemp(prefix="fetchmill-torture-", dir=folder)).resolve()
-    plan = TorturePlan(kept, chosen, drawn, when["seconds"], when["only"], source, arguments)
+    cuts = can_cut()
+    if not cuts:
+        say("network cuts are skipped: the kernel refuses pidfd_getfd (container, ptrace_scope or Linux before 5.6)")
+    kept = _make_folder(folder)
+    plan = TorturePlan(kept, chosen, drawn, when["seconds"], when["only"], source, arguments, cuts)
     try:
-        verdict = torture(plan, lambda ended: _show_round(ended, lambda: _again(plan, format, ended), as_json=as_json))
+        verdict = torture(plan, lambda ended: _show_round(ended, _again(ended, drawn, source), as_json=as_json))
     finally:
         _tidy(kept)
     if as_json:
-        write_event("report", vars(verdict) | {"seed": drawn, "formats": list(chosen)})
+        write_event("report", vars(verdict) | {"seed": drawn, "formats": chosen})
     else:
         for line in _summary(verdict):
             say(line)
     return 0 if verdict.is_clean else _DAMAGED
 
 
+def _interrupt(number: int, _frame: "FrameType | None") -> None:
+    raise SystemExit(128 + number)
+
+
+def _make_folder(folder: str | None) -> Path:
+    try:
+        if folder is not None:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix="fetchmill-torture-", dir=folder)).resolve()
+    except OSError as error:
+        raise StorageError(f"cannot make a folder for the destinations: {error}; choose one with --folder") from error
+
+
 def _tidy(folder: Path) -> None:
-    """Destinations with a fault stay."""
+    """Removes everything but faulty destinations."""
     for undisturbed in folder.glob("undisturbed-*"):
         shutil.rmtree(undisturbed, ignore_errors=True)
     with suppress(OSError):
@@ -106,41 +124,37 @@ def _tidy(folder: Path) -> None:
 
 
 def _readable(format: str | None) -> list[str]:
-    """The formats that can be read here; what is asked for by name must be one."""
+    """Returns the formats that have a reader."""
     chosen = []
     for each in FORMATS if format is None else [format]:
         package = missing_package(each)
         if package is None:
             chosen.append(each)
         elif format is not None:
-            raise UsageError(f"--format {each} needs a reader that is not fetchmill's", hint=f"pip install {package}")
+            raise UsageError(f"--format {each}: {package} is not installed", hint=f"pip install {package}")
         else:
-            say(f"{each} is left out: pip install {package}")
+            say(f"{each} is skipped: {package} is not installed (pip install {package})")
     return chosen
 
 
-def _again(plan: "TorturePlan", format: str | None, ended: "Round") -> str:
-    """The command that repeats a round. Its format depends on whether one was chosen."""
-    named = [] if format is None else ["--format", format]
-    of_source = [] if plan.source is None else [plan.source, *(["--", *plan.arguments] if plan.arguments else [])]
-    return shlex.join(
-        ["fetchmill", "torture", "--seed", str(plan.seed), "--round", str(ended.number), *named, *of_source]
-    )
+def _again(ended: "Round", seed: int, source: str | None) -> str:
+    """The command that repeats a round. Options of `get` may be secrets, and are not shown."""
+    how = ["--seed", str(seed), "--round", str(ended.number), "--format", ended.format]
+    return shlex.join(["fetchmill", "torture", *how, *([] if source is None else [source])])
 
 
-def _show_round(ended: "Round", again: "Callable[[], str]", *, as_json: bool) -> None:
+def _show_round(ended: "Round", again: str, *, as_json: bool) -> None:
     if as_json:
-        write_event("round", _to_dict(ended))
+        write_event("round", _to_dict(ended) | ({} if ended.found.is_clean else {"again": again}))
         return
     found = ended.found
     verdict = "ok" if found.is_clean else f"lost {found.lost}, doubled {found.doubled}, wrong {found.wrong}"
-    done = "; ".join(map(str, ended.disturbances)) or "nothing: each run ended before its call"
+    done = "; ".join(map(str, ended.disturbances)) or "no disturbance, since each run ended before its call"
     say(f"round {ended.number}, {ended.format}: {done}: {verdict}")
     if found.is_clean:
         return
-    for line in [*found.problems, *found.examples]:
+    for line in [*found.problems, *found.examples, f"kept: {ended.dest}", f"again: {again}"]:
         say(f"  {escape(line)}")
-    say(f"  kept: {ended.dest}; again: {escape(again())}")
 
 
 def _to_dict(ended: "Round") -> dict[str, object]:
@@ -149,8 +163,9 @@ def _to_dict(ended: "Round") -> dict[str, object]:
         "format": ended.format,
         "disturbances": [vars(disturbance) for disturbance in ended.disturbances],
         "objects": ended.objects,
-        "lies": ended.lies,
+        "server_faults": ended.server_faults,
         "fetched_again": ended.fetched_again,
+        "dest": None if ended.found.is_clean else str(ended.dest),
         **vars(ended.found),
     }
 
@@ -161,14 +176,14 @@ def _summary(verdict: "Verdict") -> list[str]:
         format_count_of(counts["kill"], "kill"),
         format_count_of(counts["full-disk"], "full disk"),
         format_count_of(counts["cut"], "network cut"),
-        *([] if verdict.fetched_again is None else [format_count_of(verdict.lies, "server fault")]),
+        *([] if verdict.fetched_again is None else [format_count_of(verdict.server_faults, "server fault")]),
     ]
     lines = [
         f"{format_count_of(verdict.rounds, 'round')}, {format_objects(verdict.objects)}: {', '.join(disturbed)}",
         ", ".join(f"{what} {format_count(getattr(verdict, what))}" for what in ("lost", "doubled", "wrong")),
     ]
-    if verdict.problems:
-        lines.append(f"other problems: {format_count(verdict.problems)}")
+    if verdict.other_problems:
+        lines.append(f"other problems: {format_count(verdict.other_problems)}")
     if verdict.fetched_again is not None:
         lines.append(f"fetched again {format_count(verdict.fetched_again)}")
     return lines
