@@ -2,12 +2,12 @@
 
     report = fetchmill.get("http://127.0.0.1:8080", "out/")
 
-The names below are all there is; modules are loaded when a name is first used, so that the command starts quickly.
+`__all__` lists all public names. Modules are loaded when a name is first used, so that the command starts quickly.
 """
 
 from importlib import import_module
 
-# As in `typing`, which takes longer to load than all else here.
+# Replaces `typing.TYPE_CHECKING`: `typing` takes longer to load than everything else here.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable

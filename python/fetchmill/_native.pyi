@@ -521,7 +521,7 @@ class SyncStore:
         """Puts what a finished job has fetched into its places, for so long; whether all is done."""
 
     def progress(self) -> dict[str, int]:
-        """How many planned objects were applied (`done`), and how many there are (`total`)."""
+        """The number of planned objects (`total`), and of those that were applied (`done`)."""
 
     def conclude(self) -> dict[str, Any]:
         """Ends the pass; its ledger."""

@@ -30,7 +30,7 @@ else:
             own = {"init": False, "repr": False, "eq": False, "match_args": False}
             finished = dataclasses.dataclass(kw_only=True, **own)(made)
             for name in _SHARED:
-                # A base class may show its values in a better way.
+                # A `__repr__` of the class or of a base class is kept.
                 if name != "__repr__" or made.__repr__ is object.__repr__:
                     setattr(finished, name, vars(_Methods)[name])
             return finished

@@ -1,7 +1,7 @@
-"""A file server over the list/get API: the files of a folder, what a job has stored, or computed objects.
+"""A file server with the list/get API. It serves the files of a folder, the objects of a job, or synthetic objects.
 
-For tests and measurements: it can wait, and it can fail in scripted ways. `fetchmill serve` and
-`fetchmill.testing.serve` are the two ways to it.
+It is meant for tests and benchmarks: it can delay replies and inject scripted faults. `fetchmill serve` and
+`fetchmill.testing.serve` start it.
 """
 
 import json
@@ -32,28 +32,39 @@ Action = Literal[
 
 @dataclass(frozen=True)
 class Fault:
-    """A scripted fault: which requests are hit, and what happens to them. The first that applies decides.
+    """A scripted fault: which requests are hit, and how. The first fault that applies to a request is used.
 
     Args:
-        action: `status` answers with another status; `reset` resets the connection; `truncate` announces the whole
-            body and closes in the middle; `wrong-length` announces another length; `stall` stops sending; `trickle`
-            sends byte by byte; `repeat-marker` lets the listing go round in a circle; `unsolicited` sends a second
-            reply that nobody asked for; `close` closes after the reply and says so; `chunked` sends the body in
-            chunks; `eof` sends no length and ends the body by closing; `stray` hits connections: some time after one of
-            their replies one more is sent that nobody asked for, whatever requests are out by then.
-        rate: share of the names that are hit, 0 to 1. A name is always hit or never. For `stray`, share of the
+        action: the kind of fault:
+
+            - `status` answers with another status.
+            - `reset` resets the connection.
+            - `truncate` announces the whole body and closes the connection in the middle.
+            - `wrong-length` announces another length.
+            - `stall` stops sending.
+            - `trickle` sends byte by byte.
+            - `repeat-marker` makes the listing repeat in a cycle.
+            - `unsolicited` sends a second, unsolicited response.
+            - `close` announces that the connection will close, and closes it after the reply.
+            - `chunked` sends the body in chunks.
+            - `eof` sends no length and ends the body by closing the connection.
+            - `stray` hits connections: some time after one of the replies, it sends an unsolicited response,
+              regardless of the requests in flight at that time.
+        rate: share of the names that are hit, 0 to 1. A name is hit always or never. For `stray`, share of the
             connections.
-        times: only the first so many requests of a name are hit; for `stray`, only so many connections.
-        match: a name, or the start of names followed by `*`; for the listing, of markers.
-        on: `get`, `list` or `any`; `get` unless the action only makes sense for `list`.
-        status: for `status`.
-        retry_after: for `status`: whole seconds of Retry-After, or a range of them.
-        above: for `status`: only requests above so many a second are hit, whatever their names.
-        after_bytes: for `reset`, `truncate`, `stall` and `trickle`: bytes of the reply that are sent before.
-        delta: for `wrong-length`: added to the announced length.
-        seconds: for `stall`, `trickle` and `unsolicited`; for `stray`, the most by which it comes later: 0.05.
-        requests: for `stray`: it follows the reply to one of the first so many requests of its connection: 100.
-        period: for `repeat-marker`: pages in the circle.
+        times: number of requests per name that are hit, from the first; for `stray`, number of connections. None for
+            no limit.
+        match: a name, or a prefix of names followed by `*`; for the listing, a marker or a prefix of markers.
+        on: `get`, `list` or `any`. The default is `get`, unless the action only makes sense for `list`.
+        status: for `status`: the status to send.
+        retry_after: for `status`: the Retry-After value in whole seconds, or a range of values.
+        above: for `status`: only requests above this rate per second are hit, regardless of their names.
+        after_bytes: for `reset`, `truncate`, `stall` and `trickle`: bytes of the reply sent before the fault.
+        delta: for `wrong-length`: number to add to the announced length.
+        seconds: for `stall`, `trickle` and `unsolicited`: the duration in seconds. For `stray`: the maximum delay of
+            the unsolicited response; default 0.05.
+        requests: for `stray`: the response follows one of the first `requests` replies of a connection; default 100.
+        period: for `repeat-marker`: number of pages in the cycle.
     """
 
     action: Action
@@ -73,29 +84,30 @@ class Fault:
 
 @dataclass(frozen=True, kw_only=True)
 class ServeOptions:
-    """What a server is asked to do.
+    """The options of a server.
 
     Args:
-        folder: the folder to serve; of the destination of a job, what the job has stored, in any format; or else
-        synthetic: how many objects to compute.
-        state: folder of that job's journal, when the job was given one.
-        size: bytes of a synthetic object.
+        folder: the folder to serve; if it is the destination of a job, the job's objects are served, in any format.
+            Give either this or `synthetic`.
+        synthetic: number of synthetic objects to serve.
+        state: folder of that job's journal, if the job was started with `state`.
+        size: size of a synthetic object in bytes.
         host: address to listen on.
-        port: port to listen on; 0 is any that is free.
-        threads: threads that serve.
-        page_size: names in a page.
-        delay: seconds that each /get waits: uniform between the two.
-        delay_steps: whether that is in whole seconds.
-        slow_rate: share of the /get requests that wait slow_delay in place of delay, 0 to 1.
-        slow_delay: seconds that these wait: uniform between the two.
-        list_delay: seconds that each /list waits.
-        tls: serve https, with a certificate for localhost and the loopback addresses that `ca_pem` proves.
-        seed: start of all that is random.
+        port: port to listen on; 0 picks a free port.
+        threads: number of server threads.
+        page_size: number of names in a listing page.
+        delay: minimum and maximum delay of a /get request in seconds; the delay is uniform between them.
+        delay_steps: whether the delay is a whole number of seconds.
+        slow_rate: share of /get requests that wait `slow_delay` instead of `delay`, 0 to 1.
+        slow_delay: minimum and maximum delay of these slow requests in seconds.
+        list_delay: minimum and maximum delay of a /list request in seconds.
+        tls: serve https, with a certificate for localhost and the loopback addresses. Clients must trust `ca_pem`.
+        seed: seed of all random decisions.
         faults: scripted faults.
-        hidden: whether files and folders whose names start with a dot are served; the state of a job never is.
-        allow_hosts: hosts that requests may be for besides localhost, 127.0.0.0/8 and [::1], when it listens at
-            loopback; `*` for all.
-        client_timeout: seconds that a client may take for its next request, or for taking some of a reply.
+        hidden: whether files and folders whose names start with a dot are served. The state of a job is never served.
+        allow_hosts: host names that requests may use when the server listens on loopback, in addition to localhost,
+            127.0.0.0/8 and [::1]; `*` for all.
+        client_timeout: seconds that a client may take to send its next request, or to read more of a reply.
     """
 
     folder: str | os.PathLike[str] | None = None
@@ -124,7 +136,7 @@ class ServeOptions:
 
     @property
     def dest(self) -> str | None:
-        """The folder, when it is the destination of a job."""
+        """The folder, if it is the destination of a job; otherwise None."""
         if self.folder is None:
             return None
         hidden = Path(self.folder) / ".fetchmill"
@@ -132,7 +144,7 @@ class ServeOptions:
         return os.fspath(self.folder) if is_job else None
 
     def to_json(self) -> str:
-        """For the native module."""
+        """Returns the options for the native module."""
         values = _without_none(vars(self))
         if self.dest is not None:
             values["content"] = None
@@ -148,7 +160,7 @@ class ServeOptions:
 
 
 class Server:
-    """A running server: serves from the moment it is made until `stop`, or the end of a `with` block.
+    """A running server. It serves from its creation until `stop`, or until the end of a `with` block.
 
     Raises:
         UsageError: an option cannot be used, the folder cannot be read, or the address is taken.
@@ -161,17 +173,17 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Its URL, such as `http://127.0.0.1:8080`: the SOURCE of a job."""
+        """The URL of the server, such as `http://127.0.0.1:8080`. It can be the SOURCE of a job."""
         scheme = "http" if self._native.ca_pem is None else "https"
         return f"{scheme}://{self._native.address}"
 
     @property
     def ca_pem(self) -> str | None:
-        """With `tls`, the certificate that clients must trust, in PEM: what belongs into `--ca-file`."""
+        """With `tls`, the certificate that clients must trust, in PEM: the content for `--ca-file`."""
         return self._native.ca_pem
 
     def stats(self) -> dict[str, Any]:
-        """Counts since the start: connections, requests by kind, replies by kind, faults by action, bytes."""
+        """Returns counts since the start: connections, requests by kind, replies by kind, faults by action, bytes."""
         return self._native.stats()
 
     def stop(self) -> None:

@@ -1,21 +1,21 @@
-"""What stops a job, as exceptions.
+"""Exceptions for everything that stops a job.
 
-What becomes of one target is never an exception: that is an outcome, and the ledger counts it. Each class has the
-exit code that the command line gives (docs/reference/exit-codes.md); the native module raises these classes by name.
+A failed target is never an exception: it is an outcome, and the ledger counts it. Each class has the exit code of the
+command line (docs/reference/exit-codes.md). The native module raises these classes by name.
 """
 
 from collections.abc import Sequence
 from typing import ClassVar, Self
 
-# Indexes that the text of an error names.
+# Maximum number of indexes in the text of an error.
 _NAMED_MAX = 5
 
 
 class FetchmillError(Exception):
-    """Base of everything that fetchmill raises on purpose. Its text is one line that says what is wrong.
+    """Base of all errors that fetchmill raises on purpose. The text is one line that says what is wrong.
 
     Args:
-        hint: the next step, if the text does not say it: the command line shows it on a line of its own.
+        hint: the next step, if the text does not name it. The command line shows the hint on a separate line.
     """
 
     exit_code: ClassVar[int] = 1
@@ -26,14 +26,14 @@ class FetchmillError(Exception):
 
 
 class InternalError(FetchmillError):
-    """A mistake in fetchmill. The job can be resumed."""
+    """A bug in fetchmill. The job can be resumed."""
 
 
 class UsageError(FetchmillError, ValueError):
-    """The options cannot be used, or the destination belongs to something else. Nothing was touched.
+    """The options cannot be used, or the destination belongs to something else. Nothing was changed.
 
     Args:
-        options: the options that the text names, as Python has them: the command line shows its own names.
+        options: the Python names of the options in the text. The command line replaces them by its own names.
     """
 
     exit_code = 2
@@ -50,19 +50,19 @@ class ListingError(FetchmillError):
 
 
 class TemporaryError(FetchmillError):
-    """The origin gave no success for too long. The job can be resumed later."""
+    """The origin answered no request successfully for too long. The job can be resumed later."""
 
     exit_code = 5
 
 
 class SecurityError(FetchmillError):
-    """Going on would carry something where it must not go, such as a next page on another origin."""
+    """Continuing would be unsafe: for example, the listing's next page is on another origin."""
 
     exit_code = 6
 
 
 class StorageError(FetchmillError):
-    """The local storage failed: no space, no inodes, no descriptors, read-only, a failed sync."""
+    """The local storage failed: no space, inodes or descriptors left, a read-only file system, or a failed sync."""
 
     exit_code = 7
 
@@ -74,7 +74,7 @@ class BusyError(FetchmillError):
 
 
 class JournalError(FetchmillError):
-    """The journal or the output contradict each other: refused to go on."""
+    """The journal and the output contradict each other, so the job does not continue."""
 
     exit_code = 10
 
@@ -86,18 +86,18 @@ class DeleteLimitError(FetchmillError):
 
 
 class AccessError(FetchmillError):
-    """The server refuses everything: 401 or 403. The job can be resumed with other credentials."""
+    """The server refuses all requests with 401 or 403. The job can be resumed with other credentials."""
 
     exit_code = 12
 
 
 class ReplyError(FetchmillError):
-    """A request without a complete reply: `reply.error` of a stream, raised with `on_error="raise"`.
+    """A request got no complete reply. It is the `reply.error` of a stream; `on_error="raise"` raises it.
 
     Args:
-        url: what was asked for.
-        kind: the failure kind, one of those in docs/reference/exit-codes.md, or `opted-out` (with `opt_out`).
-        reason: the same for people; of a reply that opted out, the field or the `meta` that reserves it.
+        url: the requested URL.
+        kind: the failure kind, as listed in docs/reference/exit-codes.md, or `opted-out` (with `opt_out`).
+        reason: a text for people. If the reply opted out, the field or `meta` element that reserves it.
     """
 
     exit_code = 3
@@ -114,14 +114,14 @@ class ReplyError(FetchmillError):
 
 
 class StrayReplyError(FetchmillError):
-    """A server has sent a reply that nobody asked for: replies that a stream has given may be those of other requests.
+    """A server sent an unsolicited response, so replies of the stream may belong to other requests.
 
-    Raised by a stream in the place of the next reply. With `certain=True` the requests are made again instead, before
-    the program has their replies; it is raised only when the stray reply comes too late for that
+    A stream raises it in place of the next reply. With `certain=True` the affected requests are made again before the
+    program gets their replies. The error is then raised only if the unsolicited response arrives too late for that
     (docs/guide/streaming.md).
 
     Args:
-        indexes: the places in the input of all replies that may be wrong, whether the program has had them or not.
+        indexes: the positions in the input of all replies that may be wrong, including those not yet returned.
     """
 
     exit_code = 3
@@ -141,11 +141,11 @@ class StrayReplyError(FetchmillError):
 
 
 class StatusError(FetchmillError):
-    """A reply whose status is not 2xx: raised by `reply.raise_for_status()`.
+    """The status of a reply is not 2xx. `reply.raise_for_status()` raises it.
 
     Args:
-        url: what was asked for.
-        status: the status of the reply.
+        url: the requested URL.
+        status: the HTTP status of the reply.
     """
 
     exit_code = 3

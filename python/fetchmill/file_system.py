@@ -1,11 +1,11 @@
-"""What a job has stored as a file system of fsspec, which pandas, pyarrow, DuckDB, dask, zarr and others read from.
+"""The stored objects of a job as an fsspec file system, for pandas, pyarrow, DuckDB, dask, zarr and others.
 
     fs = fsspec.filesystem("fetchmill", dest="out/")
     pandas.read_csv("fetchmill://2026/a.csv", storage_options={"dest": "out/"})
     fsspec.open("fetchmill://2026/a.csv::/data/out")
 
-Nothing is unpacked, and nothing can be written. docs/guide/reading.md says how names become paths, and what each call
-costs.
+Nothing is unpacked, and nothing can be written. docs/guide/reading.md documents how names become paths, and the cost of
+each call.
 """
 
 import errno
@@ -29,7 +29,7 @@ try:
     from fsspec import AbstractFileSystem
     from fsspec.utils import tokenize
 except ModuleNotFoundError as error:
-    # What is missing inside an installed fsspec is another fault, with a message of its own.
+    # If fsspec is installed and lacks another module, that error has its own message.
     if error.name != "fsspec":
         raise
     raise ModuleNotFoundError(
@@ -39,28 +39,28 @@ except ModuleNotFoundError as error:
 
 __all__ = ["FetchmillFileSystem", "ObjectFile"]
 
-# What is known of an object besides its name and its bytes.
+# Metadata of an object in `info`, in addition to its name and size.
 _FACTS = (*FACTS, "url", "columns")
 
 Entry = dict[str, Any]
 
 
 class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has no types
-    """The objects of a destination as files, read-only; threads and processes may share it.
+    """The objects of a destination as read-only files. Threads and processes may share it.
 
-    The path of an object is its name; directories are what stands before a `/` in a name. What is sealed after this
-    was made is seen after `invalidate_cache()`.
+    The path of an object is its name. Each part of a name before a `/` is a directory. Data that is sealed after the
+    file system was created becomes visible after `invalidate_cache()`.
 
     Args:
         dest: the destination, a local path.
-        state: folder of the journal, when the job was given one.
-        fo: the destination as chained URLs name it: `fetchmill://NAME::/data/out`.
-        target_protocol: where that is; `file` is all that can be read.
+        state: folder of the journal, if the job was started with `state`.
+        fo: the destination in a chained URL: `fetchmill://NAME::/data/out`.
+        target_protocol: protocol of `fo`; only local files (`file`) are supported.
         target_options: ignored.
-        storage_options: what fsspec has for all file systems.
+        storage_options: the general options of fsspec file systems.
 
     Raises:
-        UsageError: there is no job, its format keeps no objects, or the destination is not a local path.
+        UsageError: there is no job, its format stores no objects, or the destination is not a local path.
         JournalError: the journal cannot be read.
 
     Example:
@@ -71,7 +71,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
     """
 
     protocol = "fetchmill"
-    # One that is cached would show the destination as it once was; and `out/` may be another folder by now.
+    # A cached instance would show an old state of the destination, and `out/` may be another folder by now.
     cachable = False
 
     def __init__(
@@ -93,7 +93,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
         place = os.fspath(fo if dest is None else dest)  # type: ignore[arg-type] # one of them is there
         if target_protocol not in (None, "file", "local") or "://" in place:
             raise UsageError(f"a destination is read from a local path, which {place} is not; copy its shards first")
-        # A process that gets this may work in another folder.
+        # Store absolute paths: a process that receives this object may have another working folder.
         self.dest = os.path.abspath(place)  # noqa: PTH100 - without looking at links
         self.state = None if state is None else os.path.abspath(state)  # noqa: PTH100 - the same
         self._open_destination()
@@ -104,18 +104,18 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
 
     @property
     def objects(self) -> Objects:
-        """The same objects as a mapping, which lists any number of names in flat memory and gives Arrow batches."""
+        """The objects as a mapping. It lists any number of names in flat memory and provides Arrow batches."""
         return self._objects
 
     @staticmethod
     def path_of(name: str) -> str:
-        """The path of an object.
+        """Returns the path of an object.
 
         Args:
-            name: its name, as `fetchmill.open` has it.
+            name: name of the object, as in `fetchmill.open`.
 
         Returns:
-            The name itself, escaped where a path cannot have it.
+            The name, with segments escaped that are not valid in a path.
 
         Example:
             >>> fs.path_of("a//b")
@@ -125,13 +125,13 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
 
     @classmethod
     def name_of(cls, path: str) -> str:
-        """The name of the object that a path means, whether there is one or not.
+        """Returns the object name for a path. The object need not exist.
 
         Args:
-            path: as `ls` and `find` give it, or as `open` takes it.
+            path: a path as returned by `ls` and `find`, or accepted by `open`.
 
         Returns:
-            The name, as `fetchmill.open` has it.
+            The name, as in `fetchmill.open`.
 
         Raises:
             FileNotFoundError: no name has this path.
@@ -148,7 +148,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
     # --- one object --------------------------------------------------------------------------------------------------
 
     def info(self, path: str, **kwargs: object) -> Entry:
-        """Name, size, type, and what the format has kept of an object; of other formats than `files` it is read."""
+        """Returns name, size, type and stored metadata of an object. Formats other than `files` read the object."""
         del kwargs
         path = self._strip_protocol(path)
         length = self._length(path)
@@ -160,22 +160,22 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
         return entry if self._objects.format == "files" else entry | _facts(self._record(path))
 
     def exists(self, path: str, **kwargs: object) -> bool:
-        """Whether there is an object or a directory. Damage is an error, and no answer."""
+        """Returns whether an object or a directory exists. Raises an error if the destination is damaged."""
         del kwargs
         path = self._strip_protocol(path)
         return self._length(path) is not None or self._is_directory(path)
 
     def isfile(self, path: str) -> bool:
-        """Whether there is an object, by the index alone."""
+        """Returns whether an object exists, from the index only."""
         return self._length(self._strip_protocol(path)) is not None
 
     def isdir(self, path: str) -> bool:
-        """Whether there is a directory and no object of this name."""
+        """Returns whether a directory exists, and no object has this name."""
         path = self._strip_protocol(path)
         return self._length(path) is None and self._is_directory(path)
 
     def size(self, path: str) -> int:
-        """Bytes of an object, by the index alone; 0 of a directory."""
+        """Returns the size of an object in bytes, from the index only; 0 for a directory."""
         path = self._strip_protocol(path)
         length = self._length(path)
         if length is None and not self._is_directory(path):
@@ -183,13 +183,13 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
         return length or 0
 
     def modified(self, path: str) -> datetime:
-        """Last-Modified, else when it was fetched, else when the destination's folder was last changed."""
+        """Returns the Last-Modified time, or the fetch time, or the modification time of the destination's folder."""
         info = self.info(path)
         found: datetime | None = info.get("last_modified") or info.get("fetched_at")
         return found or datetime.fromtimestamp(Path(self.dest).stat().st_mtime, UTC)
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: object) -> bytes:
-        """Bytes of an object, or a slice of them."""
+        """Returns the bytes of an object, or a slice of them."""
         del kwargs
         return self._read(self._strip_protocol(path))[start:end]
 
@@ -202,7 +202,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
         on_error: str = "return",
         **kwargs: object,
     ) -> list[bytes | Exception]:
-        """Slices of objects. Each object is read once, and only one is held at a time."""
+        """Returns slices of objects. Each object is read once, and only one is in memory at a time."""
         del max_gap, kwargs
         if not isinstance(paths, list):
             raise TypeError("paths must be a list")
@@ -228,7 +228,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
         return results
 
     def _open(self, path: str, mode: str = "rb", **kwargs: object) -> "ObjectFile":
-        del kwargs  # how to buffer: all of it is in memory
+        del kwargs  # buffering options: the whole object is in memory
         if mode != "rb":
             self._refuse(path)
         return ObjectFile(self, path, self._read(path))
@@ -236,7 +236,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
     # --- many objects: names of all manifests are read ---------------------------------------------------------------
 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:  # noqa: ANN401 - of any type
-        """What is directly in a directory, sorted; of an object, the object."""
+        """Lists the direct entries of a directory, sorted. For an object, lists only the object."""
         path = self._strip_protocol(path)
         tree = kwargs.get("tree")
         entries = (self._tree(path, 1) if tree is None else tree).get(path, [])
@@ -249,7 +249,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
     def walk(
         self, path: str, maxdepth: int | None = None, topdown: bool = True, on_error: object = "omit", **kwargs: object
     ) -> Iterator[tuple[str, Any, Any]]:
-        """Directories with what is in them. Names are read once, and those below the path are held until the end."""
+        """Walks directories. Names are read once, and all names below the path are in memory until the end."""
         if "tree" not in kwargs:
             kwargs["tree"] = self._tree(self._strip_protocol(path), maxdepth)
         yield from super().walk(path, maxdepth=maxdepth, topdown=topdown, on_error=on_error, **kwargs)
@@ -257,7 +257,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
     def find(
         self, path: str, maxdepth: int | None = None, withdirs: bool = False, detail: bool = False, **kwargs: object
     ) -> Any:  # noqa: ANN401 - a list, or a dict with detail
-        """All objects below a directory, sorted; and the object of this name, if there is one."""
+        """Returns all objects below a directory, sorted, and the object of this name, if it exists."""
         del kwargs
         if maxdepth is not None and maxdepth < 1:
             raise ValueError("maxdepth must be at least 1")
@@ -274,7 +274,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
     def du(
         self, path: str, total: bool = True, maxdepth: int | None = None, withdirs: bool = False, **kwargs: object
     ) -> Any:  # noqa: ANN401 - a number, or a dict without total
-        """Bytes of the objects below a directory."""
+        """Returns the total size of the objects below a directory, in bytes."""
         if total:
             return sum(entry["size"] for entry in self._entries(self._strip_protocol(path), maxdepth))
         found = self.find(path, maxdepth=maxdepth, withdirs=withdirs, detail=True, **kwargs)
@@ -288,7 +288,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
         assume_literal: bool = False,
         **kwargs: object,
     ) -> list[str]:
-        """Paths that a pattern or a list of them means. The name of an object is no pattern, whatever is in it."""
+        """Expands patterns to paths. The exact name of an object is never a pattern, even if it contains wildcards."""
         paths = self._strip_protocol([path] if isinstance(path, str | os.PathLike) else list(path))
         literal = {each for each in paths if assume_literal or not has_magic(each) or self._length(each) is not None}
         patterns = [each for each in paths if each not in literal]
@@ -314,7 +314,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
         """Writes objects into local files."""
         path = None if isinstance(rpath, list) else self._strip_protocol(rpath)
         if path is not None and not recursive and not isinstance(lpath, list) and has_magic(path) and self.isfile(path):
-            # fsspec would take the name for a pattern, and the local file for a folder.
+            # fsspec would treat the name as a pattern, and the local file as a folder.
             is_folder = os.fspath(lpath).endswith("/") or Path(lpath).is_dir()
             target = Path(lpath, path.rpartition("/")[2]) if is_folder else Path(lpath)
             rpath, lpath = [path], [str(target)]
@@ -323,12 +323,12 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
     # --- the rest ----------------------------------------------------------------------------------------------------
 
     def invalidate_cache(self, path: str | None = None) -> None:
-        """Looks at the destination again: what its job has sealed since is there then."""
+        """Opens the destination again, so that data sealed meanwhile becomes visible."""
         super().invalidate_cache(path)
         self._open_destination()
 
     def _refuse(self, path: object = None, *_arguments: object, **_options: object) -> NoReturn:
-        """Nothing can be written."""
+        """Raises OSError, because nothing can be written."""
         shown = str(path) if isinstance(path, str | os.PathLike) else None
         raise OSError(errno.EROFS, f"the destination {self.dest} is read-only: only fetchmill writes to it", shown)
 
@@ -404,7 +404,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
 
 
 class ObjectFile(io.BytesIO):
-    """An object that is open for reading: its bytes, in memory. A copy in another process reads them there again."""
+    """An object that is open for reading, with its bytes in memory. A process that unpickles it reads it again."""
 
     def __init__(self, fs: FetchmillFileSystem, path: str, body: bytes) -> None:
         super().__init__(body)
@@ -414,11 +414,11 @@ class ObjectFile(io.BytesIO):
 
     @property
     def mode(self) -> str:
-        """How it was opened."""
+        """The open mode, always `rb`."""
         return "rb"
 
     def writable(self) -> bool:
-        """It is not."""
+        """Returns False."""
         return False
 
     def write(self, _data: object) -> NoReturn:
@@ -445,7 +445,7 @@ def _reopen(fs: FetchmillFileSystem, path: str, position: int) -> ObjectFile:
 
 @contextmanager
 def _told_as_os_error(path: str) -> Iterator[None]:
-    """What cannot be read is an OSError for everybody who uses fsspec."""
+    """Converts read errors to OSError, as users of fsspec expect."""
     try:
         yield
     except UsageError:

@@ -1,11 +1,11 @@
-"""A store that speaks S3 on loopback, for tests and measurements: signatures are checked, and it fails on demand.
+"""An S3 store on loopback, for tests and benchmarks. It checks signatures and fails on demand.
 
     with fetchmill.testing.s3({"a/1.json": b"{}"}, slow_down_above=100) as store:
         ...  # `store.url` is the endpoint, `store.environment()` what another process needs to find it
         store.change(slow_down_above=None)
 
-`python -m fetchmill.s3_store` runs one in a process of its own: one JSON line says where it is, and it ends with its
-standard input.
+`python -m fetchmill.s3_store` runs a store in a separate process. It prints its address as one JSON line and ends when
+its standard input ends.
 """
 
 import argparse
@@ -32,32 +32,34 @@ SECRET_KEY = "fetchmill/test+secret"  # noqa: S105 - everybody may know it
 
 
 class S3Behaviour(TypedDict, total=False):
-    """How a store behaves. Every value may change while it runs: `S3Store.change`.
+    """The behaviour of a store. `S3Store.change` changes every value while the store runs.
 
     Args:
-        max_skew: seconds that the time of a signature may differ from the store's clock; 900. Above: 403
-            RequestTimeTooSkewed.
-        clock_offset: seconds that the store's clock is ahead of the machine's; 0.
-        list_latency: seconds that each page of a listing waits; 0.
-        get_latency: seconds that each other request waits; 0.
-        slow_down_above: requests a second; those above, after a burst of a twentieth of them, get 503 SlowDown.
-        deny: keys that nobody may read or write: 403 AccessDenied.
-        deny_lists: whether nobody may list: 403 AccessDenied.
-        errors_with_200: keys whose GET, or whose completion of an upload in parts, is answered 200 with an error
-            document: the code of the error, or the code and how often before all is well.
-        changed: keys whose GET gives these bytes, with their ETag, in the place of those that are listed.
-        truncate_after: a listing says that it ends after so many keys of its prefix, although there are more.
-        lose_token_after: the page with the key of this number ends with it, says that there are more, and has no token.
-        repeat_token: the page that a token leads to comes with the same token again, for ever.
+        max_skew: maximum difference in seconds between the time of a signature and the store's clock; default 900.
+            Above it, requests get 403 RequestTimeTooSkewed.
+        clock_offset: seconds by which the store's clock is ahead of the machine's clock; default 0.
+        list_latency: delay of each listing page in seconds; default 0.
+        get_latency: delay of each other request in seconds; default 0.
+        slow_down_above: maximum requests per second. After a burst of a twentieth of this number, further requests get
+            503 SlowDown.
+        deny: keys that cannot be read or written: 403 AccessDenied.
+        deny_lists: whether listing is denied: 403 AccessDenied.
+        errors_with_200: error codes by key. A GET of the key, or the completion of its multipart upload, gets status
+            200 with an error document. A pair of code and number limits how often this happens.
+        changed: bytes by key. A GET of the key returns these bytes and their ETag instead of the listed object.
+        truncate_after: number of keys of its prefix after which a listing claims to be complete, even if there are
+            more.
+        lose_token_after: number of a key. The page with this key ends after it, announces more keys, and has no token.
+        repeat_token: whether the page for a token returns the same token again, forever.
         ignore_start_after: whether every listing starts at its first key.
-        checksum: the checksum that a GET with `x-amz-checksum-mode: ENABLED` is given: `crc64nvme`, `crc32c`, `crc32`,
-            `sha1` or `sha256`; None for none.
-        composite_checksums: whether it is said to be one of the checksums of parts, and is wrong.
-        encryption: what `x-amz-server-side-encryption` of every object says.
-        damage: keys of which so many GETs give one wrong byte, with the checksum and ETag of the right ones.
-        fail_uploads: so many of the next uploads of objects and parts are answered 503 ServiceUnavailable.
-        drop_uploads: so many of the next uploads of objects and parts end with a reset in the middle of their body.
-        ignore_conditions: whether `If-None-Match: *` is accepted and not obeyed, as by some older stores.
+        checksum: the checksum in replies to a GET with `x-amz-checksum-mode: ENABLED`: `crc64nvme`, `crc32c`, `crc32`,
+            `sha1` or `sha256`; None for no checksum.
+        composite_checksums: whether the checksum claims to be a composite of the parts' checksums, and is wrong.
+        encryption: value of `x-amz-server-side-encryption` for every object.
+        damage: number of GETs by key that return one wrong byte, with the checksum and ETag of the correct bytes.
+        fail_uploads: number of the next uploads of objects and parts that get 503 ServiceUnavailable.
+        drop_uploads: number of the next uploads of objects and parts that are reset in the middle of their body.
+        ignore_conditions: whether `If-None-Match: *` is accepted but ignored, as in some older stores.
     """
 
     max_skew: float
@@ -84,23 +86,23 @@ class S3Behaviour(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class S3Options:
-    """What a store is asked to be.
+    """The options of a store.
 
     Args:
-        bucket: name of its first bucket.
-        region: where the endpoint and this bucket are. Requests must be signed for it.
-        synthetic: how many computed objects the bucket has, with the names and bodies of the file server's.
-        size: bytes of each of them.
-        key_prefix: what their keys start with; their bodies do not depend on it.
-        public: whether anybody may list and read the bucket, without a signature.
-        access_key: the access key that may sign.
-        secret_key: its secret.
-        token: the session token that must come with it.
-        expires_in: seconds until these credentials are not valid any more.
-        virtual_host_suffix: with it, only `BUCKET.SUFFIX` as a host names a bucket; without it, any host does that
-            starts with a bucket's name and a dot. The first part of the path does otherwise.
-        port: port to listen on; 0 is any that is free.
-        threads: threads that serve.
+        bucket: name of the first bucket.
+        region: region of the endpoint and this bucket. Requests must be signed for it.
+        synthetic: number of computed objects in the bucket, with the names and bodies of the file server.
+        size: size of a computed object in bytes.
+        key_prefix: prefix of the keys of computed objects. The bodies do not depend on it.
+        public: whether clients may list and read the bucket without a signature.
+        access_key: the access key that requests must be signed with.
+        secret_key: the secret of the access key.
+        token: the session token that must be sent with the access key.
+        expires_in: seconds until the credentials expire.
+        virtual_host_suffix: if given, a host only names a bucket as `BUCKET.SUFFIX`. If None, any host that starts with
+            a bucket's name and a dot names this bucket. For other hosts, the first part of the path names the bucket.
+        port: port to listen on; 0 picks a free port.
+        threads: number of server threads.
     """
 
     bucket: str = BUCKET
@@ -119,15 +121,15 @@ class S3Options:
 
 
 class S3Store:
-    """A running store: serves from the moment it is made until `stop`, or the end of a `with` block.
+    """A running store. It serves from its creation until `stop`, or until the end of a `with` block.
 
-    Buckets are kept in memory, at most a gibibyte of objects and parts together. They are found by path
-    (`URL/BUCKET/KEY`) and by host (`BUCKET.anything`).
+    Buckets are in memory: at most 1 GiB of objects and parts together. Buckets are addressed by path (`URL/BUCKET/KEY`)
+    or by host (`BUCKET.anything`).
 
     Args:
-        options: what it is asked to be.
-        objects: what the first bucket has at the start. Keys are text, or its UTF-8 bytes.
-        behaviour: how it behaves.
+        options: the options of the store.
+        objects: the initial objects of the first bucket. Keys are text, or its UTF-8 bytes.
+        behaviour: values of `S3Behaviour`.
 
     Raises:
         UsageError: an option cannot be used, a key is not UTF-8 or too long, or the port is taken.
@@ -168,7 +170,7 @@ class S3Store:
 
     @property
     def region(self) -> str:
-        """Where the endpoint is."""
+        """The region of the endpoint."""
         return self.options.region
 
     def add_bucket(
@@ -182,17 +184,18 @@ class S3Store:
         key_prefix: str = "",
         public: bool = False,
     ) -> None:
-        """Adds a bucket, or replaces the one of its name.
+        """Adds a bucket, or replaces the bucket of this name.
 
         Args:
-            name: its name: 3 to 63 small letters, digits, `-` and `.`.
-            objects: what it has at the start.
-            region: where it is; the endpoint's region when not given. Who signs for the endpoint's region and asks for
-                a bucket that is elsewhere gets 301 PermanentRedirect, and finds it here once the signature is right.
-            synthetic: how many computed objects it has.
-            size: bytes of each of them.
-            key_prefix: what their keys start with.
-            public: whether anybody may list and read it.
+            name: name of the bucket: 3 to 63 lower-case letters, digits, `-` and `.`.
+            objects: the initial objects.
+            region: region of the bucket; None for the endpoint's region. If the bucket is in another region, requests
+                signed for the endpoint's region get 301 PermanentRedirect. Requests signed for the bucket's region
+                succeed at this endpoint.
+            synthetic: number of computed objects.
+            size: size of a computed object in bytes.
+            key_prefix: prefix of the keys of computed objects.
+            public: whether clients may list and read the bucket without a signature.
 
         Raises:
             UsageError: an option cannot be used.
@@ -203,13 +206,13 @@ class S3Store:
             self.put(key, body, bucket=name)
 
     def put(self, key: Key, body: bytes, *, bucket: str | None = None, modified: datetime | None = None) -> None:
-        """Puts an object in its place, without a request.
+        """Stores an object without a request.
 
         Args:
-            key: its key.
-            body: its bytes.
-            bucket: the bucket; the first one when not given.
-            modified: when it was written, with a zone; now when not given.
+            key: key of the object.
+            body: bytes of the object.
+            bucket: name of the bucket; None for the first bucket.
+            modified: modification time, with a time zone; None for now.
 
         Raises:
             UsageError: there is no such bucket, the key cannot be used, or the store is full.
@@ -218,11 +221,11 @@ class S3Store:
         self._native.put(bucket or self.bucket, _text(key), body, milliseconds)
 
     def objects(self, bucket: str | None = None) -> dict[str, bytes]:
-        """The objects that a bucket was given, by key and in the order of keys; not the computed ones."""
+        """Returns the objects of a bucket by key, in the order of keys, without computed objects."""
         return self._native.objects(bucket or self.bucket)
 
     def change(self, **behaviour: Unpack[S3Behaviour]) -> None:
-        """Changes how it behaves, for requests from now on. What is not named stays as it is.
+        """Changes the behaviour for later requests. Values that are not named stay unchanged.
 
         Args:
             behaviour: values of `S3Behaviour`.
@@ -243,13 +246,13 @@ class S3Store:
     def set_credentials(
         self, access_key: str, secret_key: str, token: str | None = None, *, expires_in: float | None = None
     ) -> None:
-        """Adds credentials that may sign, or replaces those with the same access key. Others stay valid.
+        """Adds credentials, or replaces those with the same access key. Other credentials stay valid.
 
         Args:
             access_key: the access key.
-            secret_key: its secret.
-            token: the session token that must come with it.
-            expires_in: seconds from now on until they are not valid any more: then 400 ExpiredToken.
+            secret_key: the secret of the access key.
+            token: the session token that must be sent with the access key.
+            expires_in: seconds from now until the credentials expire. Then requests get 400 ExpiredToken.
 
         Raises:
             UsageError: the time is not a number of seconds.
@@ -259,9 +262,9 @@ class S3Store:
         self._access_key, self._secret_key, self._token = access_key, secret_key, token
 
     def environment(self) -> dict[str, str]:
-        """What another process needs to find this store, and nothing else of Amazon's: variables of its environment.
+        """Returns environment variables with which another process uses this store and nothing else of AWS.
 
-        With the credentials that were set last. No file of the person's is read and no metadata service is asked.
+        They have the credentials that were set last. They also disable the user's AWS files and the metadata service.
         """
         token = {"AWS_SESSION_TOKEN": self._token} if self._token else {}
         return {
@@ -280,7 +283,7 @@ class S3Store:
         }
 
     def stats(self) -> dict[str, int]:
-        """What it has done since its start, or since `reset_stats`.
+        """Returns the counters since the start, or since `reset_stats`.
 
         Returns:
             `connections`, `requests`, `bytes_sent`; requests by kind: `gets` (of which `fetched` were answered with
@@ -291,7 +294,7 @@ class S3Store:
         return self._native.stats()
 
     def reset_stats(self) -> None:
-        """Starts to count from nothing."""
+        """Resets all counters to 0."""
         self._native.reset_stats()
 
     def stop(self) -> None:

@@ -1,12 +1,12 @@
-"""Shared jobs: any number of processes, on any machines that share a folder or a bucket, fetch one list together.
+"""Shared jobs: processes on any number of machines that share a folder or a bucket fetch one list together.
 
     fetchmill.shared_jobs.get("urls.txt", "/nfs/run", format="parquet")  # on each machine; the first creates the job
     fetchmill.shared_jobs.get("urls.txt", "/nfs/run", format="parquet", on=fetchmill.Ray(workers=64))  # in a cluster
     fetchmill.shared_jobs.status("/nfs/run").ledger["fetched"]
     for name, body in fetchmill.open("/nfs/run").items(): ...
 
-A job directory is a folder, or `s3://BUCKET/PREFIX`: each process has the credentials of a bucket from its environment.
-docs/guide/shared-jobs.md says which file systems and stores will do and what happens when a worker dies.
+A job directory is a folder, or `s3://BUCKET/PREFIX`. Each process takes the bucket's credentials from its environment.
+docs/guide/shared-jobs.md lists the supported file systems and stores, and describes what happens if a worker dies.
 """
 
 import os
@@ -38,29 +38,31 @@ def get(
     on: Ray | None = None,
     **options: Unpack["GetKeywords"],
 ) -> SharedStatus:
-    """Fetches a source together with other processes, on any machines that share a folder.
+    """Fetches a source together with other processes, on any machines that share a folder or a bucket.
 
-    Creates the job directory or joins the job that is there, and works until every range has a commit record or
-    somebody stops the job. Any number of processes may call this or `join` with the same directory, at any time.
-    On KeyboardInterrupt what is fed is fetched and made final, 20 s at most; the rest of the range is given back.
+    Creates the job directory or joins the existing job. Works until every range has a commit record or the job is
+    stopped. Any number of processes may call `get` or `join` with the same directory, at any time.
+
+    On KeyboardInterrupt, targets that are already handed out are fetched and made final, for up to 20 s. The rest of
+    the range is released for other workers.
 
     Args:
         source: a list of URLs in a file, a folder or a glob, at the same path on every machine; or a server that lists
-            its objects, or a bucket, which one of the processes lists before the job is created.
-        dest: the job directory: a missing or empty folder, a prefix of a bucket that no key has, or that of the same
+            its objects, or a bucket. One of the processes lists a server or bucket before the job is created.
+        dest: the job directory: a missing or empty folder, an unused prefix of a bucket, or the directory of the same
             job.
-        lease: seconds after which the ranges of a worker that writes no heartbeat are free for others. More is better
-            where a file system shows changes late.
-        on: a Ray cluster that runs the workers. This process only watches the job, and fetches nothing itself.
-        **options: the fields of `GetOptions`, without those that hold for one process only.
+        lease: seconds without a heartbeat after which other workers may take a worker's ranges. Use a larger value if
+            the file system shows changes late.
+        on: a Ray cluster that runs the workers. This process then only watches the job and fetches nothing itself.
+        **options: the fields of `GetOptions`, except those that apply to a single process only.
 
     Returns:
-        How far the whole job is.
+        The progress of the whole job.
 
     Raises:
-        UsageError: an option cannot be used for a shared job, or differs from that of the job that is there.
+        UsageError: an option cannot be used for a shared job, or differs from the option of the existing job.
         SecurityError: the job directory belongs to another user.
-        FetchmillError: whatever ends a job on one machine; the range is given back.
+        FetchmillError: any error that ends a job on one machine. The range is released.
     """
     if on is not None:
         check_installed()
@@ -83,29 +85,29 @@ def join(  # noqa: PLR0913 - options of a process, all by name
     profile: str | None = None,
     on: Ray | None = None,
 ) -> SharedStatus:
-    """Works at a shared job that another process has created.
+    """Works on a shared job that another process has created.
 
     Args:
         job: the job directory.
-        headers: header fields whose values the job directory does not have, because they may be secret.
-        auth: user and password, if the job was created with some.
+        headers: header fields whose values are not in the job directory, because they may be secret.
+        auth: user and password, if the job was created with them.
         bearer: a token, if the job was created with one.
-        bearer_command: the command that prints one.
+        bearer_command: a command that prints a token.
         proxy: the proxy of this process.
-        state: a folder on this machine for journals; one in the folder for temporary files if not given.
-        concurrency: requests in flight of this process at most; with `on` of each worker.
-        endpoint_url: the store of a job directory in a bucket; as the environment says if not given.
+        state: a folder on this machine for journals. If None, a folder inside the system's temporary folder.
+        concurrency: maximum number of requests in flight in this process; with `on`, in each worker.
+        endpoint_url: URL of the store, if the job directory is in a bucket. If None, the environment's value.
         region: the region of that bucket.
-        profile: the profile with the credentials for it.
-        on: a Ray cluster that runs workers, as for `get`.
+        profile: the profile with the bucket's credentials.
+        on: a Ray cluster that runs the workers, as for `get`.
 
     Returns:
-        How far the whole job is.
+        The progress of the whole job.
 
     Raises:
-        UsageError: there is no job, or a secret that it needs is missing.
+        UsageError: there is no job, or a secret that the job needs is missing.
         SecurityError: the job directory belongs to another user.
-        FetchmillError: whatever ends a job on one machine; the range is given back.
+        FetchmillError: any error that ends a job on one machine. The range is released.
     """
     own = {
         "headers": headers,
@@ -129,11 +131,11 @@ def stop(
     region: str | None = None,
     profile: str | None = None,
 ) -> None:
-    """Stops a shared job: each worker fetches what it has fed, makes that final and ends.
+    """Stops a shared job. Each worker fetches the targets that it has handed out, makes them final and ends.
 
     Args:
         job: the job directory.
-        now: whether workers end at once, and give back the ranges that they have.
+        now: whether workers end immediately and release their ranges.
         endpoint_url: as for `join`.
         region: as for `join`.
         profile: as for `join`.
@@ -153,7 +155,7 @@ def resume(
     region: str | None = None,
     profile: str | None = None,
 ) -> None:
-    """Takes `stop` back. Workers that join go on with the job.
+    """Reverts `stop`. Workers that join then continue the job.
 
     Args:
         job: the job directory.
@@ -177,11 +179,11 @@ def set_rate(
     region: str | None = None,
     profile: str | None = None,
 ) -> None:
-    """Changes how many requests a second all workers of a shared job make together, also while they run.
+    """Changes the total request rate of all workers of a shared job, also while they run.
 
     Args:
         job: the job directory.
-        rate: requests a second; a number above 0.
+        rate: requests per second of all workers together; a number above 0.
         endpoint_url: as for `join`.
         region: as for `join`.
         profile: as for `join`.
@@ -203,7 +205,7 @@ def status(
     region: str | None = None,
     profile: str | None = None,
 ) -> SharedStatus:
-    """How far a shared job is, and what its workers do.
+    """Returns the progress of a shared job and the state of its workers.
 
     Args:
         job: the job directory.
@@ -212,13 +214,13 @@ def status(
         profile: as for `join`.
 
     Returns:
-        The sum of what is final, and the last heartbeat of each worker.
+        The sum of all final ranges, and the last heartbeat of each worker.
 
     Raises:
         UsageError: there is no job.
         JournalError: a file of the job directory is damaged.
         StorageError: the file system failed.
-        TemporaryError: the bucket does not answer.
+        TemporaryError: the bucket's store does not answer.
     """
     return _status(JobDirectory.at(job, _reach(endpoint_url, region, profile)))
 
@@ -232,7 +234,7 @@ def _run(worker: RangeWorker, own: "Mapping[str, Any]", on: Ray | None) -> Share
 
 
 def _reach(endpoint_url: str | None, region: str | None, profile: str | None) -> dict[str, Any]:
-    """How a bucket is reached, as far as the caller says."""
+    """Returns the bucket options that the caller has set."""
     named = {"endpoint_url": endpoint_url, "region": region, "profile": profile}
     return {name: value for name, value in named.items() if value is not None}
 

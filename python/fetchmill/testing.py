@@ -1,6 +1,7 @@
-"""For tests of programs that use fetchmill, and for fetchmill's own: a server in this process, with faults.
+"""Test servers that run in this process: for tests of programs that use fetchmill, and for fetchmill's own tests.
 
-`world` is a thousand hosts with their name server, for programs that fetch from many. `s3` is a store that speaks S3.
+`serve` serves a folder or synthetic objects over HTTP, with scripted faults. `world` serves a thousand hosts with their
+name server, for programs that fetch from many hosts. `s3` serves a bucket over S3.
 
     with fetchmill.testing.serve(synthetic=1000, faults=[Fault("status", status=503, times=1)]) as server:
         report = fetchmill.get(server.url, "out/")
@@ -43,29 +44,29 @@ def serve(  # noqa: PLR0913 - each has its default
     """Serves a folder, or synthetic objects, until the end of a `with` block.
 
     Args:
-        folder: the folder to serve; or else
-        synthetic: how many objects to compute: `synthetic_body(name, size)` is what an object must be.
-        size: bytes of a synthetic object.
+        folder: the folder to serve. Give either this or `synthetic`.
+        synthetic: number of synthetic objects to serve. `synthetic_body(name, size)` returns the expected body.
+        size: size of a synthetic object in bytes.
         host: address to listen on.
-        port: port to listen on; 0 is any that is free.
-        threads: threads that serve.
-        page_size: names in a page.
-        delay: seconds that each /get waits: uniform between the two.
-        delay_steps: whether that is in whole seconds.
-        slow_rate: share of the /get requests that wait slow_delay in place of delay, 0 to 1.
-        slow_delay: seconds that these wait: uniform between the two.
-        list_delay: seconds that each /list waits.
-        tls: serve https, with a certificate for localhost and the loopback addresses; `server.ca_pem` is what proves
-            it.
-        seed: start of all that is random: the same seed hits the same names.
-        faults: scripted faults; the first that applies to a request decides.
-        hidden: whether files and folders whose names start with a dot are served; the state of a job never is.
-        allow_hosts: hosts that requests may be for besides localhost, 127.0.0.0/8 and [::1], when it listens at
-            loopback; `*` for all.
-        client_timeout: seconds that a client may take for its next request, or for taking some of a reply.
+        port: port to listen on; 0 picks a free port.
+        threads: number of server threads.
+        page_size: number of names in a listing page.
+        delay: minimum and maximum delay of a /get request in seconds; the delay is uniform between them.
+        delay_steps: whether the delay is a whole number of seconds.
+        slow_rate: share of /get requests that wait `slow_delay` instead of `delay`, 0 to 1.
+        slow_delay: minimum and maximum delay of these slow requests in seconds.
+        list_delay: minimum and maximum delay of a /list request in seconds.
+        tls: serve https, with a certificate for localhost and the loopback addresses. Clients must trust
+            `server.ca_pem`.
+        seed: seed of all random decisions. The same seed hits the same names.
+        faults: scripted faults. The first fault that applies to a request is used.
+        hidden: whether files and folders whose names start with a dot are served. The state of a job is never served.
+        allow_hosts: host names that requests may use when the server listens on loopback, in addition to localhost,
+            127.0.0.0/8 and [::1]; `*` for all.
+        client_timeout: seconds that a client may take to send its next request, or to read more of a reply.
 
     Returns:
-        A running server, which is its own context manager.
+        A running server, which is also a context manager.
 
     Raises:
         UsageError: an option cannot be used, the folder cannot be read, or the address is taken.
@@ -108,25 +109,25 @@ def world(  # noqa: PLR0913 - each has its default
     watched: Sequence[str] = (),
     seed: int = 0,
 ) -> World:
-    """Serves hosts of every behaviour, with their name server, until the end of a `with` block. All on loopback.
+    """Serves hosts of every behaviour and their name server on loopback, until the end of a `with` block.
 
-    Hosts are called `<behaviour>-<number>.test`, with any number; `fetchmill.world.BEHAVIOURS` has all behaviours.
+    Host names are `<behaviour>-<number>.test`, with any number. `fetchmill.world.BEHAVIOURS` lists all behaviours.
 
     Args:
-        http_port: port of http, the same at all addresses; 0 is any that is free.
-        https_port: port of https, as above.
-        dns_port: port of the name server at 127.0.0.1, as above.
-        addresses: addresses of each behaviour that is common. About 28,000 connections a minute fit to each.
-        threads: threads that serve.
-        timeout: the timeout of the clients, in seconds: slow hosts need up to a third of it.
-        retry_after: seconds of Retry-After of busy hosts.
-        dns_delay_ms: milliseconds that every look-up waits.
+        http_port: port for http, the same at all addresses; 0 picks a free port.
+        https_port: port for https, likewise.
+        dns_port: port of the name server at 127.0.0.1, likewise.
+        addresses: number of addresses for each common behaviour. Each address allows about 28,000 connections a minute.
+        threads: number of server threads.
+        timeout: timeout of the clients in seconds. Slow hosts take up to a third of it.
+        retry_after: the Retry-After value of busy hosts, in seconds.
+        dns_delay_ms: delay of every DNS lookup in milliseconds.
         dns_loss: share of the datagrams to the name server that are lost, 0 to 1.
-        watched: names of hosts whose requests, connections and look-ups are written down.
-        seed: start of all that is random.
+        watched: names of hosts whose requests, connections and DNS lookups are recorded.
+        seed: seed of all random decisions.
 
     Returns:
-        A running world, which is its own context manager.
+        A running world, which is also a context manager.
 
     Raises:
         UsageError: an option cannot be used, or an address is taken.
@@ -166,27 +167,27 @@ def s3(  # noqa: PLR0913 - each has its default
     threads: int = 1,
     **behaviour: Unpack[S3Behaviour],
 ) -> S3Store:
-    """Serves a bucket over S3 on loopback until the end of a `with` block; `add_bucket` adds others.
+    """Serves a bucket over S3 on loopback until the end of a `with` block. `add_bucket` adds more buckets.
 
     Args:
-        objects: what the bucket has at the start. Keys are text, or its UTF-8 bytes.
-        bucket: its name.
-        region: where it, and the endpoint, are.
-        synthetic: how many computed objects it has, besides: the names and bodies of a synthetic server.
-        size: bytes of each of them.
-        key_prefix: what their keys start with; their bodies do not depend on it.
-        public: whether anybody may list and read it, without a signature.
-        access_key: the access key that may sign.
-        secret_key: its secret.
-        token: the session token that must come with it.
-        expires_in: seconds until these credentials are not valid any more.
-        virtual_host_suffix: with it, only `BUCKET.SUFFIX` as a host names a bucket.
-        port: port to listen on; 0 is any that is free.
-        threads: threads that serve.
-        behaviour: clock, delays and faults; `S3Behaviour` has them all. They may change while it runs.
+        objects: the initial objects of the bucket. Keys are text, or its UTF-8 bytes.
+        bucket: name of the bucket.
+        region: region of the bucket and the endpoint.
+        synthetic: number of additional computed objects, with the names and bodies of a synthetic server.
+        size: size of a computed object in bytes.
+        key_prefix: prefix of the keys of computed objects. The bodies do not depend on it.
+        public: whether clients may list and read the bucket without a signature.
+        access_key: the access key that requests must be signed with.
+        secret_key: the secret of the access key.
+        token: the session token that must be sent with the access key.
+        expires_in: seconds until the credentials expire.
+        virtual_host_suffix: if given, a bucket can only be addressed by the host name `BUCKET.SUFFIX`.
+        port: port to listen on; 0 picks a free port.
+        threads: number of server threads.
+        behaviour: clock, delays and faults, as described at `S3Behaviour`. They may be changed while the store runs.
 
     Returns:
-        A running store, which is its own context manager.
+        A running store, which is also a context manager.
 
     Raises:
         UsageError: an option cannot be used, a key is not UTF-8 or too long, or the port is taken.
@@ -210,13 +211,15 @@ def s3(  # noqa: PLR0913 - each has its default
 
 
 def synthetic_body(name: str, size: int) -> bytes:
-    """The body that a synthetic server gives to a name: text of about 24 random bytes in 100, the name first.
+    """Returns the body that a synthetic server serves for a name.
+
+    The body begins with the name. It is text with about 24 random bytes in every 100.
 
     Args:
         name: the name, as listed.
-        size: its size in bytes.
+        size: size of the body in bytes.
 
     Returns:
-        Exactly so many bytes.
+        Exactly `size` bytes.
     """
     return native_synthetic_body(name, size)

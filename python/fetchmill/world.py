@@ -1,11 +1,11 @@
-"""A world of hosts on loopback, for tests and measurements of checks: every behaviour that a list of sites meets.
+"""A world of hosts on loopback, for tests and benchmarks of checks. It has every behaviour that real sites show.
 
     with fetchmill.testing.world() as world:
         for site in world.sites(1000):
             ...  # ask the name server at `world.dns` for the host of `site.url`, and compare with `site.expected`
 
-`python -m fetchmill.world` runs one in a process of its own: one JSON line says where it is, and it ends with its
-standard input.
+`python -m fetchmill.world` runs a world in a separate process. It prints its addresses as one JSON line and ends when
+its standard input ends.
 """
 
 import argparse
@@ -26,11 +26,11 @@ __all__ = ["BEHAVIOURS", "DEFAULT_MIX", "Expected", "Site", "World", "WorldOptio
 
 @dataclass(frozen=True)
 class Expected:
-    """What a check must say of a site: a status, or one of the failure kinds.
+    """The expected result of a check for a site: a status, or one of several failure kinds.
 
     Args:
-        status: the status of the final reply; None when there is none.
-        kinds: the failure kinds that are right; empty when there is a status.
+        status: status of the final reply; None if a failure is expected.
+        kinds: the accepted failure kinds; empty if a status is expected.
     """
 
     status: int | None
@@ -42,9 +42,9 @@ class Site:
     """A site of a world.
 
     Args:
-        url: its URL.
-        behaviour: what its host does.
-        expected: what a check must say of it.
+        url: URL of the site.
+        behaviour: the behaviour of its host, a key of `BEHAVIOURS`.
+        expected: the expected result of a check.
     """
 
     url: str
@@ -59,8 +59,8 @@ def _fails(*kinds: str) -> Expected:
     return Expected(None, frozenset(kinds))
 
 
-# What a check says that follows redirects (3 to 29, and not from https to http), asks busy hosts again, offers HTTP/2,
-# takes bodies that end with the connection, and may go to private addresses.
+# Expected results by behaviour. The check follows redirects (3 to 29, and not from https to http), retries busy hosts,
+# offers HTTP/2, accepts bodies that end with the connection, and may connect to private addresses.
 BEHAVIOURS: dict[str, Expected] = {
     "good": OK,
     "slow": OK,
@@ -80,7 +80,7 @@ BEHAVIOURS: dict[str, Expected] = {
     "closing": _fails("reset"),
     "notfound": Expected(404),
     "error": Expected(500),
-    "busy": OK,  # for who waits as long as Retry-After says; 429 before
+    "busy": OK,  # if the client waits as long as Retry-After says; otherwise 429
     "redirecting": OK,
     "looping": _fails("redirect-loop"),
     "faraway": _fails("redirect-limit"),
@@ -106,9 +106,9 @@ BEHAVIOURS: dict[str, Expected] = {
     "notls": _fails("reset"),
     "stalledtls": _fails("tls-timeout"),
 }
-# Replies of hosts that redirect, to who does not follow.
+# Statuses of redirecting hosts, for clients that do not follow redirects.
 REDIRECTS = {"redirecting": 302, "looping": 302, "faraway": 302, "downgrade": 302, "private": 302}
-# With http these are good: what they do is TLS's.
+# Behaviours of TLS. Over http these hosts are good.
 ONLY_HTTPS = frozenset({"expired", "wrongname", "selfsigned", "unknownca", "plain", "notls", "stalledtls", "downgrade"})
 
 # Mostly good, a fifth dead, some of all others.
@@ -120,20 +120,20 @@ DEFAULT_MIX: Mapping[str, float] = {
 
 @dataclass(frozen=True, kw_only=True)
 class WorldOptions:
-    """What a world is asked to be.
+    """The options of a world.
 
     Args:
-        http_port: port of http, the same at all addresses; 0 is any that is free.
-        https_port: port of https, as above.
-        dns_port: port of the name server at 127.0.0.1, as above.
-        addresses: addresses of each behaviour that is common. About 28,000 connections a minute fit to each.
-        threads: threads that serve.
-        timeout: the timeout of the clients, in seconds: slow hosts need up to a third of it.
-        retry_after: seconds of Retry-After of busy hosts.
-        dns_delay_ms: milliseconds that every look-up waits.
+        http_port: port for http, the same at all addresses; 0 picks a free port.
+        https_port: port for https, likewise.
+        dns_port: port of the name server at 127.0.0.1, likewise.
+        addresses: number of addresses for each common behaviour. Each address allows about 28,000 connections a minute.
+        threads: number of server threads.
+        timeout: timeout of the clients in seconds. Slow hosts take up to a third of it.
+        retry_after: the Retry-After value of busy hosts, in seconds.
+        dns_delay_ms: delay of every DNS lookup in milliseconds.
         dns_loss: share of the datagrams to the name server that are lost, 0 to 1.
-        watched: names of hosts whose requests, connections and look-ups are written down.
-        seed: start of all that is random.
+        watched: names of hosts whose requests, connections and DNS lookups are recorded.
+        seed: seed of all random decisions.
     """
 
     http_port: int = 0
@@ -149,12 +149,12 @@ class WorldOptions:
     seed: int = 0
 
     def to_json(self) -> str:
-        """For the native module."""
+        """Returns the options for the native module."""
         return json.dumps(asdict(self))
 
 
 class World:
-    """A running world: serves from the moment it is made until `stop`, or the end of a `with` block.
+    """A running world. It serves from its creation until `stop`, or until the end of a `with` block.
 
     Raises:
         UsageError: an option cannot be used, or an address is taken.
@@ -165,22 +165,22 @@ class World:
 
     @property
     def dns(self) -> str:
-        """Host and port of its name server, UDP and TCP."""
+        """Host and port of the name server, UDP and TCP."""
         return self._native.dns
 
     @property
     def http_port(self) -> int:
-        """The port of http, the same at all addresses."""
+        """The port for http, the same at all addresses."""
         return self._native.http_port
 
     @property
     def https_port(self) -> int:
-        """The port of https, the same at all addresses."""
+        """The port for https, the same at all addresses."""
         return self._native.https_port
 
     @property
     def ca_pem(self) -> str:
-        """The certificate of the authority that clients must believe: what belongs into `--ca-file`."""
+        """The CA certificate that clients must trust, in PEM: the content for `--ca-file`."""
         return self._native.ca_pem
 
     def sites(
@@ -193,17 +193,18 @@ class World:
         redirects: bool = True,
         patient: bool = True,
     ) -> Iterator[Site]:
-        """A mixture of sites, as the function `sites` makes it."""
+        """Returns a mix of sites, like the function `sites`."""
         ports = (self.http_port, self.https_port)
         return sites(ports, count, mix=mix, seed=seed, https=https, redirects=redirects, patient=patient)
 
     def stats(self) -> dict[str, Any]:
-        """What it has seen so far.
+        """Returns the counters since the start.
 
         Returns:
-            `elapsed_ms` since its start; `datagrams_lost`; `behaviours`: connections, requests and queries by
-            behaviour, only of those that were met; `watched`: by host, `requests_ms` (when requests came, since the
-            start of the world), `connections` that are open, `connections_max`, `queries`.
+            `elapsed_ms`: milliseconds since the start. `datagrams_lost`: number of lost datagrams. `behaviours`:
+            connections, requests and queries by behaviour, without unused behaviours. `watched`: by host, `requests_ms`
+            (arrival times of requests, in milliseconds since the start), `connections` (open ones),
+            `connections_max` and `queries`.
         """
         return self._native.stats()
 
@@ -231,22 +232,22 @@ def sites(
     redirects: bool = True,
     patient: bool = True,
 ) -> Iterator[Site]:
-    """A mixture of sites of a world, each with a host of its own.
+    """Yields a mix of sites of a world, each with its own host.
 
     Args:
-        ports: those of http and https.
-        count: how many.
-        mix: weights of behaviours; `DEFAULT_MIX` when there is none.
-        seed: the same seed gives the same sites.
-        https: share of the sites that have https; where a behaviour is TLS's own it is always https.
+        ports: the ports for http and https.
+        count: number of sites.
+        mix: weights by behaviour; None for `DEFAULT_MIX`.
+        seed: seed of the mix. The same seed gives the same sites.
+        https: share of the sites that use https, 0 to 1. Behaviours of TLS always use https.
         redirects: whether the check follows redirects.
-        patient: whether the check asks busy hosts again, when they say that it may.
+        patient: whether the check retries busy hosts after their Retry-After time.
 
     Returns:
-        The sites, made as they are asked for.
+        An iterator that makes the sites lazily.
 
     Raises:
-        UsageError: the mixture names something that is no behaviour, or has no weight.
+        UsageError: the mix has an unknown behaviour, a weight below 0, or no weight above 0.
     """
     weights = DEFAULT_MIX if mix is None else mix
     if unknown := sorted(set(weights) - set(BEHAVIOURS)):

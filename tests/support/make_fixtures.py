@@ -91,7 +91,7 @@ def _rows(numbers: Iterator[int]) -> Iterator[tuple[Fixture, Prepare]]:
     command = ["list", source.url, "manifest.parquet", "--quiet"]
     fixture = _get("manifest-tar", "tar", "interrupted", source, "manifest.parquet", "--allow-private", *_UNPACED)
     yield replace(fixture, commands=[command, *fixture.commands]), _nothing
-    # A stream is read ahead by 256 and saved each second.
+    # A stream reads up to 256 items ahead, and saves its state every second.
     source = replace(_source("synthetic", next(numbers)), count=400, absent=(), refused=(), busy=())
     command = ["python", PROGRAM, source.url, "state", "log", str(source.count)]
     yield _fixture("stream", "interrupted", source, command), _write_program

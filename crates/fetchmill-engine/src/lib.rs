@@ -1,8 +1,8 @@
-//! The native engine: threads, connections, stop signal; it wires everything else. For other engines it has a
-//! dispatcher instead of threads that fetch, or a supervisor for each of their processes.
+//! The native engine: threads, connections, stop signal; it connects all other parts. For other engines it has a
+//! dispatcher instead of fetching threads, or a supervisor for each of their processes.
 //!
-//! Threads of a job: one for the job itself, one for the journal, one for the listing, one that asks whether the origin
-//! is well, one that samples, and for each processor a worker that fetches with a writer beside it that has the sink. They meet once a batch
+//! Threads of a job: one each for the job itself, the journal, the listing, checks of the origin, and samples. For each
+//! processor there is a worker that fetches, and a writer that has the worker's sink. The threads meet once a batch
 //! (the planner's lock) and once a block or window (channels).
 
 mod access;

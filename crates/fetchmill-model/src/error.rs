@@ -1,15 +1,15 @@
-//! What stops a job. What becomes of one target is never an [`Error`]: that is an outcome.
+//! Errors that stop a job. The failure of a single target is an outcome, never an [`Error`].
 
 use std::path::PathBuf;
 
-/// What stopped a job, in one line that says what failed, where and what to do. The variant decides the exit code
-/// (docs/reference/exit-codes.md).
+/// Reason why a job stopped. Its text is one line: what failed, where, and what to do. The variant decides the exit
+/// code (docs/reference/exit-codes.md).
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A mistake in the program: a panic in a thread, a broken invariant. Exit 1.
+    /// A bug in the program: a panic in a thread, a broken invariant. Exit 1.
     #[error("internal error: {0}; this is a bug in fetchmill, the job can be resumed")]
     Internal(String),
-    /// The options cannot be used, or the destination belongs to something else; nothing was touched. Exit 2.
+    /// The options cannot be used, or the destination belongs to something else. Nothing was changed. Exit 2.
     #[error("{0}")]
     Usage(String),
     /// The listing failed, is incomplete or never ends. Exit 4.
@@ -18,20 +18,20 @@ pub enum Error {
     /// The origin gave no success for too long. Exit 5.
     #[error("{0}")]
     Temporary(String),
-    /// Going on would carry something where it must not go. Exit 6.
+    /// Continuing would send data where it must not go. Exit 6.
     #[error("{0}")]
     Security(String),
     /// The local storage failed. Exit 7.
     #[error("cannot {action} {path}: {source}{hint}", path = .path.display(), hint = storage_hint(.source))]
     Storage {
-        /// What was tried, as a verb.
+        /// The attempted action, as a verb.
         action: &'static str,
-        /// With which file.
+        /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// What is to be stored would not fit: stopped before the local storage fails. Exit 7.
+    /// The data would not fit, so the job stopped before the local storage failed. Exit 7.
     #[error("{0}")]
     NoRoom(String),
     /// The destination is not where it was when the job began. Exit 7.
@@ -43,7 +43,7 @@ pub enum Error {
     /// Another process runs this job. Exit 9.
     #[error("{0}")]
     Busy(String),
-    /// The journal or the output contradict each other. Exit 10.
+    /// The journal and the output contradict each other. Exit 10.
     #[error("{0}")]
     Journal(String),
 }
@@ -52,7 +52,7 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// A [`Error::Storage`].
+    /// Creates an [`Error::Storage`].
     pub fn storage(
         action: &'static str,
         path: impl Into<PathBuf>,
@@ -61,7 +61,7 @@ impl Error {
         Error::Storage { action, path: path.into(), source: source.into() }
     }
 
-    /// The exit code of the command line.
+    /// Returns the exit code of the command line.
     pub fn exit_code(&self) -> i32 {
         match self {
             Error::Internal(_) => 1,

@@ -1,14 +1,17 @@
-//! Values and rules of fetchmill: what is asked for, what comes back, what follows from it. No I/O, no clock.
+//! Values and rules of fetchmill: what to request, how to read a reply, and what follows from it. This crate does no
+//! I/O and has no clock.
 //!
 //! # Layout, from the bottom up
-//! - [`limits`], [`error`], [`panics`]: bounds, what stops a job, and the first panic of its threads
+//! - [`limits`], [`error`], [`panics`]: bounds, errors that stop a job, and the first panic of its threads
 //! - [`text`], [`options`]: counts, dates and redacted text for people; options as rows with defaults and bounds
-//! - [`origin`], [`name`], [`target`]: where requests go, names of objects, targets and the pages that they travel in
-//! - [`outcome`], [`object`], [`row`]: what became of a target, a fetched object, and the row of a target
-//! - [`http1`], [`cookies`], [`reply`]: bytes out and in, and what a reply is worth: confirmed, late, encoded, of which type
-//! - [`source`], [`s3`]: what a page of a listing means; where buckets are, signatures, error documents
+//! - [`origin`], [`name`], [`target`]: destinations of requests, names of objects, targets and the pages that contain
+//!   them
+//! - [`outcome`], [`object`], [`row`]: outcomes of targets, fetched objects, and rows of targets
+//! - [`http1`], [`cookies`], [`reply`]: HTTP/1.1 bytes, cookies, and the checks of a reply: confirmed, late, encoded,
+//!   type
+//! - [`source`], [`s3`]: the meaning of a listing's page; locations of buckets, signatures, error documents
 //! - [`opt_out`]: what a site permits, in its robots.txt and in its replies
-//! - [`planner`], [`verdict`]: what is next, and what follows from an attempt
+//! - [`planner`], [`verdict`]: what to do next, and what follows from an attempt
 
 pub mod cookies;
 pub mod error;

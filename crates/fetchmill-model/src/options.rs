@@ -1,5 +1,5 @@
-//! Options as rows: each is a field of a group with its default and its bounds, written down once and read from JSON
-//! by its name. What a name that no group has means is decided by who reads: it is refused.
+//! Options as rows: each option is a field of a group with a default and bounds, defined once and read from JSON by its
+//! name. The caller decides about names that no group has: it refuses them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::error::{Error, Result};
 /// Values of options, by their names.
 pub type OptionValues = Map<String, Value>;
 
-/// The least that is more than nothing: a nanosecond, and for rates one request in 31 years.
+/// The smallest positive number: a nanosecond, or for rates one request in 31 years.
 const ABOVE_0: f64 = 1e-9;
 
-/// What a number must be within.
+/// Bounds of a number.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     minimum: f64,
@@ -25,22 +25,22 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// So much or more.
+    /// Allows `minimum` or more.
     pub const fn at_least(minimum: f64, unit: &'static str) -> Self {
         Bounds { minimum, maximum: None, unit }
     }
 
-    /// Anything but nothing.
+    /// Allows any number above 0.
     pub const fn above_0(unit: &'static str) -> Self {
         Self::at_least(ABOVE_0, unit)
     }
 
-    /// Within both, these included.
+    /// Allows numbers between both bounds, inclusive.
     pub const fn between(minimum: f64, maximum: f64, unit: &'static str) -> Self {
         Bounds { minimum, maximum: Some(maximum), unit }
     }
 
-    /// Refuses a number that is outside, with the option's name as users write it.
+    /// Refuses a number that is out of bounds. The error shows the option's name as users write it.
     pub fn check(&self, name: &str, number: Option<f64>) -> Result<()> {
         let is_within = |number: f64| {
             number.is_finite() && number >= self.minimum && self.maximum.is_none_or(|most| number <= most)
@@ -60,14 +60,14 @@ impl Bounds {
     }
 }
 
-/// What the field of an option may be.
+/// Types that the field of an option may have.
 pub trait OptionValue {
-    /// As it is given in JSON; null for what is told in no other way than by leaving it out.
+    /// Returns the value in JSON. Null for a value that can only be given by leaving out the option.
     fn json(&self) -> Value {
         Value::Null
     }
 
-    /// What its bounds are for; none for what is no number, or not given.
+    /// Returns the number that the bounds apply to. `None` if the value is not a number, or is not given.
     fn number(&self) -> Option<f64> {
         self.json().as_f64()
     }
@@ -92,7 +92,7 @@ impl OptionValue for f64 {
     }
 
     fn number(&self) -> Option<f64> {
-        // JSON has no infinity: its bounds must see it.
+        // JSON has no infinity, but the bounds must check it.
         Some(*self)
     }
 }
@@ -125,11 +125,11 @@ macro_rules! words {
     };
 }
 
-/// None are given unless somebody gives some.
+/// The default is an empty list.
 impl<T> OptionValue for Vec<T> {}
 impl OptionValue for PathBuf {}
 
-/// An option, for people and for other languages.
+/// An option, described for people and for other languages.
 #[derive(Debug, Clone, Serialize)]
 pub struct OptionRow {
     /// Its name.
@@ -137,18 +137,18 @@ pub struct OptionRow {
     /// The type of its field.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// What a number of it counts; empty for none.
+    /// Unit of a number. Empty if there is none.
     pub unit: &'static str,
-    /// What it is when it is left out; null: nothing, or what the other options say.
+    /// Default value. Null if it is nothing, or depends on other options.
     pub default: Value,
-    /// What a number of it is at least.
+    /// Minimum of a number.
     pub minimum: Option<f64>,
-    /// What a number of it is at most.
+    /// Maximum of a number.
     pub maximum: Option<f64>,
 }
 
 impl OptionRow {
-    /// Of a field with this value and perhaps bounds.
+    /// Creates the row of a field with this default and optional bounds.
     pub fn new(name: &'static str, kind: &'static str, default: Value, bounds: Option<Bounds>) -> Self {
         let mut row = OptionRow { name, kind, unit: "", default, minimum: None, maximum: None };
         if let Some(bounds) = bounds {
@@ -157,24 +157,24 @@ impl OptionRow {
         row
     }
 
-    /// Gives it bounds.
+    /// Sets the bounds.
     pub fn bound(&mut self, Bounds { minimum, maximum, unit }: Bounds) {
         (self.minimum, self.maximum, self.unit) = (Some(minimum), maximum, unit);
     }
 }
 
-/// A group of options: what the macro `options` makes of its rows.
+/// A group of options, which the macro `options` generates from rows.
 pub trait Options: DeserializeOwned {
-    /// What they are called.
+    /// Names of the options.
     const NAMES: &'static [&'static str];
 
-    /// All of them.
+    /// Returns all options.
     fn rows() -> Vec<OptionRow>;
 
-    /// Their names, what is a number of them, and what that must be within.
+    /// Returns the names of the options, with their numbers and bounds.
     fn numbers(&self) -> Vec<(&'static str, Option<f64>, Option<Bounds>)>;
 
-    /// Refuses numbers that are out of bounds; `written` is how users write an option's name.
+    /// Refuses numbers that are out of bounds. `written` converts an option's name to the form that users write.
     fn check_bounds(&self, written: fn(&str) -> String) -> Result<()> {
         let bounded =
             self.numbers().into_iter().filter_map(|(name, number, bounds)| Some((name, number, bounds?)));
@@ -182,25 +182,25 @@ pub trait Options: DeserializeOwned {
     }
 }
 
-/// Reads a group out of what was given, and leaves the rest.
+/// Reads a group from the given values, and leaves the others.
 pub fn take<T: Options>(given: &mut OptionValues) -> Result<T> {
     let own = T::NAMES.iter().filter_map(|name| given.remove_entry(*name)).collect();
     read(Value::Object(own))
 }
 
-/// Reads anything of its kind.
+/// Reads a value of any type.
 pub fn read<T: DeserializeOwned>(value: Value) -> Result<T> {
     serde_json::from_value(value).map_err(|error| Error::Usage(error.to_string()))
 }
 
-/// A field that is given as a number of seconds.
+/// Reads a field that is given as a number of seconds.
 pub fn seconds<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Duration, D::Error> {
     let seconds = f64::deserialize(from)?;
     Duration::try_from_secs_f64(seconds)
         .map_err(|_| D::Error::custom(format!("{seconds} is no number of seconds")))
 }
 
-/// The same when it may be left out.
+/// Reads an optional field that is given as a number of seconds.
 pub fn some_seconds<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<Duration>, D::Error> {
     seconds(from).map(Some)
 }

@@ -1,4 +1,4 @@
-//! Origins: scheme, host and port. Limits and credentials belong to one.
+//! Origins: scheme, host and port. Limits and credentials belong to an origin.
 
 use std::rc::Rc;
 
@@ -7,7 +7,7 @@ use crate::http1::header_field::check_field;
 use crate::http1::{ACCEPT_ENCODING, OPEN_FIELDS};
 use crate::options::OptionValue;
 
-/// `http://host[:port]` or `https://host[:port]`, as a normalised URL begins.
+/// An origin as text: `http://host[:port]` or `https://host[:port]`, as a normalised URL begins.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OriginKey {
     text: Box<str>,
@@ -18,7 +18,7 @@ pub struct OriginKey {
 impl OptionValue for OriginKey {}
 
 impl OriginKey {
-    /// Of a normalised URL; what follows the origin is its path.
+    /// Returns the origin of a normalised URL, and the path after it.
     pub fn of_url(url: &str) -> Option<(Self, &str)> {
         let (is_tls, rest) = match url.strip_prefix("http://") {
             Some(rest) => (false, rest),
@@ -36,17 +36,17 @@ impl OriginKey {
         (!authority.is_empty()).then(|| (OriginKey { text: text.into(), is_tls, port }, path))
     }
 
-    /// The path of a normalised URL of this origin; none for one of another.
+    /// Returns the path of a normalised URL of this origin. `None` for a URL of another origin.
     pub fn path_of<'u>(&self, url: &'u str) -> Option<&'u str> {
         url.strip_prefix(self.text()).filter(|path| path.starts_with('/'))
     }
 
-    /// As it stands in URLs.
+    /// Returns the origin as in URLs.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether it is reached by TLS.
+    /// Returns whether it is reached over TLS.
     pub fn is_tls(&self) -> bool {
         self.is_tls
     }
@@ -56,12 +56,12 @@ impl OriginKey {
         self.port
     }
 
-    /// The value of the field `Host`.
+    /// Returns the value of the field `Host`.
     pub fn authority(&self) -> &str {
         &self.text[if self.is_tls { "https://".len() } else { "http://".len() }..]
     }
 
-    /// The host, as a resolver or an address parser wants it.
+    /// Returns the host for a resolver or an address parser.
     pub fn host(&self) -> &str {
         let authority = self.authority();
         match authority.strip_prefix('[').and_then(|inside| inside.split_once(']')) {
@@ -71,33 +71,33 @@ impl OriginKey {
     }
 }
 
-/// What is added to each request of one origin at the moment when it is sent: a signature. A thread has its own.
+/// Adds a signature to each request of an origin when it is sent. Each thread has its own.
 pub trait Authorize: std::fmt::Debug {
-    /// Appends header lines, each with its line end. `target` is path and query as they are sent.
+    /// Appends header lines, each with its line end. `target` is path and query as sent.
     fn write_fields(&self, method: &str, target: &[u8], body: &[u8], out: &mut Vec<u8>);
 }
 
-/// Knows to which origins requests are signed.
+/// Knows for which origins requests are signed.
 pub trait Authority: std::fmt::Debug + Send + Sync {
-    /// Who signs requests to an origin; none for one that gets no credentials.
+    /// Returns the signer for an origin. `None` for an origin that gets no credentials.
     fn of(&self, key: &OriginKey) -> Option<Rc<dyn Authorize>>;
 
-    /// Whether the user has named an origin himself: then it may be on a private address, also when a list leads there.
+    /// Returns whether the user has named an origin. It may then have a private address, even if a list leads to it.
     fn is_named(&self, key: &OriginKey) -> bool;
 }
 
-/// The fields that a user adds to requests. They belong to one origin: a list, a redirect or a listing must not choose
-/// who gets them.
+/// The fields that a user adds to requests. They belong to one origin, so that a list, a redirect or a listing cannot
+/// choose who gets them.
 #[derive(Clone, Default)]
 pub struct OriginFields {
     origin: Option<OriginKey>,
     fields: Vec<(String, String)>,
-    /// What `Accept-Encoding` says to every origin, when it is not the default.
+    /// Value of `Accept-Encoding` for every origin, if it is not the default.
     encodings: Option<&'static str>,
 }
 
 impl OriginFields {
-    /// Fields for an origin; without one only those can be meant that every origin may have.
+    /// Creates the fields for an origin. Without an origin, only fields that every origin may have are allowed.
     pub fn new(origin: Option<OriginKey>, fields: Vec<(String, String)>) -> Result<Self> {
         for (name, value) in &fields {
             check_field(name, value)?;
@@ -112,18 +112,18 @@ impl OriginFields {
         Ok(OriginFields { origin, fields, encodings: None })
     }
 
-    /// The same for requests whose replies may be encoded so.
+    /// Sets the accepted encodings of replies.
     #[must_use]
     pub fn accepting(self, encodings: &'static str) -> Self {
         OriginFields { encodings: Some(encodings), ..self }
     }
 
-    /// The origin that gets all of them.
+    /// Returns the origin that gets all fields.
     pub fn origin(&self) -> Option<&OriginKey> {
         self.origin.as_ref()
     }
 
-    /// What requests to an origin carry.
+    /// Returns the fields of requests to an origin.
     pub fn of(&self, key: &OriginKey) -> Vec<(&str, &str)> {
         let is_own = self.origin.as_ref() == Some(key);
         let fields = self.fields.iter().filter(|(name, _)| is_own || is_open(name));
@@ -131,12 +131,13 @@ impl OriginFields {
         fields.chain(self.encodings.map(|encodings| (ACCEPT_ENCODING, encodings))).collect()
     }
 
-    /// Whether requests to an origin carry what may be a secret; `None`: to the only one that such fields are for.
+    /// Returns whether requests to an origin carry fields that may be secret. `None` stands for the only origin that
+    /// such fields are for.
     pub fn has_secrets(&self, key: Option<&OriginKey>) -> bool {
         (key.is_none() || self.origin.as_ref() == key) && self.fields.iter().any(|(name, _)| !is_open(name))
     }
 
-    /// What requests to any origin carry.
+    /// Returns the fields of requests to any origin.
     pub fn open(&self) -> Vec<(&str, &str)> {
         let fields = self.fields.iter().filter(|(name, _)| is_open(name));
         fields.map(|(name, value)| (name.as_str(), value.as_str())).collect()
@@ -144,7 +145,7 @@ impl OriginFields {
 }
 
 impl std::fmt::Debug for OriginFields {
-    /// Without the values: they may be secrets.
+    /// Leaves out the values, because they may be secrets.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let names: Vec<_> = self.fields.iter().map(|(name, _)| name).collect();
         let mut shown = formatter.debug_struct("OriginFields");
@@ -156,7 +157,7 @@ impl std::fmt::Debug for OriginFields {
     }
 }
 
-/// Whether a field may go to every origin.
+/// Returns whether a field may go to every origin.
 pub fn is_open(name: &str) -> bool {
     OPEN_FIELDS.iter().any(|open| open.eq_ignore_ascii_case(name))
 }

@@ -1,6 +1,6 @@
-//! What becomes of a panic: the first one of a job's threads is noted for whoever waits for the job, in one line. The
-//! hook sees what nobody else does: the event queue swallows a panic of a task, which would leave its targets without
-//! an outcome for ever.
+//! Handling of panics: the first panic of a job's threads is recorded for the caller that waits for the job, in one
+//! line. Only the hook sees every panic: the event queue swallows the panic of a task, and its targets would never get
+//! an outcome.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 
 use crate::error::Error;
 
-/// The first panic of a group of threads. The hook writes it, which may run while its thread holds any lock: so it
-/// takes none.
+/// The first panic of a group of threads. The hook writes it, possibly while its thread holds a lock, so the hook takes
+/// no lock.
 #[derive(Debug, Default)]
 pub struct PanicNote {
     message: OnceLock<String>,
@@ -17,18 +17,18 @@ pub struct PanicNote {
 
 thread_local! {
     static NOTE: RefCell<Option<Arc<PanicNote>>> = const { RefCell::new(None) };
-    /// A panic of a library is caught and turned into an error.
+    /// Panics of a library that are caught and become an error.
     static IS_EXPECTED: Cell<bool> = const { Cell::new(false) };
 }
 
 impl PanicNote {
-    /// What a job that has panicked ends with.
+    /// Returns the error of a job that has panicked.
     pub fn error(&self) -> Option<Error> {
         self.message.get().map(|message| Error::Internal(message.clone()))
     }
 
-    /// Runs something on this thread; its panics, those of its tasks and of threads that it starts with [`inherited`] are
-    /// noted here. `None` after a panic.
+    /// Runs a function on this thread. Its panics are recorded here, as are those of its tasks and of threads that it
+    /// starts with [`inherited`]. `None` after a panic.
     pub fn watch<T>(self: &Arc<Self>, work: impl FnOnce() -> T) -> Option<T> {
         install_hook();
         let outer = NOTE.replace(Some(Arc::clone(self)));
@@ -38,7 +38,7 @@ impl PanicNote {
     }
 }
 
-/// For a thread that this one starts: its panics are noted where this one's are.
+/// Wraps a function for a new thread, so that its panics are recorded where this thread's are.
 pub fn inherited<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
     let note = NOTE.with_borrow(Clone::clone);
     move || {
@@ -47,7 +47,7 @@ pub fn inherited<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
     }
 }
 
-/// Runs what panics on damaged input; `None` when it has. Nothing that it had in its hands may be used but to be dropped.
+/// Runs code that may panic on damaged input. `None` after a panic. Values that the code used may then only be dropped.
 pub fn expected<T>(work: impl FnOnce() -> T) -> Option<T> {
     install_hook();
     let outer = IS_EXPECTED.replace(true);
@@ -56,7 +56,7 @@ pub fn expected<T>(work: impl FnOnce() -> T) -> Option<T> {
     done.ok()
 }
 
-/// Beside the hook that is there, which goes on to print the panics of all other threads.
+/// Adds to the existing hook, which continues to print the panics of all other threads.
 fn install_hook() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
@@ -80,12 +80,13 @@ fn write(note: Option<&PanicNote>, panic: &PanicHookInfo<'_>) -> bool {
     let thread = thread.name().unwrap_or("without a name");
     let place = panic.location().map_or_else(String::new, |at| format!(" at {}:{}", at.file(), at.line()));
     let why = panic.payload_as_str().unwrap_or("no message");
-    // A later one may be the consequence of the first.
+    // A later panic may be a consequence of the first.
     let _ = note.message.set(format!("the thread {thread} has panicked{place}: {why}"));
     true
 }
 
-/// Locks a mutex whose holder may have panicked: a thread that panicked ends the job anyway, and what it held is plain data.
+/// Locks a mutex whose holder may have panicked. This is safe, because a panic ends the job anyway and the data is
+/// plain.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,34 +1,36 @@
-//! Where connections may lead. A list or a redirect names hosts that its author has chosen: with
-//! [`AddressPolicy::PublicOnly`] none of them leads into the networks that only this machine sees.
+//! Limits where connections may lead. The author of a list or a redirect chooses the host names in it. With
+//! [`AddressPolicy::PublicOnly`] no such name leads into networks that only this machine can reach.
 //!
-//! Judged is the address that is connected to, never a name: what a name means can change between two look-ups.
+//! The policy checks the address that is connected to, never a name: a name can resolve differently in two look-ups.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What may be connected to. The stricter one is the greater.
+/// Addresses that may be connected to. The stricter policy compares as the greater one.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AddressPolicy {
     /// Every address.
     #[default]
     Anywhere,
-    /// Public addresses. A look-up that gives any other is refused as a whole: a name that has both is no accident.
+    /// Public addresses. A look-up that returns any other address is refused as a whole, because a name with both kinds
+    /// is no accident.
     PublicOnly,
 }
 
 impl AddressPolicy {
-    /// Whether an address is within it.
+    /// Returns whether the policy allows an address.
     pub fn allows(self, address: IpAddr) -> bool {
         self == AddressPolicy::Anywhere || is_public(address)
     }
 
-    /// Whether a host is within it as far as its text tells: a name always is, it is judged once it is looked up.
+    /// Returns whether the policy may allow a host, judged by its text. A name always passes; its addresses are checked
+    /// after the look-up.
     pub fn allows_host(self, host: &str) -> bool {
         self == AddressPolicy::Anywhere || host.parse().map_or(true, is_public)
     }
 }
 
-/// Networks of IPv4 that are not public, with the length of their prefix: what IANA's registry of special-purpose
-/// addresses calls not globally reachable, multicast, and the anycast of 6to4, which nobody routes any more.
+/// IPv4 networks that are not public, with their prefix lengths: those that IANA's special-purpose address registry
+/// calls not globally reachable, multicast, and the 6to4 anycast network, which is no longer routed.
 const SPECIAL_V4: [(Ipv4Addr, u32); 15] = [
     (Ipv4Addr::UNSPECIFIED, 8),
     (Ipv4Addr::new(10, 0, 0, 0), 8),
@@ -47,15 +49,16 @@ const SPECIAL_V4: [(Ipv4Addr, u32); 15] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4),
 ];
 
-/// The same within `2000::/3`. Outside of it nothing is public but what is translated to a public IPv4 address.
+/// Networks within `2000::/3` that are not public. Outside `2000::/3`, an address is public only if it translates to a
+/// public IPv4 address.
 const SPECIAL_V6: [(Ipv6Addr, u32); 3] = [
-    // Protocols: Teredo, benchmarks, ORCHID. Registries have had 2001:200:: and above only.
+    // Protocols: Teredo, benchmarks, ORCHID. Registries have been assigned only 2001:200:: and above.
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
 ];
 
-/// Whether an address is one of the public internet. What is not known to be one is none.
+/// Returns whether an address is on the public internet. An address that is not known to be public is not.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -71,7 +74,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let bits = address.to_bits();
     match address.segments() {
-        // Translated by NAT64, and tunnelled by 6to4: the packets end at the IPv4 address that is inside.
+        // NAT64 translates these addresses and 6to4 tunnels them: packets end at the embedded IPv4 address.
         [0x64, 0xff9b, 0, 0, 0, 0, ..] => is_public_v4(Ipv4Addr::from_bits(bits as u32)),
         [0x2002, ..] => is_public_v4(Ipv4Addr::from_bits((bits >> 80) as u32)),
         [0x2000..=0x3fff, ..] => {

@@ -1,5 +1,5 @@
-//! A batch: requests that were sent at once on one connection, and their replies, one behind the other
-//! (RFC 9112, 9.3.2). It is complete when all of them have come, or it is nothing.
+//! Batches: requests sent together on one connection, and their replies in the same order (RFC 9112, 9.3.2). A batch
+//! succeeds only if every reply arrives.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -12,19 +12,20 @@ use fetchmill_model::http1::{BodySink, Framing, Head, ReplyProgress};
 use fetchmill_model::limits::{BATCH_BYTES_MAX, BATCH_KEPT_BYTES, BATCH_REPLY_BYTES_MAX};
 use fetchmill_model::outcome::FailureKind;
 
-/// The replies of a batch as they came. Memory: `BATCH_BYTES_MAX`, and `BATCH_KEPT_BYTES` between two of them.
+/// The replies of a batch in the order received. Uses up to `BATCH_BYTES_MAX` of memory, and `BATCH_KEPT_BYTES` between
+/// two batches.
 #[derive(Debug, Default)]
 pub struct PipelinedReplies {
-    /// Their heads and bodies, without chunking.
+    /// Heads and bodies of all replies, without chunking.
     bytes: Vec<u8>,
-    /// Of those that are complete.
+    /// Complete replies.
     replies: Vec<(Head, ReplySpan)>,
-    /// Of the one that is received.
+    /// Reply that is being received.
     current: ReplySpan,
     is_too_large: bool,
 }
 
-/// Where a reply stands.
+/// Position of a reply in the buffer.
 #[derive(Debug, Default, Clone, Copy)]
 struct ReplySpan {
     start: usize,
@@ -35,20 +36,20 @@ struct ReplySpan {
 /// One reply of a batch.
 #[derive(Debug, Clone, Copy)]
 pub struct PipelinedReply<'b> {
-    /// What was understood of its head,
+    /// Parsed head.
     pub head: Head,
-    /// and its bytes.
+    /// Bytes of the head.
     pub head_bytes: &'b [u8],
-    /// Without chunking.
+    /// Body without chunking.
     pub body: &'b [u8],
 }
 
 /// Why a batch is not complete. The connection must not be used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BrokenBatch {
-    /// A reply before the last has said that the server closes the connection behind it.
+    /// A reply before the last one said that the server closes the connection after it.
     Ends,
-    /// A reply, or all of them, are larger than a batch may be.
+    /// One reply, or all of them together, exceeded the size limit of a batch.
     TooLarge,
     /// Anything else.
     Broken(BrokenExchange),
@@ -61,17 +62,17 @@ impl From<BrokenExchange> for BrokenBatch {
 }
 
 impl PipelinedReplies {
-    /// How many are complete.
+    /// Returns the number of complete replies.
     pub fn len(&self) -> usize {
         self.replies.len()
     }
 
-    /// Whether none is.
+    /// Returns whether no reply is complete.
     pub fn is_empty(&self) -> bool {
         self.replies.is_empty()
     }
 
-    /// They, in the order of their requests.
+    /// Iterates over the complete replies in the order of their requests.
     pub fn iter(&self) -> impl Iterator<Item = PipelinedReply<'_>> {
         self.replies.iter().map(|(head, span)| PipelinedReply {
             head: *head,
@@ -80,12 +81,12 @@ impl PipelinedReplies {
         })
     }
 
-    /// Bytes of the largest of them, head and body.
+    /// Returns the size of the largest reply in bytes, head and body together.
     pub fn largest(&self) -> usize {
         self.replies.iter().map(|(_, span)| span.end - span.start).max().unwrap_or(0)
     }
 
-    /// Forgets them.
+    /// Removes all replies.
     pub fn clear(&mut self) {
         self.bytes.clear();
         if self.bytes.capacity() > BATCH_KEPT_BYTES {
@@ -114,7 +115,7 @@ impl BodySink for PipelinedReplies {
         self.current.start = self.bytes.len();
         self.add(bytes);
         self.current.body = self.bytes.len();
-        // It would be in vain to receive it.
+        // A body above the limit need not be received.
         self.is_too_large |=
             matches!(head.framing, Framing::Length(length) if length > BATCH_REPLY_BYTES_MAX as u64);
     }
@@ -125,7 +126,7 @@ impl BodySink for PipelinedReplies {
 }
 
 impl Http1Connection {
-    /// Awaits the replies to so many requests that were sent at once. Tells what has come behind the last of them.
+    /// Waits for the replies to `count` requests that were sent together. Returns what came after the last reply.
     pub(super) async fn receive_batch(
         &mut self,
         count: usize,
@@ -170,7 +171,7 @@ impl Http1Connection {
         }
     }
 
-    /// Takes the next bytes; what is behind the last reply, if that is complete.
+    /// Reads the next bytes. If the last reply is complete, returns what came after it.
     fn take_of_batch(
         &mut self,
         bytes: &[u8],
@@ -198,7 +199,7 @@ impl Http1Connection {
         Ok(None)
     }
 
-    /// Reads replies while there are bytes of them; how many bytes are done with.
+    /// Reads replies until the bytes run out. Returns the number of bytes consumed.
     fn read_replies(
         &mut self,
         input: &[u8],
@@ -225,7 +226,7 @@ impl Http1Connection {
             let head = self.reader.head().copied();
             let head = head.ok_or(BrokenExchange::new(FailureKind::Framing, "a reply without a head"))?;
             if head.is_suspect {
-                // It counts only as the first one of a connection.
+                // Such a reply is accepted only as the first one of a connection.
                 return Err(BrokenExchange::new(FailureKind::Framing, "the end of a reply is suspect").into());
             }
             self.replies += 1;
@@ -240,7 +241,8 @@ impl Http1Connection {
         }
     }
 
-    /// More is to come: each reply has its own time, from when the one before it is complete.
+    /// Sets the deadlines when more bytes are expected. The time of each reply starts when the previous reply is
+    /// complete.
     fn go_on(&self, is_another: bool, watch: &Deadlines) {
         if is_another {
             watch.start();

@@ -1,13 +1,13 @@
-//! Making connections: the addresses of a host race (RFC 8305), so that one that is silent costs little.
+//! Opens connections. The addresses of a host race (RFC 8305), so that a silent address costs little time.
 //!
-//! The families take turns, that of the first address first. An attempt begins when the one before it has failed, or
-//! beside it when that has taken [`limits::CONNECT_ATTEMPT_DELAY`]. The first connection wins.
+//! IPv4 and IPv6 alternate, starting with the family of the first address. The next attempt begins when the previous
+//! one has failed or has taken [`limits::CONNECT_ATTEMPT_DELAY`]. The first connection wins.
 //!
-//! When none is made, the failure that says most is told:
-//! 1. this machine has run out of something: an address that was not tried may be good;
-//! 2. `refused`, then `reset`: a machine has answered;
-//! 3. `connect-timeout`: it may be there, and is silent;
-//! 4. `unreachable`: of a host with addresses of both families it often says only that this machine has no IPv6.
+//! If no attempt succeeds, the most informative failure is returned:
+//! 1. This machine ran out of a resource: an address that was not tried may work.
+//! 2. `refused`, then `reset`: a machine has answered.
+//! 3. `connect-timeout`: the machine may exist but is silent.
+//! 4. `unreachable`: for a host with both families, this often means only that this machine has no IPv6.
 
 use std::future::poll_fn;
 use std::io;
@@ -28,7 +28,7 @@ use fetchmill_model::outcome::FailureKind;
 const TIMEOUT: ConnectFailure = ConnectFailure::Failed(FailureKind::ConnectTimeout);
 const UNREACHABLE: ConnectFailure = ConnectFailure::Failed(FailureKind::Unreachable);
 
-/// Connects to the address that answers first, and tells which. All of it together has `patience`.
+/// Connects to the address that answers first, and returns that address. `patience` limits the whole call.
 pub async fn connect(
     addresses: &[SocketAddr],
     patience: Duration,
@@ -47,12 +47,12 @@ pub async fn connect(
             }
         }
     };
-    // Without it a request that is cut in two would wait for an acknowledgement. Failing is harmless.
+    // Without `nodelay` a request split in two would wait for an acknowledgement. A failure is harmless.
     let _ = stream.set_nodelay(true);
     Ok((stream, address))
 }
 
-/// The families in turn; when one has no more, the rest of the other.
+/// Alternates between the families. When one runs out, the rest of the other follows.
 fn interleaved(addresses: &[SocketAddr]) -> impl Iterator<Item = SocketAddr> {
     let is_first = |address: &SocketAddr| address.is_ipv4() == addresses[0].is_ipv4();
     let mut one = addresses.iter().copied().filter(move |address| is_first(address));
@@ -68,7 +68,7 @@ fn interleaved(addresses: &[SocketAddr]) -> impl Iterator<Item = SocketAddr> {
 /// A connection that is being made.
 type ConnectAttempt = (SocketAddr, Pin<Box<dyn Future<Output = io::Result<TcpStream>>>>);
 
-/// Tries two or more addresses; `failure` is what is known meanwhile.
+/// Tries two or more addresses. Keeps the most informative failure so far in `failure`.
 async fn race(addresses: &[SocketAddr], failure: &mut ConnectFailure) -> Option<(TcpStream, SocketAddr)> {
     let mut left = interleaved(addresses).peekable();
     let mut running: Vec<ConnectAttempt> = Vec::new();
@@ -85,7 +85,7 @@ async fn race(addresses: &[SocketAddr], failure: &mut ConnectFailure) -> Option<
             None => Some(ended.await),
         };
         match ended {
-            // The next one begins beside those that are slow.
+            // The next attempt begins while slow ones still run.
             None => {}
             Some((address, Ok(stream))) => return Some((stream, address)),
             Some((address, Err(error))) => {
@@ -98,7 +98,7 @@ async fn race(addresses: &[SocketAddr], failure: &mut ConnectFailure) -> Option<
     }
 }
 
-/// Awaits the first of them that ends, and takes it out.
+/// Waits for the first attempt to end, and removes it.
 async fn first_ended(running: &mut Vec<ConnectAttempt>) -> (SocketAddr, io::Result<TcpStream>) {
     poll_fn(|context| {
         for index in 0..running.len() {

@@ -1,4 +1,4 @@
-//! What a task holds: a connection of its own, or its share of one that carries many requests at a time.
+//! The connection of a task: its own, or a share of one that carries many requests at a time.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -23,27 +23,27 @@ const CONNECTION_CLOSE: &[u8] = b"Connection: close\r\n";
 /// A connection that was unused for two ticks of the clock was silent for at least one.
 const WAITED_MIN: MonotonicMicros = 2 * SILENCE_MIN;
 
-/// See the module.
+/// The connection of a task, at an origin. It may be closed.
 #[derive(Debug, Default)]
 pub struct Connection {
     pub(super) origin: Option<Rc<OriginConnections>>,
     pub(super) link: Option<ConnectionKind>,
-    /// Of the last connection here.
+    /// Address of the last connection.
     address: Option<SocketAddr>,
-    /// Of the last reply.
+    /// HTTP version of the last reply.
     version: Option<Version>,
     phases: Phases,
     is_timed: bool,
-    /// The connection was opened for the request that follows: its phases belong to the same attempt.
+    /// Whether the connection was opened for the next request. Its phases then belong to the same attempt.
     is_fresh: bool,
 }
 
-/// Memory that the tasks of a thread share: for a request that is written, and for what is read.
+/// Buffers that the tasks of a thread share.
 #[derive(Debug)]
 pub struct IoBuffers {
-    /// A request of HTTP/1.1.
+    /// HTTP/1.1 request that is being written.
     pub request: RefCell<Vec<u8>>,
-    /// What is read into.
+    /// Buffer for reading.
     pub scratch: RefCell<Vec<u8>>,
 }
 
@@ -57,12 +57,12 @@ impl Default for IoBuffers {
 }
 
 impl Connection {
-    /// It comes to an origin; without a connection yet.
+    /// Moves to an origin, without a connection yet.
     pub(super) fn come_to(&mut self, origin: &Rc<OriginConnections>, is_timed: bool) {
         *self = Connection { origin: Some(Rc::clone(origin)), is_timed, ..Connection::default() };
     }
 
-    /// It gets a connection that waited here for so many microseconds, silently.
+    /// Takes a connection that has been unused and silent for `waited` microseconds.
     pub(super) fn take(&mut self, mut link: ConnectionKind, waited: MonotonicMicros) {
         self.address = link.address();
         if let ConnectionKind::Http1(own) = &mut link
@@ -74,7 +74,7 @@ impl Connection {
         self.link = Some(link);
     }
 
-    /// A connection was opened for it, or was not.
+    /// Takes the connection that was opened for it. `None` if none could be opened.
     pub(super) fn opened(&mut self, link: Option<ConnectionKind>, phases: Phases) {
         self.phases = phases;
         self.is_fresh = link.is_some();
@@ -83,24 +83,24 @@ impl Connection {
         self.link = link;
     }
 
-    /// The other end of the last connection here, also once that is closed; none through a proxy.
+    /// Returns the remote address of the last connection, even after it is closed. `None` through a proxy.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// The version of HTTP of the last reply; none when no head came.
+    /// Returns the HTTP version of the last reply. `None` if no head came.
     pub fn version(&self) -> Option<Version> {
         self.version
     }
 
-    /// What the last attempt took, with [`PoolSettings::times_phases`](super::PoolSettings): opening a connection and
-    /// the exchange on it, or an exchange on a kept one.
+    /// Returns the phases of the last attempt, if [`PoolSettings::times_phases`](super::PoolSettings) is set. They
+    /// cover the exchange, and the connecting if a connection was opened for it.
     pub fn phases(&self) -> Phases {
         self.phases
     }
 
-    /// Whether the open connection leads no farther than this. The caller closes one that does: another is opened only
-    /// as far as it may lead.
+    /// Returns whether the open connection leads only to addresses within `reach`. If not, the caller closes it; a new
+    /// one is opened only within `reach`.
     pub fn leads_within(&self, reach: AddressPolicy) -> bool {
         match (&self.origin, &self.link) {
             (Some(origin), Some(link)) => origin.is_within(reach, link.address()),
@@ -108,8 +108,8 @@ impl Connection {
         }
     }
 
-    /// What it has brought since it was last known good, and what its origin has; none of one that is shared, whose replies
-    /// have numbers.
+    /// Returns the replies of this connection since it was last known to be good, and its origin. `None` for a shared
+    /// connection, whose replies are matched by stream number.
     pub fn origin_and_replies(&mut self) -> Option<(&OriginConnections, &mut ConnectionReplies)> {
         match (&self.origin, &mut self.link) {
             (Some(origin), Some(ConnectionKind::Http1(own))) => Some((origin, &mut own.replies)),
@@ -117,18 +117,19 @@ impl Connection {
         }
     }
 
-    /// Whether its server was asked to close it behind the last reply. One that says nothing of that may be the reply to an
-    /// earlier request: nothing may be asked for behind it.
+    /// Returns whether the server was asked to close the connection after the last reply. A reply that does not confirm
+    /// this may belong to an earlier request, so nothing may be requested after it.
     pub fn is_ending(&self) -> bool {
         matches!(&self.link, Some(ConnectionKind::Http1(own)) if own.replies.is_ending())
     }
 
-    /// The origin that it is at.
+    /// Returns the current origin.
     pub fn origin(&self) -> Option<&Rc<OriginConnections>> {
         self.origin.as_ref()
     }
 
-    /// The targets of the replies that were taken as certain last: should something come later, they are in doubt.
+    /// Returns the targets of the replies that last became certain. If something comes later, these replies are
+    /// doubtful.
     pub fn last_certain(&self) -> Option<&RefCell<TargetList>> {
         match &self.link {
             Some(ConnectionKind::Http1(own)) => Some(&own.last_certain),
@@ -136,22 +137,22 @@ impl Connection {
         }
     }
 
-    /// Whether there is a connection.
+    /// Returns whether the connection is open.
     pub fn is_open(&self) -> bool {
         self.link.is_some()
     }
 
-    /// Whether other requests are on the connection at the same time: replies are told apart by their stream.
+    /// Returns whether other requests share the connection at the same time. Their replies are told apart by stream.
     pub fn is_shared(&self) -> bool {
         matches!(self.link, Some(ConnectionKind::Http2(_)))
     }
 
-    /// Whether it is at this origin, with or without an open connection.
+    /// Returns whether this is at `origin`, with or without an open connection.
     pub fn is_at(&self, origin: &Rc<OriginConnections>) -> bool {
         self.origin.as_ref().is_some_and(|own| Rc::ptr_eq(own, origin))
     }
 
-    /// Complete replies on the connection.
+    /// Returns the number of complete replies on the connection.
     pub fn replies(&self) -> u64 {
         match &self.link {
             None => 0,
@@ -160,12 +161,12 @@ impl Connection {
         }
     }
 
-    /// Closes the connection; of one that is shared, gives back the share.
+    /// Closes the connection, or gives back the share of a shared one.
     pub fn close(&mut self) {
         self.link = None;
     }
 
-    /// The same after a request that failed: nobody else is to share a connection that may be dead.
+    /// Closes the connection after a failed request. A shared connection may be dead, so no other task can join it.
     pub fn abandon(&mut self) {
         if let (Some(origin), Some(ConnectionKind::Http2(shared))) = (&self.origin, &self.link) {
             origin.forget_http2(shared);
@@ -173,12 +174,12 @@ impl Connection {
         self.close();
     }
 
-    /// What a look at the connection tells; without one there is nothing to tell.
+    /// Checks the connection for input. Returns [`IdleState::Quiet`] if no connection is open.
     pub fn look(&self) -> IdleState {
         self.link.as_ref().map_or(IdleState::Quiet, ConnectionKind::look)
     }
 
-    /// Waits for something to come, or for the watch.
+    /// Waits until something comes or a deadline of the watch passes.
     pub async fn listen(&self, watch: &Deadlines) {
         if let Some(ConnectionKind::Http1(own)) = &self.link {
             own.connection.listen(watch).await;
@@ -190,14 +191,15 @@ impl Connection {
         self.link.as_ref().map_or(Poll::Pending, |link| link.poll_input(context))
     }
 
-    /// Abandons a request that has waited for so long, with its connection. The thread notes when its reply comes after all.
+    /// Abandons a request that has waited for `waited`, and its connection. If the reply still comes, the thread
+    /// records how late it was.
     pub fn abandon_request(&mut self, waited: MonotonicMicros) {
         if let (Some(origin), Some(link)) = (&self.origin, self.link.take()) {
             LateReply::listen(link, Rc::clone(origin), waited);
         }
     }
 
-    /// Sends a request on the open connection and awaits the reply to its end.
+    /// Sends a request on the open connection and waits for the complete reply.
     pub async fn exchange(
         &mut self,
         asked: RequestTarget<'_>,
@@ -237,8 +239,8 @@ impl Connection {
         replied
     }
 
-    /// Sends the requests of a batch, which are in `buffers.request` one behind the other, and awaits as many replies. Tells
-    /// what has come behind the last one.
+    /// Sends a batch and waits for its replies. `buffers.request` contains the requests one after another. Returns what
+    /// came after the last reply.
     pub async fn exchange_batch(
         &mut self,
         count: usize,
@@ -256,7 +258,8 @@ impl Connection {
         received
     }
 
-    /// An exchange begins: with the connection that was opened for it, or on a kept one as an attempt of its own.
+    /// Begins an exchange. On a connection opened for it, the exchange continues that attempt; on a kept connection it
+    /// is a new attempt.
     fn begin(&mut self) {
         self.version = None;
         if !self.is_timed {
@@ -268,8 +271,8 @@ impl Connection {
         self.phases.started.get_or_insert_with(Instant::now);
     }
 
-    /// The open connection of HTTP/1.1, for who moves its bytes himself: then [`Connection::phases`] ends with the
-    /// connecting, and [`Connection::version`] is none.
+    /// Returns the open HTTP/1.1 connection, for a caller that moves its bytes itself. [`Connection::phases`] then ends
+    /// with connecting, and [`Connection::version`] is `None`.
     pub fn connection(&mut self) -> Option<&mut Http1Connection> {
         match &mut self.link {
             Some(ConnectionKind::Http1(own)) => Some(&mut own.connection),
@@ -304,7 +307,7 @@ async fn exchange_http1(
     own.connection.receive(body, &buffers.scratch, watch).await
 }
 
-/// Asks the server to close the connection behind the reply: a field more, behind the first line.
+/// Adds a field after the request line that asks the server to close the connection after the reply.
 pub fn end_connection(request: &mut Vec<u8>) {
     if let Some(line_end) = memchr::memchr(b'\n', request) {
         let behind = line_end + 1;

@@ -1,4 +1,4 @@
-//! A connection that was made: one task's own, or one that many requests share.
+//! An open connection: owned by one task, or shared by many requests.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -16,24 +16,24 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::reply::certainty::ConnectionReplies;
 use fetchmill_model::target::TargetList;
 
-/// The field that asks for a part of an object, as this crate writes it.
+/// Name of the field that requests a part of an object, as this crate writes it.
 pub const RANGE: &str = "Range";
-/// The field that says of which object the part must be.
+/// Name of the field that states which version of the object the part must come from.
 pub const IF_RANGE: &str = "If-Range";
 
-/// What an origin is asked for.
+/// What a request asks an origin for.
 #[derive(Debug, Clone, Copy)]
 pub enum RequestTarget<'a> {
-    /// The object with this name: the origin's template says where it is.
+    /// The object with this name. The origin's template gives its URL.
     Name(&'a [u8]),
     /// Path and query, encoded.
     Path(&'a str),
-    /// Anything else.
+    /// Any other request.
     Call(&'a RequestParts<'a>),
 }
 
 impl RequestTarget<'_> {
-    /// Whether a part of an object is asked for: then the reply may have one.
+    /// Returns whether the request asks for a part of an object. Only then may the reply be a part.
     pub(super) fn has_range(&self) -> bool {
         matches!(self, RequestTarget::Call(call) if call.fields.iter().any(|(name, _)| name == RANGE))
     }
@@ -56,11 +56,11 @@ impl Drop for ConnectionCount {
     }
 }
 
-/// A connection of HTTP/2, of all that have a share of it.
+/// An HTTP/2 connection, owned by all who share it.
 #[derive(Debug)]
 pub(super) struct SharedHttp2 {
     pub(super) http2: Http2Connection,
-    /// None through a proxy.
+    /// Remote address. `None` through a proxy.
     pub(super) address: Option<SocketAddr>,
     pub(super) _counted: ConnectionCount,
 }
@@ -69,10 +69,10 @@ pub(super) struct SharedHttp2 {
 #[derive(Debug)]
 pub(super) struct OwnHttp1 {
     pub(super) connection: Http1Connection,
-    /// None through a proxy.
+    /// Remote address. `None` through a proxy.
     pub(super) address: Option<SocketAddr>,
     pub(super) replies: ConnectionReplies,
-    /// The targets of the replies that were taken as certain last.
+    /// Targets of the replies that last became certain.
     pub(super) last_certain: RefCell<TargetList>,
     _counted: ConnectionCount,
 }
@@ -109,7 +109,8 @@ impl ConnectionKind {
         }
     }
 
-    /// Ready when something comes while it is unused. One of HTTP/2 is read by a task of its own, and looked at before it is used.
+    /// Ready when something comes while the connection is unused. An HTTP/2 connection is read by its own task, and
+    /// checked before it is used.
     pub(super) fn poll_input(&self, context: &mut Context<'_>) -> Poll<()> {
         match self {
             ConnectionKind::Http1(own) => own.connection.poll_input(context),
@@ -125,7 +126,7 @@ impl ConnectionKind {
     }
 }
 
-/// What requests to an origin say over HTTP/2.
+/// Parts that all HTTP/2 requests to an origin share.
 #[derive(Debug)]
 pub(super) struct Http2Parts {
     pub(super) authority: Authority,
@@ -139,7 +140,7 @@ impl Http2Parts {
         Ok(Http2Parts { authority, fields: Http2Connection::fields(fields)? })
     }
 
-    /// With the fields of one request instead of those of the same name.
+    /// Returns the fields with those of one request, which replace fields of the same name.
     pub(super) fn fields_with(
         &self,
         own: &[(String, String)],
@@ -158,13 +159,13 @@ impl Http2Parts {
     }
 }
 
-/// Adds cookies to fields: behind those of a field of the user's, if there is one.
+/// Adds cookies to the fields, after the cookies of a field that the user gave, if there is one.
 pub(super) fn add_cookies(fields: &mut HeaderMap, cookies: &str) -> std::result::Result<(), BrokenExchange> {
     let refused = |_| BrokenExchange::new(FailureKind::Framing, "a cookie cannot be sent over HTTP/2");
     let own = fields.get(http::header::COOKIE).map(|own| [own.as_bytes(), b"; "].concat());
     let value = [own.unwrap_or_default().as_slice(), cookies.as_bytes()].concat();
     let mut value = http::HeaderValue::from_bytes(&value).map_err(refused)?;
-    // No table of the connection keeps it.
+    // A sensitive value is not kept in the connection's header table.
     value.set_sensitive(true);
     fields.insert(http::header::COOKIE, value);
     Ok(())

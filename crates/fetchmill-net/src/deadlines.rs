@@ -1,5 +1,5 @@
-//! Deadlines of one connection. Setting one costs a store; a tick of the worker looks at all of them and wakes
-//! what is overdue. So no timer is made for an object, and deadlines are exact to a tick.
+//! Deadlines of one connection. Setting a deadline only stores a value. The tick of the worker checks all deadlines and
+//! wakes overdue connections. So no object needs a timer, and deadlines are exact to one tick.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,20 +12,21 @@ use fetchmill_model::outcome::FailureKind;
 pub use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::reply::patience::Patience;
 
-/// Times that an attempt may take.
+/// Time limits of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For a connection, over all addresses of its host; as much again for a proxy's tunnel, and for the handshake of
-    /// TLS.
+    /// Time for a connection, over all addresses of its host. A proxy tunnel and the TLS handshake each get this time
+    /// again.
     pub connect: Duration,
-    /// From the request to the end of the head.
+    /// Time from the request to the end of the head.
     pub head: Duration,
-    /// Without a byte of the body.
+    /// Time without a byte of the body.
     pub idle: Duration,
-    /// For the whole attempt; a body's length adds a second for each 64 KiB.
+    /// Time for the whole attempt. The length of a body adds 1 s for each 64 KiB.
     pub total: Duration,
-    /// For connecting, handshake, head and body together, whatever a body's length, from the first packet of the
-    /// connection on, or from the request on a kept one. The look-up does not count.
+    /// Time for connecting, handshake, head and body together, regardless of the body's length. It starts with the
+    /// first packet of the connection, or with the request on a kept connection. The look-up does not count. `None` for
+    /// no limit.
     pub attempt: Option<Duration>,
 }
 
@@ -41,18 +42,18 @@ impl Default for Timeouts {
     }
 }
 
-/// A body that is longer than this is waited for as the options say: its rest may be asked for.
+/// Body length above which a request is never abandoned for being slow: the rest of such a body may be requested later.
 const PATIENT_BODY: u64 = 64 * 1024;
 
-/// When the request is abandoned that is out, if others have their replies.
+/// When to abandon the current request while other requests get their replies.
 #[derive(Debug)]
 struct Abandoning {
     patience: Rc<RefCell<Patience>>,
-    /// When its last byte came, or it was sent.
+    /// Time of the last byte received, or of sending if nothing has come.
     since: Millis,
-    /// How often its target's requests were abandoned before.
+    /// How often requests for the target were abandoned before.
     times: u32,
-    /// Replies of the origin that had come when it was sent.
+    /// Replies that the origin had sent when this request was sent.
     before: u64,
 }
 
@@ -62,16 +63,16 @@ impl Drop for Abandoning {
     }
 }
 
-/// The deadlines of the attempt that a connection is busy with.
+/// Deadlines of the current attempt on a connection.
 #[derive(Debug)]
 pub struct Deadlines {
     clock: Rc<Cell<Millis>>,
     timeouts: Timeouts,
-    /// Of the phase: head or body; `Millis::MAX` for none.
+    /// Deadline of the current phase, head or body. `Millis::MAX` for none.
     phase: Cell<Millis>,
     phase_kind: Cell<FailureKind>,
     total: Cell<Millis>,
-    /// The end of the attempt, whatever comes; of one that is connecting, for the request that follows.
+    /// End of the attempt, whatever comes. While connecting, it already applies to the request that follows.
     end: Cell<Millis>,
     abandoning: RefCell<Option<Abandoning>>,
     was_abandoned: Cell<bool>,
@@ -84,7 +85,7 @@ fn millis(duration: Duration) -> Millis {
 }
 
 impl Deadlines {
-    /// Without a deadline; `clock` is what the worker's tick sets.
+    /// Creates deadlines with none set. The tick of the worker sets `clock`.
     pub fn new(clock: Rc<Cell<Millis>>, timeouts: Timeouts) -> Self {
         Deadlines {
             clock,
@@ -100,7 +101,7 @@ impl Deadlines {
         }
     }
 
-    /// The limits.
+    /// Returns the time limits.
     pub fn timeouts(&self) -> Timeouts {
         self.timeouts
     }
@@ -110,31 +111,31 @@ impl Deadlines {
         self.clock.get()
     }
 
-    /// The request that is sent next is abandoned if it is far slower than the origin's others. Its target's requests were
-    /// `times` before.
+    /// Abandons the next request if it is far slower than the origin's other requests. Requests for its target were
+    /// abandoned `times` times before.
     pub fn wait_as_for_others(&self, patience: &Rc<RefCell<Patience>>, times: u32) {
         let (patience, before) = (Rc::clone(patience), patience.borrow_mut().begin());
         *self.abandoning.borrow_mut() = Some(Abandoning { patience, since: self.now(), times, before });
     }
 
-    /// Whether the last request was abandoned.
+    /// Returns whether the last request was abandoned.
     pub fn was_abandoned(&self) -> bool {
         self.was_abandoned.get()
     }
 
-    /// A connection is begun for the request that follows: its time runs.
+    /// Starts the time of the attempt when connecting begins for the next request.
     pub(super) fn connecting(&self) {
         if let Some(attempt) = self.timeouts.attempt {
             self.end.set(self.clock.get() + millis(attempt));
         }
     }
 
-    /// No connection came of it.
+    /// Clears the end of the attempt after a connection failed to open.
     pub(super) fn not_connected(&self) {
         self.end.set(Millis::MAX);
     }
 
-    /// An attempt starts, or goes on behind its connecting: its head is due.
+    /// Starts an attempt, or continues it after connecting. Sets the deadline for the head.
     pub fn start(&self) {
         let now = self.clock.get();
         self.expired.set(None);
@@ -148,13 +149,13 @@ impl Deadlines {
         self.total.set(self.end.get().min(now + millis(self.timeouts.total)));
     }
 
-    /// Nothing is due but this.
+    /// Replaces all deadlines with a single one after `wait`.
     pub fn only(&self, wait: Duration) {
         self.rest();
         self.phase.set(self.clock.get() + millis(wait));
     }
 
-    /// Nothing is due.
+    /// Clears all deadlines.
     pub fn rest(&self) {
         self.expired.set(None);
         *self.abandoning.borrow_mut() = None;
@@ -174,7 +175,7 @@ impl Deadlines {
         self.body_goes_on();
     }
 
-    /// The next bytes of the body are due.
+    /// Sets the deadline for the next bytes of the body.
     pub fn body_goes_on(&self) {
         let now = self.clock.get();
         self.phase.set(now + millis(self.timeouts.idle));
@@ -188,7 +189,8 @@ impl Deadlines {
         }
     }
 
-    /// Waits before more of a body is read: its server is not to blame for that. Ends when the attempt is ended.
+    /// Waits before reading more of a body, and extends the deadlines by that time because the server did not cause the
+    /// wait. Returns early if the attempt is ended.
     pub async fn pause(&self, wait: Duration) {
         for deadline in [&self.total, &self.end] {
             deadline.set(deadline.get().saturating_add(millis(wait)));
@@ -201,7 +203,7 @@ impl Deadlines {
         }
     }
 
-    /// Called by the tick: wakes the connection when a deadline has passed.
+    /// Wakes the connection if a deadline has passed. The tick calls this.
     pub fn check(&self) {
         let now = self.clock.get();
         if now >= self.phase.get() {
@@ -214,7 +216,7 @@ impl Deadlines {
         }
     }
 
-    /// Returns when the attempt ends if nothing more comes; `None` without one.
+    /// Returns when the attempt ends if nothing more comes. `None` if no attempt is running.
     pub fn attempt_until(&self) -> Option<Millis> {
         let total = self.total.get();
         (total < Millis::MAX && self.expired.get().is_none()).then(|| total.min(self.phase.get()))
@@ -233,14 +235,14 @@ impl Deadlines {
         self.wake();
     }
 
-    /// Polls what waits on the connection.
+    /// Wakes the task that waits on the connection.
     pub fn wake(&self) {
         if let Some(waker) = &*self.waker.borrow() {
             waker.wake_by_ref();
         }
     }
 
-    /// Whether a deadline has passed.
+    /// Returns whether a deadline has passed.
     pub fn has_expired(&self) -> bool {
         self.expired.get().is_some()
     }
@@ -250,7 +252,7 @@ impl Deadlines {
         std::future::poll_fn(|context| self.poll_expired(context).map_or(Poll::Pending, Poll::Ready)).await
     }
 
-    /// Whether a deadline has passed; remembers whom to wake when one does.
+    /// Returns the failure if a deadline has passed. Otherwise registers the waker for when one passes.
     pub fn poll_expired(&self, context: &Context<'_>) -> Option<FailureKind> {
         if let Some(kind) = self.expired.get() {
             return Some(kind);

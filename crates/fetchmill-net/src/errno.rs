@@ -1,25 +1,25 @@
-//! What errors of the operating system mean: one table for connecting, one for an open connection.
+//! Maps errors of the operating system to failures: one table for connecting, one for an open connection.
 //!
-//! The kind says what is known of the target. What is wrong with this machine (no descriptor, no port, no memory) is no
-//! kind: it is [`ConnectFailure::Exhausted`], and the target is asked again. A number that is not listed, whatever
-//! system it is from, is a failure that may pass.
+//! A failure kind describes the target. A shortage on this machine (no descriptor, no port, no memory) is not a failure
+//! kind but [`ConnectFailure::Exhausted`], and the target is tried again. An error number that is not listed counts as
+//! a failure that may pass, whatever system it is from.
 
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
 
 use fetchmill_model::outcome::FailureKind;
 
-/// Why there is no connection.
+/// Why a connection could not be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectFailure {
-    /// The other side, or the way to it.
+    /// The remote side, or the route to it, failed.
     Failed(FailureKind),
-    /// This machine has no descriptor or port left: the number of the error. Not the target's fault.
+    /// This machine has no descriptor or port left. Contains the error number. The target is not at fault.
     Exhausted(i32),
 }
 
 impl ConnectFailure {
-    /// How much it says: see the module.
+    /// Returns how informative the failure is; see the module.
     fn weight(self) -> u8 {
         match self {
             ConnectFailure::Exhausted(_) => 4,
@@ -30,25 +30,25 @@ impl ConnectFailure {
         }
     }
 
-    /// The one that says more.
+    /// Returns the more informative of two failures.
     pub(super) fn or(self, other: ConnectFailure) -> ConnectFailure {
         if other.weight() > self.weight() { other } else { self }
     }
 
-    /// Whether no other address can help. Ports are each address's own.
+    /// Returns whether no other address can help. Each address has its own ports.
     pub(super) fn ends_all(self) -> bool {
         matches!(self, ConnectFailure::Exhausted(number) if number != libc::EADDRNOTAVAIL)
     }
 }
 
-/// What it means that no connection was made to an address.
+/// Maps an error of connecting to an address.
 ///
-/// `ETIMEDOUT`, when the system gives up before the deadline does, is `connect-timeout`. `EACCES` and `EPERM` are a
-/// firewall's of this machine, `ENOPROTOOPT` and `EPROTO` come from ICMP messages: as with every other number nothing
-/// was reached.
+/// If the system gives up before our deadline (`ETIMEDOUT`), the failure is `connect-timeout`. `EACCES` and `EPERM`
+/// come from a firewall on this machine, `ENOPROTOOPT` and `EPROTO` from ICMP messages. These, like every other number,
+/// mean that the address was not reached.
 pub(super) fn of_connecting(error: &io::Error, address: &SocketAddr) -> ConnectFailure {
     let kind = match error.raw_os_error() {
-        // IPv6 addresses cannot be assigned either where IPv6 is switched off.
+        // The same error occurs for IPv6 addresses where IPv6 is switched off.
         Some(libc::EADDRNOTAVAIL) if !has_source(address) => FailureKind::Unreachable,
         Some(number) if is_exhausted(number) => return ConnectFailure::Exhausted(number),
         Some(libc::ECONNREFUSED) => FailureKind::Refused,
@@ -59,7 +59,7 @@ pub(super) fn of_connecting(error: &io::Error, address: &SocketAddr) -> ConnectF
     ConnectFailure::Failed(kind)
 }
 
-/// Descriptors, ports, entries of tables or memory are used up.
+/// Returns whether descriptors, ports, table entries or memory are used up.
 fn is_exhausted(number: i32) -> bool {
     matches!(
         number,
@@ -73,16 +73,17 @@ fn is_exhausted(number: i32) -> bool {
     )
 }
 
-/// Whether this machine has an address that it could connect from: a datagram's socket needs one and no port of TCP's.
+/// Returns whether this machine has an address to connect from. Uses a UDP socket, which needs such an address but no
+/// TCP port.
 fn has_source(address: &SocketAddr) -> bool {
     address.is_ipv4()
         || UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).and_then(|socket| socket.connect(address)).is_ok()
 }
 
-/// What it means that an open connection failed before the head of a reply; behind the head it is always `truncated`.
+/// Maps an error of an open connection before the head of a reply. After the head the failure is always `truncated`.
 ///
-/// `unreachable` when the network says that there is no way any more. All else is `reset`, `ETIMEDOUT` too: the system
-/// has given the connection up, no deadline of ours has passed.
+/// If the network reports that there is no route any more, the failure is `unreachable`. Everything else is `reset`,
+/// also `ETIMEDOUT`: the system gave up the connection, and none of our deadlines has passed.
 pub(super) fn of_open(error: &io::Error) -> FailureKind {
     match error.raw_os_error() {
         Some(

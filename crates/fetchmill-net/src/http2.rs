@@ -1,8 +1,8 @@
-//! One HTTP/2 connection: many requests at a time, each with a reply of its own.
+//! An HTTP/2 connection: many requests at a time, each with its own reply.
 //!
-//! `h2` is driven without a layer in between: its connection is the only task, an exchange is none, and one that is
-//! dropped resets its stream. A reply goes through the rules of `http1`: its head is written as HTTP/1.1 would write
-//! it, which is also what is stored.
+//! `h2` is used directly. Its connection is the only task; an exchange is not a task, and dropping an exchange resets
+//! its stream. Replies follow the rules of `http1`: the head is written in HTTP/1.1 form, which is also the form that
+//! is stored.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -28,30 +28,31 @@ use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 
 const NEEDS_HTTP1: &str = "the server requires HTTP/1.1 (HTTP_1_1_REQUIRED)";
-/// What http refuses in a path, and HTTP/1.1 is sent as it is.
+/// Bytes in a path that `http` refuses, but that HTTP/1.1 requests send unchanged.
 const REFUSED_BYTES: &[u8] = b"<>`";
 
-/// A request. What all requests to an origin share is made once.
+/// A request. The parts that all requests to an origin share are built once.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Http2Request<'a> {
     /// `GET` and so on.
     pub(super) method: &'a str,
     /// Whether the scheme is `https`.
     pub(super) is_tls: bool,
-    /// Host and port, without a port that is the scheme's own.
+    /// Host and port. The default port of the scheme is left out.
     pub(super) authority: &'a Authority,
     /// Path and query, encoded.
     pub(super) path: &'a str,
     /// See [`Http2Connection::fields`].
     pub(super) fields: &'a HeaderMap,
-    /// What is sent along.
+    /// Body of the request.
     pub(super) body: &'a [u8],
     /// Whether the reply may be a part of the object (206).
     pub(super) has_range: bool,
 }
 
 impl Http2Request<'_> {
-    /// `None` when this is no request: a method that is none, a path above 64 KiB.
+    /// Returns the request for `h2`. `None` if it is not valid: the method is not a method, or the path is above 64
+    /// KiB.
     fn request(&self) -> Option<Request<()>> {
         let mut path = Vec::with_capacity(self.path.len());
         escape_target(self.path.as_bytes(), REFUSED_BYTES, &mut path);
@@ -70,14 +71,14 @@ impl Http2Request<'_> {
     }
 }
 
-/// See the module. Dropped, the connection is closed.
+/// An HTTP/2 connection. Dropping it closes the connection.
 #[derive(Debug)]
 pub(super) struct Http2Connection {
     sender: SendRequest<Bytes>,
     driver: AbortHandle,
     is_over: Rc<Cell<bool>>,
     replies: Cell<u64>,
-    /// Where heads are written.
+    /// Buffer for heads.
     head: RefCell<Vec<u8>>,
 }
 
@@ -88,7 +89,7 @@ impl Drop for Http2Connection {
 }
 
 impl Http2Connection {
-    /// Starts HTTP/2 on a connection whose server has chosen it. Needs a local runtime: the task that moves its bytes.
+    /// Starts HTTP/2 on a connection whose server chose it. Needs a local runtime for the task that moves the bytes.
     pub(super) async fn start<S>(stream: S) -> std::result::Result<Self, FailureKind>
     where
         S: AsyncRead + AsyncWrite + Unpin + 'static,
@@ -105,7 +106,7 @@ impl Http2Connection {
         let is_over = Rc::new(Cell::new(false));
         let ended = Rc::clone(&is_over);
         let driver = tokio::task::spawn_local(async move {
-            // Why it ended is told to every exchange.
+            // Every exchange gets the reason why the connection ended.
             let _ = connection.await;
             ended.set(true);
         });
@@ -118,7 +119,7 @@ impl Http2Connection {
         })
     }
 
-    /// The fields of [`Http2Request`]: the defaults of every request, and `fields`.
+    /// Returns the fields of [`Http2Request`]: the defaults of every request, and `fields`.
     pub(super) fn fields(fields: &[(&str, &str)]) -> Result<HeaderMap> {
         let mut map = HeaderMap::new();
         for (name, value) in request_fields(fields)? {
@@ -130,23 +131,23 @@ impl Http2Connection {
         Ok(map)
     }
 
-    /// Complete replies so far.
+    /// Returns the number of complete replies so far.
     pub(super) fn replies(&self) -> u64 {
         self.replies.get()
     }
 
-    /// Requests that may be out at a time.
+    /// Returns how many requests may be in flight at a time.
     pub(super) fn streams(&self) -> usize {
         self.sender.current_max_send_streams().min(limits::HTTP2_STREAMS_MAX)
     }
 
-    /// Whether it takes no more requests: it broke, or the server wants to close it. Those in flight may still be
-    /// answered.
+    /// Returns whether the connection takes no more requests because it broke or the server wants to close it. Requests
+    /// in flight may still be answered.
     pub(super) fn is_closed(&self) -> bool {
         self.is_over.get()
     }
 
-    /// Sends a request and awaits the reply to its end. Dropped before, it resets its stream and no other.
+    /// Sends a request and waits for the complete reply. Dropping the exchange earlier resets only its own stream.
     pub(super) async fn exchange(
         &self,
         call: &Http2Request<'_>,
@@ -176,7 +177,7 @@ impl Http2Connection {
             reader.start_partial();
         }
         self.read_head(&head, &mut reader, body)?;
-        // Dropped before its end, the stream is reset.
+        // Dropping the stream before its end resets it.
         let is_cut = !self.read_body(&mut incoming, &mut reader, body, watch).await?;
         let head =
             *reader.head().ok_or(BrokenExchange::new(FailureKind::Framing, "a reply without a head"))?;
@@ -184,7 +185,7 @@ impl Http2Connection {
         Ok(ReceivedReply { head, is_cut, surplus: IdleState::Quiet })
     }
 
-    /// The final head; interim ones are passed over.
+    /// Returns the final head. Interim heads are skipped.
     async fn head(
         &self,
         mut response: ResponseFuture,
@@ -212,7 +213,7 @@ impl Http2Connection {
         head
     }
 
-    /// Gives the head to the reader as HTTP/1.1 would write it.
+    /// Passes the head to the reader in HTTP/1.1 form.
     fn read_head(
         &self,
         head: &http::response::Parts,
@@ -222,7 +223,7 @@ impl Http2Connection {
         let mut text = self.head.borrow_mut();
         text.clear();
         let reason = head.status.canonical_reason().unwrap_or_default();
-        // Into memory: this cannot fail.
+        // Writing to memory cannot fail.
         let _ = write!(text, "HTTP/1.1 {} {reason}\r\n", head.status.as_str());
         for (name, value) in &head.headers {
             text.extend_from_slice(name.as_str().as_bytes());
@@ -238,7 +239,7 @@ impl Http2Connection {
         }
     }
 
-    /// Whether all of it was wanted and came.
+    /// Returns whether the whole body was wanted and received.
     async fn read_body(
         &self,
         incoming: &mut RecvStream,
@@ -257,7 +258,7 @@ impl Http2Connection {
             if piece.is_empty() {
                 continue;
             }
-            // It fails for a stream that is over, and then nobody waits for room.
+            // This fails if the stream is over, and then the capacity is no longer needed.
             let _ = incoming.flow_control().release_capacity(piece.len());
             match reader.read(&piece, body) {
                 Ok(ReplyProgress::Done { consumed }) if consumed < piece.len() => {
@@ -282,7 +283,7 @@ impl Http2Connection {
         }
     }
 
-    /// What an error means for the target whose stream has it.
+    /// Maps an error to a failure of the target whose stream has it.
     fn failed(&self, error: &h2::Error, had_head: bool) -> BrokenExchange {
         let is_refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
         let is_of_connection = error.is_go_away() || error.is_io();
@@ -291,7 +292,7 @@ impl Http2Connection {
         }
         let kind = match had_head {
             true => FailureKind::Truncated,
-            // What h2 itself takes no head for, or one above its limit.
+            // `h2` rejected the head as malformed or too large.
             false if error.is_reset() && error.is_library() => FailureKind::Framing,
             false => kind_of(error),
         };
@@ -307,12 +308,13 @@ impl Http2Connection {
     }
 }
 
-/// What an error of the connection means before there is a head.
+/// Maps an error of the connection before there is a head.
 fn kind_of(error: &h2::Error) -> FailureKind {
     error.get_io().map_or(FailureKind::Reset, errno::of_open)
 }
 
-/// Awaits a step, as long as the watch allows. What has come counts, also when the deadline has passed meanwhile.
+/// Waits for a step until a deadline of the watch passes. If the step is ready it counts, even if the deadline has
+/// passed meanwhile.
 async fn within<T>(
     watch: &Deadlines,
     step: impl Future<Output = T>,

@@ -1,28 +1,29 @@
-//! What has come on a connection that is not used.
+//! Input on an unused connection.
 
-/// How every reply starts.
+/// First bytes of every reply.
 pub(super) const REPLY_START: &[u8; 5] = b"HTTP/";
 
-/// What a look at an unused connection tells.
+/// State of an unused connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdleState {
-    /// Nothing has come: it may be used.
+    /// Nothing has come. The connection can be used.
     Quiet,
-    /// Bytes that nobody asked for,
+    /// Unsolicited bytes came.
     Unsolicited,
-    /// and that look like the start of a reply: read as one, they would be another target's.
+    /// Unsolicited bytes came that look like the start of a reply. Read as a reply, they would answer another target's
+    /// request.
     SecondReply,
-    /// The server has closed it.
+    /// The server has closed the connection.
     Closed,
 }
 
 impl IdleState {
-    /// Whether bytes have come that nobody asked for.
+    /// Returns whether unsolicited bytes came.
     pub fn is_surplus(self) -> bool {
         matches!(self, IdleState::Unsolicited | IdleState::SecondReply)
     }
 
-    /// Of the first bytes that came.
+    /// Returns the state for the first bytes that came.
     pub(super) fn of(bytes: &[u8]) -> Self {
         match &bytes[..bytes.len().min(REPLY_START.len())] {
             [] => IdleState::Quiet,

@@ -1,4 +1,5 @@
-//! A connection whose request was abandoned: when its reply comes, it shows how slow replies can be.
+//! Listens to a connection whose request was abandoned. If its reply still comes, the delay shows how slow replies can
+//! be.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -9,12 +10,13 @@ use super::connection_kind::ConnectionKind;
 use super::origin_connections::OriginConnections;
 use fetchmill_model::reply::certainty::MonotonicMicros;
 
-/// A reply that is later than this says nothing: its request hangs.
+/// Time to listen. A reply that is later than this shows nothing, because its request hangs.
 const LISTENED: Duration = Duration::from_secs(30);
-/// Connections to an origin that a thread listens to so. Each costs a descriptor and the memory of a connection without a body.
+/// Maximum number of connections to an origin that a thread listens to. Each costs a descriptor and the memory of a
+/// connection without a body.
 const MOST: usize = 32;
 
-/// See the module. Nothing of the reply is used but when it comes.
+/// A connection whose request was abandoned. Only the arrival time of its reply is used.
 #[derive(Debug)]
 pub(super) struct LateReply {
     link: ConnectionKind,
@@ -24,7 +26,7 @@ pub(super) struct LateReply {
 }
 
 impl LateReply {
-    /// Listens in a task of the thread, unless it listens to enough of them.
+    /// Listens in a task of the thread, unless the thread already listens to the maximum number of connections.
     pub(super) fn listen(link: ConnectionKind, origin: Rc<OriginConnections>, waited: MonotonicMicros) {
         if origin.late_replies.get() < MOST {
             origin.late_replies.set(origin.late_replies.get() + 1);

@@ -1,7 +1,8 @@
-//! The transport: one connection, requests out, replies in. No policy: what a failure means is decided above.
+//! The transport: connections that send requests and receive replies. It contains no policy; the callers decide how to
+//! handle a failure.
 //!
-//! Cost of an object: one write, one read and one peek; the buffer that is read into is the worker's, so an idle
-//! connection holds none of its own.
+//! An object costs one write, one read and one peek. Reads use the buffer of the worker, so an idle connection has no
+//! buffer of its own.
 
 mod address_policy;
 mod batch;
@@ -62,28 +63,30 @@ use fetchmill_model::limits::{HEAD_BYTES_MAX, HEAD_KEPT_BYTES};
 use fetchmill_model::outcome::FailureKind;
 use phases::ExchangeTimes;
 
-/// A complete reply, or as much of one as was wanted.
+/// A complete reply, or the part of it that was wanted.
 #[derive(Debug, Clone, Copy)]
 pub struct ReceivedReply {
-    /// Its head; of one that is cut it does not keep the connection.
+    /// Head of the reply. The head of a cut reply does not keep the connection alive.
     pub head: Head,
-    /// The sink had enough before the end came ([`BodySink::wants_more`]): nothing more is read on the connection, or
-    /// of the stream.
+    /// Whether the sink had enough before the end came ([`BodySink::wants_more`]). Nothing more is read from the
+    /// connection or the stream.
     pub is_cut: bool,
-    /// What came with it and does not belong to it: what is behind that cannot be trusted.
+    /// Bytes that came with the reply but do not belong to it. Nothing after them can be trusted.
     pub surplus: IdleState,
 }
 
-/// An exchange that gave no complete reply. The connection must not be used again.
+/// An exchange without a complete reply. The connection must not be used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BrokenExchange {
-    /// What it means for the target.
+    /// Failure of the target.
     pub kind: FailureKind,
-    /// For people.
+    /// Reason in words.
     pub reason: &'static str,
-    /// Not a byte of a reply came: on a connection that was used before, the server had closed it already.
+    /// Whether not a single byte of a reply came. On a connection that was used before, the server had closed it
+    /// already.
     pub is_unanswered: bool,
-    /// The server wants the request over HTTP/1.1 (`HTTP_1_1_REQUIRED`): the next connection to its origin has that.
+    /// Whether the server requires HTTP/1.1 for the request (`HTTP_1_1_REQUIRED`). The next connection to its origin
+    /// uses HTTP/1.1.
     pub needs_http1: bool,
 }
 
@@ -92,20 +95,20 @@ impl BrokenExchange {
         BrokenExchange { kind, reason, is_unanswered: false, needs_http1: false }
     }
 
-    /// There is no connection to exchange anything on.
+    /// Returns the failure of an exchange without a connection.
     pub fn unconnected() -> Self {
         BrokenExchange::new(FailureKind::Reset, "there is no connection")
     }
 }
 
-/// See the module.
+/// An HTTP/1.1 connection.
 #[derive(Debug)]
 pub struct Http1Connection {
     stream: ByteStream,
     reader: ReplyReader,
-    /// Bytes of a head whose end has not come.
+    /// Bytes of an incomplete head.
     pending: Vec<u8>,
-    /// Bytes of a request that the socket did not take at once.
+    /// Bytes of a request that the socket has not taken yet.
     unsent: Vec<u8>,
     replies: u64,
     has_input: bool,
@@ -113,7 +116,7 @@ pub struct Http1Connection {
 }
 
 impl Http1Connection {
-    /// A connection that has been made.
+    /// Creates the connection on an open stream.
     pub fn new(stream: ByteStream, max_body: u64) -> Self {
         let reader = ReplyReader::new(max_body);
         Http1Connection {
@@ -127,29 +130,29 @@ impl Http1Connection {
         }
     }
 
-    /// The same, with a look at the clock when a request is out and when its reply begins.
+    /// Also records when a request has been sent and when its reply begins, if `is_timed`.
     pub(crate) fn timed(self, is_timed: bool) -> Self {
         Http1Connection { moments: ExchangeTimes::new(is_timed), ..self }
     }
 
-    /// Complete replies so far.
+    /// Returns the number of complete replies so far.
     pub fn replies(&self) -> u64 {
         self.replies
     }
 
-    /// Sends a request; what the socket does not take now goes out while the reply is awaited.
+    /// Sends a request. Bytes that the socket does not take now are sent while waiting for the reply.
     pub fn send(&mut self, request: &[u8]) -> Result<(), BrokenExchange> {
         self.reader.start();
         self.write(request)
     }
 
-    /// The same for a request with `Range`: its reply may be a part of the object.
+    /// Sends a request with `Range`, whose reply may be a part of the object.
     pub fn send_range(&mut self, request: &[u8]) -> Result<(), BrokenExchange> {
         self.reader.start_partial();
         self.write(request)
     }
 
-    /// The same for a request of the method `HEAD`: its reply has no body.
+    /// Sends a request with the method `HEAD`, whose reply has no body.
     pub fn send_head(&mut self, request: &[u8]) -> Result<(), BrokenExchange> {
         self.reader.start_bodiless();
         self.write(request)
@@ -172,7 +175,7 @@ impl Http1Connection {
         Ok(())
     }
 
-    /// Awaits the reply to its end.
+    /// Waits for the complete reply.
     pub async fn receive(
         &mut self,
         body: &mut impl BodySink,
@@ -189,7 +192,7 @@ impl Http1Connection {
         }
     }
 
-    /// Awaits the next bytes of the reply; `None` when it goes on behind them.
+    /// Waits for the next bytes of the reply. Returns `None` if the reply is not complete yet.
     pub async fn receive_some(
         &mut self,
         body: &mut impl BodySink,
@@ -212,7 +215,8 @@ impl Http1Connection {
         let mut scratch = scratch.borrow_mut();
         let mut buffer = ReadBuf::new(&mut scratch);
         let Poll::Ready(read) = self.stream.poll_read(context, &mut buffer) else {
-            // Only now: what has come counts, also when this thread was stopped for longer than the deadline.
+            // Check the deadline last: bytes that have come count, even if this thread was stopped for longer than the
+            // deadline.
             return match watch.poll_expired(context) {
                 Some(kind) => Poll::Ready(Err(BrokenExchange::new(kind, kind.meaning()))),
                 None => Poll::Pending,
@@ -226,7 +230,7 @@ impl Http1Connection {
         })
     }
 
-    /// Whether bytes of a request wait until the socket takes them.
+    /// Returns whether bytes of a request wait for the socket.
     fn is_sending(&self) -> bool {
         !self.unsent.is_empty() || self.stream.wants_flush()
     }
@@ -305,7 +309,8 @@ impl Http1Connection {
         Ok(ReceivedReply { head, is_cut: false, surplus })
     }
 
-    /// A long head gets at once what the longest one needs: to double the memory would take twice that.
+    /// Keeps bytes of an incomplete head. A long head gets the maximum size immediately, because doubling the buffer
+    /// would take twice that memory.
     fn keep_pending(&mut self, bytes: &[u8]) {
         let length = self.pending.len() + bytes.len();
         if length > HEAD_KEPT_BYTES && length > self.pending.capacity() {
@@ -328,7 +333,7 @@ impl Http1Connection {
         }
     }
 
-    /// The socket failed.
+    /// Maps an error of the socket.
     fn lost(&self, error: &std::io::Error) -> BrokenExchange {
         let has_head = self.reader.head().is_some();
         let kind = if has_head { FailureKind::Truncated } else { errno::of_open(error) };
@@ -337,17 +342,17 @@ impl Http1Connection {
         BrokenExchange { is_unanswered: !self.has_input, ..BrokenExchange::new(kind, reason) }
     }
 
-    /// The head of the reply that is being received, once it is there.
+    /// Returns the head of the reply that is being received, once it is complete.
     pub fn head(&self) -> Option<&Head> {
         self.reader.head()
     }
 
-    /// Looks whether anything came while the connection was unused.
+    /// Checks whether anything came while the connection was unused.
     pub fn look(&self) -> IdleState {
         self.stream.look()
     }
 
-    /// Waits for something to come, or for the watch.
+    /// Waits until something comes or a deadline of the watch passes.
     pub async fn listen(&self, watch: &Deadlines) {
         poll_fn(|context| match watch.poll_expired(context) {
             Some(_) => Poll::Ready(()),
@@ -362,7 +367,7 @@ impl Http1Connection {
     }
 }
 
-/// Whether a reply's end was told by its own framing.
+/// Returns whether the framing of a reply marked its end.
 pub fn is_verified(head: &Head) -> bool {
     head.framing != Framing::Eof
 }

@@ -1,14 +1,16 @@
-//! The local ports of connections: how the kernel looks for one, and when it has it back.
+//! Local ports of connections: how the kernel searches for one, and when a closed connection frees its port.
 //!
-//! It goes through every second port of its range, and through the others only when none of those is free: they are meant for
-//! programs that bind. From half the ports on (14,116 of the usual 28,232), each new connection to one address looks at
-//! the taken half first, which is 0.8 ms of CPU. A socket with a range of its own is looked through port by port since Linux
-//! 6.8, each time from where the last search ended. What a range asks for beyond the system's own does not count, so one that
-//! has every port changes nothing else.
+//! Linux searches every second port of its range, and tries the others only when none of those is free. They are meant
+//! for programs that bind. Once half of the ports are in use (14,116 of the usual 28,232), each new connection to one
+//! address searches the used half first. This costs 0.8 ms of CPU.
 //!
-//! Behind a connection that this side closes first, its port rests for a minute (`TIME_WAIT`). A job that gives thousands of
-//! connections back would use up the ports to its server, and stand still until that minute is over. So one that has closed
-//! many of them resets the others, behind which nothing rests: whoever closes one wants nothing more from it.
+//! Since Linux 6.8, a socket with its own port range is searched port by port, each time from where the last search
+//! ended. Ports of the range outside the system's range are ignored, so a range of all ports changes nothing else.
+//!
+//! If this side closes a connection first, the port stays in `TIME_WAIT` for a minute. A job that closes thousands of
+//! connections would use up the ports to its server, and stop until that minute is over. So after many closed
+//! connections, the next ones are reset, which leaves no port in `TIME_WAIT`. This is safe because the caller that
+//! closes a connection expects nothing more from it.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -21,19 +23,19 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use fetchmill_model::limits;
 
-/// `IP_LOCAL_PORT_RANGE` of linux/in.h, which holds for IPv6, too.
+/// `IP_LOCAL_PORT_RANGE` of linux/in.h. It applies to IPv6, too.
 const IP_LOCAL_PORT_RANGE: libc::c_int = 51;
-/// The last port in the upper half, the first in the lower.
+/// The last port in the upper half, the first port in the lower half.
 const EVERY_PORT: u32 = (u16::MAX as u32) << 16;
 
-/// A connection to the address, from any local port that is free.
+/// Connects to the address from any free local port.
 pub(super) async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     take_every_port(&socket);
     socket.connect(address).await
 }
 
-/// A kernel that does not know the option goes on as it would without.
+/// Lets the socket use every port. A kernel without the option searches as usual.
 fn take_every_port(socket: &TcpSocket) {
     let range = EVERY_PORT;
     // SAFETY: the descriptor is open, and the value lives as long as the call and is as large as it says.
@@ -49,12 +51,12 @@ fn take_every_port(socket: &TcpSocket) {
     };
 }
 
-/// For so long a port rests: `TCP_TIMEWAIT_LEN` of Linux.
+/// How long a port stays in `TIME_WAIT`: `TCP_TIMEWAIT_LEN` of Linux.
 const PORT_RESTS: Duration = Duration::from_secs(60);
-/// Ports that one thread has resting at most, of those to one address: a sixteenth.
+/// Maximum number of ports in `TIME_WAIT` for one thread and one address: a sixteenth of the ports.
 const RESTING_PORTS_MAX: u32 = limits::LOCAL_PORTS as u32 / 16;
 
-/// Connections to one address that were closed one after the other.
+/// Connections to one address that were closed one after another.
 #[derive(Debug, Clone, Copy)]
 struct Closed {
     address: SocketAddr,
@@ -66,17 +68,17 @@ thread_local! {
     static CLOSED: Cell<Option<Closed>> = const { Cell::new(None) };
 }
 
-/// A connection is about to be closed.
+/// Prepares to close a connection.
 pub(super) fn give_back(stream: &TcpStream) {
     let Ok(address) = stream.peer_addr() else { return };
-    // At the end of a thread there is nothing left to count with.
+    // While the thread ends, the counter may be gone already.
     if CLOSED.try_with(|closed| is_too_many(closed, address, Instant::now())).unwrap_or(false) {
-        // Failing is harmless: then its port rests.
+        // If this fails, the port stays in `TIME_WAIT`, which is harmless.
         let _ = SockRef::from(&stream.as_fd()).set_linger(Some(Duration::ZERO));
     }
 }
 
-/// Counts a connection, and tells whether its port may not rest.
+/// Counts a closed connection. Returns whether it must not leave its port in `TIME_WAIT`.
 fn is_too_many(closed: &Cell<Option<Closed>>, address: SocketAddr, now: Instant) -> bool {
     let known = closed.get().filter(|closed| closed.address == address && now - closed.since < PORT_RESTS);
     let known = known.unwrap_or(Closed { address, since: now, count: 0 });

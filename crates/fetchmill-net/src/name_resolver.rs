@@ -1,4 +1,4 @@
-//! How a thread finds addresses: by asking name servers itself, or as all programs of this machine do.
+//! How a thread resolves names: with its own queries to name servers, or with the system's look-up.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -12,18 +12,19 @@ use super::{Millis, Resolver};
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 
-/// What all threads have in common.
+/// Settings that all threads share.
 #[derive(Debug, Clone)]
 pub enum NameResolverSetup {
-    /// The system's look-up (`getaddrinfo`): it knows what only this machine knows, and takes a thread for each name.
+    /// The system's look-up (`getaddrinfo`). It knows names that only this machine knows, and needs a thread for each
+    /// name.
     System(Resolver),
     /// Our own look-up.
     Own(Arc<DnsSetup>, SlotLimits),
 }
 
 impl NameResolverSetup {
-    /// As a user says: by the system, by these name servers, or by those of the system's configuration. So many threads
-    /// share the places of names that are looked up.
+    /// Creates the setup from the user's options: the system's look-up, the given name servers, or the configured ones.
+    /// `threads` threads share the slots for look-ups.
     pub fn new(is_system: bool, servers: &[SocketAddr], threads: usize) -> Self {
         if is_system {
             return NameResolverSetup::System(Resolver::new());
@@ -36,7 +37,7 @@ impl NameResolverSetup {
     }
 }
 
-/// See the module; one thread's.
+/// The resolver of one thread.
 #[derive(Debug)]
 pub enum NameResolver {
     /// See [`NameResolverSetup::System`].
@@ -45,7 +46,7 @@ pub enum NameResolver {
     Own(Dns),
 }
 
-/// The system's look-up for who asks for many names at once.
+/// The system's look-up, with tokens for callers that ask for many names together.
 #[derive(Debug)]
 pub struct SystemResolver {
     resolver: Resolver,
@@ -60,7 +61,7 @@ struct SystemResolverState {
 }
 
 impl NameResolver {
-    /// Without any name known. `clock` is what the thread's tick sets.
+    /// Creates a resolver with an empty cache. The tick of the thread sets `clock`.
     pub fn new(setup: &NameResolverSetup, clock: &Rc<Cell<Millis>>) -> Self {
         match setup {
             NameResolverSetup::System(resolver) => {
@@ -72,7 +73,7 @@ impl NameResolver {
         }
     }
 
-    /// Asks for a name; the token comes back with the answer, see [`Dns::ask`].
+    /// Asks for a name. The token comes back with the answer; see [`Dns::ask`].
     pub fn ask(&self, name: &str, token: u64, how: LookUpKind) -> LookUpStart {
         match self {
             NameResolver::System(system) => system.ask(name, token),
@@ -96,7 +97,7 @@ impl NameResolver {
         }
     }
 
-    /// Whether a name that is slow would be given up.
+    /// Returns whether a slow name would be deferred.
     pub fn is_slow_full(&self) -> bool {
         matches!(self, NameResolver::Own(dns) if dns.is_slow_full())
     }
@@ -108,7 +109,7 @@ impl NameResolver {
         }
     }
 
-    /// The addresses of a host, at most eight; it fails with a kind of DNS.
+    /// Returns up to eight addresses of a host. Fails with a DNS failure kind.
     pub async fn resolve(&self, host: &str, port: u16) -> Result<Arc<[SocketAddr]>, FailureKind> {
         match self {
             NameResolver::System(system) => system.resolver.resolve(host, port).await,

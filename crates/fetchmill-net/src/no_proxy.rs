@@ -1,19 +1,19 @@
-//! The hosts that are reached without a proxy: the entries of `no_proxy`.
+//! Hosts that are reached without a proxy: the entries of `no_proxy`.
 //!
-//! As in curl: without regard to case, a name covers its subdomains with or without a dot before it, a network in CIDR
-//! notation covers addresses, `*` covers everything. As in Go: `*.` before a name means the same as a dot, and an
-//! entry may end with a port.
+//! The rules of curl apply: case is ignored, and a name covers its subdomains with or without a leading dot. A network
+//! in CIDR notation covers addresses, and `*` covers everything. Two rules come from Go: `*.` before a name equals a
+//! dot, and an entry may end with a port.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The entries. What is no name, address or network covers nothing.
+/// Entries of `no_proxy`. An entry that is not a name, an address or a network covers nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NoProxy(Vec<NoProxyEntry>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct NoProxyEntry {
     hosts: Hosts,
-    /// None: any port.
+    /// Port of the entry. `None` for any port.
     port: Option<u16>,
 }
 
@@ -22,7 +22,7 @@ enum Hosts {
     All,
     /// A name and its subdomains.
     Name(String),
-    /// The addresses that begin with the same `bits` bits.
+    /// Addresses whose first `bits` bits are the same.
     Network {
         address: IpAddr,
         bits: u32,
@@ -30,13 +30,13 @@ enum Hosts {
 }
 
 impl NoProxy {
-    /// Reads entries; one may itself be a list with commas or spaces.
+    /// Parses entries. A single text may contain several, separated by commas or spaces.
     pub fn parse<'t>(texts: impl IntoIterator<Item = &'t str>) -> Self {
         let separate = |text: &'t str| text.split([',', ' ', '\t', '\n']).filter(|entry| !entry.is_empty());
         NoProxy(texts.into_iter().flat_map(separate).filter_map(NoProxyEntry::parse).collect())
     }
 
-    /// Whether a host, without brackets, is reached without the proxy.
+    /// Returns whether a host, without brackets, is reached without the proxy.
     pub fn covers(&self, host: &str, port: u16) -> bool {
         self.0.iter().any(|entry| entry.port.is_none_or(|own| own == port) && entry.hosts.has(host))
     }
@@ -81,7 +81,7 @@ impl Hosts {
             Hosts::Network { address, bits } => {
                 host.parse().is_ok_and(|other| is_in_network(*address, *bits, other))
             }
-            // The end of an address is no parent domain.
+            // The last part of an address is not a parent domain.
             Hosts::Name(_) if host.parse::<IpAddr>().is_ok() => false,
             Hosts::Name(name) => {
                 let host = host.trim_end_matches('.').to_ascii_lowercase();
@@ -96,7 +96,7 @@ fn bits_of(address: IpAddr) -> u32 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-/// Whether two addresses begin with the same `bits` bits.
+/// Returns whether two addresses have the same first `bits` bits.
 fn is_in_network(address: IpAddr, bits: u32, other: IpAddr) -> bool {
     let differing = match (address, other) {
         (IpAddr::V4(address), IpAddr::V4(other)) => (address.to_bits() ^ other.to_bits()).leading_zeros(),

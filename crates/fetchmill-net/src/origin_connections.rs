@@ -1,4 +1,4 @@
-//! An origin as a thread knows it: how it is asked, its unused connections, and those that many requests share.
+//! An origin as a thread sees it: how to send requests to it, its unused connections, and its shared ones.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -23,49 +23,50 @@ use fetchmill_model::reply::patience::Patience;
 const HTTP_VERSION: &[u8] = b" HTTP/1.1";
 const LINE_END: &[u8] = b"\r\n";
 
-/// See the module.
+/// An origin with its connections.
 #[derive(Debug)]
 pub struct OriginConnections {
-    /// Which one.
+    /// Key of the origin.
     pub key: OriginKey,
-    /// How it is asked.
+    /// Template for requests to the origin.
     pub template: RequestTemplate,
-    /// At most so many requests a second.
+    /// Rate limit, if there is one.
     pub pace: Option<Arc<Pace>>,
-    /// What its replies were like: how long connections must be silent before their replies are certain.
+    /// Statistics of the origin's replies. They decide how long a connection must be silent before its replies are
+    /// certain.
     pub replies: RefCell<OriginReplies>,
-    /// How long a reply is waited for before its request is made again.
+    /// How long to wait for a reply before the request is repeated.
     pub patience: Rc<RefCell<Patience>>,
-    /// Connections that late replies to abandoned requests are awaited on.
+    /// Number of connections that wait for late replies to abandoned requests.
     pub(super) late_replies: Cell<usize>,
-    /// Who signs requests to it, if somebody does. They go over HTTP/1.1.
+    /// Signer of requests, if they are signed. Signed requests use HTTP/1.1.
     pub(super) authorize: Option<Rc<dyn Authorize>>,
-    /// The user has named it: it may be anywhere.
+    /// Whether the user named the origin. It may then have any address.
     pub(super) is_named: bool,
-    /// Memory for what they sign, of one request after the other.
+    /// Buffer for the signed fields of a request.
     pub(super) signed: RefCell<Vec<u8>>,
     pub(super) fields: OriginFields,
-    /// Cookies of a file that it gets, some of them for some paths only.
+    /// Cookies from a file for this origin. Some apply only to some paths.
     pub(super) file_cookies: Vec<Cookie>,
     pub(super) addresses: Option<Arc<[SocketAddr]>>,
-    /// Open and unused, the warmest last, with the time since when.
+    /// Unused connections, the most recently used last, with the time since when they are unused.
     pub(super) idle: RefCell<VecDeque<(ConnectionKind, Millis)>>,
-    /// What the server has chosen the last time.
+    /// Protocol that the server chose last.
     pub(super) protocol: Cell<Option<Alpn>>,
-    /// The server requires HTTP/1.1, although it takes HTTP/2 in TLS: it is not offered again.
+    /// Whether the server requires HTTP/1.1 although it accepts HTTP/2 in TLS. HTTP/2 is then not offered again.
     pub(super) needs_http1: Cell<bool>,
     /// Connections that many requests share.
     pub(super) shared: RefCell<Vec<Weak<SharedHttp2>>>,
-    /// Requests that its last connection allowed at a time: a new one has not said it yet.
+    /// Concurrent requests that the last connection allowed. A new connection has not announced its limit yet.
     pub(super) streams: Cell<usize>,
     pub(super) parts: RefCell<Option<Rc<Http2Parts>>>,
-    /// One task makes a connection that others may share: they wait.
+    /// Whether a task is opening a connection that others may share. They wait for it.
     pub(super) is_connecting: Cell<bool>,
     pub(super) connected: Notify,
 }
 
 impl OriginConnections {
-    /// Appends a request of HTTP/1.1.
+    /// Appends an HTTP/1.1 request.
     pub fn write(&self, asked: RequestTarget<'_>, out: &mut Vec<u8>) {
         let start = out.len();
         match asked {
@@ -85,12 +86,12 @@ impl OriginConnections {
         }
     }
 
-    /// Returns all cookies of a request for a path after replies have set some; they may be none.
+    /// Returns the cookies of a request for a path after replies have set some. The text is empty if there are none.
     pub fn cookies_after(&self, chain: &ChainCookies, path: &str) -> String {
         chain.field(&RequestPlace::at(&self.key, path), &self.file_cookies).unwrap_or_default()
     }
 
-    /// Returns the cookies that go with a request, if there are any: a call may say itself which.
+    /// Returns the cookies of a request, if there are any. A call may bring its own cookies.
     pub(super) fn cookies_with<'a>(&self, asked: RequestTarget<'a>) -> Option<Cow<'a, str>> {
         if let RequestTarget::Call(RequestParts { cookies: Some(cookies), .. }) = asked {
             return Some(Cow::Borrowed(*cookies)).filter(|cookies| !cookies.is_empty());
@@ -112,12 +113,12 @@ impl OriginConnections {
             .map(Cow::Owned)
     }
 
-    /// Puts what is signed now between the fields of a request and its body.
+    /// Inserts signed fields between the fields and the body of a request.
     fn sign(&self, authorize: &dyn Authorize, method: &str, body: &[u8], out: &mut Vec<u8>) {
         let line_end = memchr::memchr(b'\r', out).unwrap_or(out.len());
         let start = method.len() + 1;
         let target = out.get(start..line_end.saturating_sub(HTTP_VERSION.len())).unwrap_or_default();
-        // To a proxy it is asked for in absolute form.
+        // A request to a proxy has a target in absolute form.
         let target = target.strip_prefix(self.key.text().as_bytes()).unwrap_or(target);
         let mut fields = std::mem::take(&mut *self.signed.borrow_mut());
         fields.clear();
@@ -139,8 +140,8 @@ impl OriginConnections {
         Ok(made)
     }
 
-    /// Whether what is reached at `address` is within `reach`. Without one a proxy has reached it, which is told the
-    /// host's name or address.
+    /// Returns whether `address` is within `reach`. Without an address, a proxy connected to the origin, and the host's
+    /// name or literal address is checked.
     pub(super) fn is_within(&self, reach: AddressPolicy, address: Option<SocketAddr>) -> bool {
         match address {
             Some(address) => reach.allows(address.ip()),
@@ -148,12 +149,12 @@ impl OriginConnections {
         }
     }
 
-    /// A share of a connection that is open and leads no farther than this.
+    /// Returns a share of an open connection within `reach`.
     pub(super) fn share(&self, reach: AddressPolicy) -> Option<ConnectionKind> {
         let mut all = self.shared.borrow_mut();
         all.retain(|shared| shared.upgrade().is_some_and(|shared| !shared.http2.is_closed()));
         let mut open = all.iter().filter_map(Weak::upgrade);
-        // One share is this look's own.
+        // One of the counted shares belongs to this search.
         let has_room = |shared: &Rc<SharedHttp2>| self.streams_of(&shared.http2) >= Rc::strong_count(shared);
         open.find(|shared| has_room(shared) && self.is_within(reach, shared.address))
             .map(ConnectionKind::Http2)
@@ -170,25 +171,25 @@ impl OriginConnections {
         self.shared.borrow_mut().retain(|other| !std::ptr::eq(other.as_ptr(), Rc::as_ptr(shared)));
     }
 
-    /// From now on connections are opened for HTTP/1.1. Requests that share one end there.
+    /// Opens only HTTP/1.1 connections from now on. Sharing of HTTP/2 connections ends.
     pub(super) fn fall_back_to_http1(&self) {
         self.needs_http1.set(true);
         self.protocol.set(Some(Alpn::Http1));
         self.shared.borrow_mut().clear();
     }
 
-    /// Whether it is asked over HTTP/1.1 only: each of its requests is signed, or its server requires that.
+    /// Returns whether the origin accepts HTTP/1.1 only, because its requests are signed or its server requires it.
     pub(super) fn wants_http1(&self) -> bool {
         self.authorize.is_some() || self.needs_http1.get()
     }
 
-    /// Whether a connection to it may be shared, so that one is enough for the time being.
+    /// Returns whether a connection to the origin may be shared. One connection is then enough for now.
     pub(super) fn may_share(&self, offers_http2: bool) -> bool {
         self.key.is_tls() && offers_http2 && !self.wants_http1() && self.protocol.get() != Some(Alpn::Http1)
     }
 }
 
-/// Tells those who wait when a connection was made, or was not.
+/// Wakes the waiting tasks when a connection was opened or has failed to open.
 pub(super) struct ConnectGuard<'o>(pub(super) &'o OriginConnections);
 
 impl Drop for ConnectGuard<'_> {

@@ -1,15 +1,16 @@
-//! The rates of hosts, shared by all threads: looked up when a thread meets an origin, never for an object.
+//! Rate limits of hosts, shared by all threads. A thread looks one up when it first meets an origin, never for each
+//! object.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fetchmill_model::planner::pace::Pace;
 
-/// Hosts whose rates are known at once, about 150 bytes each: 10 MiB. Beyond it those that no thread uses are
+/// Number of hosts whose rates are kept, at about 150 bytes each: 10 MiB. Above this, hosts that no thread uses are
 /// forgotten.
 const HOSTS_MAX: usize = 65_536;
 
-/// A rate for each host.
+/// The rate limit of each host.
 #[derive(Debug)]
 pub struct Paces {
     per_second: f64,
@@ -17,12 +18,12 @@ pub struct Paces {
 }
 
 impl Paces {
-    /// At most so many requests a second to any host.
+    /// Allows at most `per_second` requests a second to each host.
     pub fn new(per_second: f64) -> Self {
         Paces { per_second, hosts: Mutex::default() }
     }
 
-    /// The rate of a host.
+    /// Returns the rate limit of a host.
     pub fn of(&self, host: &str) -> Arc<Pace> {
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pace) = hosts.get(host) {

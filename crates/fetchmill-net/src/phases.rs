@@ -1,4 +1,4 @@
-//! What an attempt took, phase by phase, for who wants to know: otherwise no clock is read.
+//! Durations of the phases of an attempt. The clock is read only if they are requested.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -6,27 +6,27 @@ use std::time::{Duration, Instant};
 
 use super::{AddressPolicy, Deadlines, Timeouts};
 
-/// The phases of an attempt, in microseconds. `None`: it did not happen on this attempt, as on a kept connection. One
-/// that failed took the time until it did.
+/// The phases of an attempt in microseconds. `None` for a phase that did not happen, such as connecting on a kept
+/// connection. A failed phase counts the time until it failed.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Phases {
-    /// The look-up of the name.
+    /// Look-up of the name.
     pub dns: Option<u64>,
-    /// The connection, over all addresses; through a proxy, the tunnel too.
+    /// Connecting, over all addresses. Through a proxy it includes the tunnel.
     pub connect: Option<u64>,
-    /// The handshake of TLS.
+    /// TLS handshake.
     pub tls: Option<u64>,
-    /// From the last byte of the request to the first one of a head.
+    /// From the last byte of the request to the first byte of a head.
     pub first_byte: Option<u64>,
-    /// When connecting began, or sending on a kept connection.
+    /// Start of connecting, or of sending on a kept connection.
     pub started: Option<Instant>,
 }
 
-/// When a request was out and when its reply began.
+/// When a request was sent and when its reply began.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct ExchangeTimes {
     is_wanted: bool,
-    /// A head, interim or not.
+    /// Whether bytes of a head came, interim or final.
     has_come: bool,
     sent: Option<Instant>,
     first: Option<Instant>,
@@ -37,21 +37,21 @@ impl ExchangeTimes {
         ExchangeTimes { is_wanted, ..ExchangeTimes::default() }
     }
 
-    /// Another request begins.
+    /// Resets the times for another request.
     pub(super) fn clear(&mut self) {
         if self.is_wanted {
             *self = ExchangeTimes::new(true);
         }
     }
 
-    /// The last byte of the request is out.
+    /// Records that the last byte of the request was sent.
     pub(super) fn sent(&mut self) {
         if self.is_wanted {
             self.sent = Some(Instant::now());
         }
     }
 
-    /// Something of a head came.
+    /// Records that bytes of a head came.
     pub(super) fn came(&mut self) {
         self.has_come = true;
         if self.is_wanted && self.first.is_none() {
@@ -59,23 +59,23 @@ impl ExchangeTimes {
         }
     }
 
-    /// Whether something of a head came.
+    /// Returns whether bytes of a head came.
     pub(super) fn has_come(&self) -> bool {
         self.has_come
     }
 
-    /// A server may answer before it has all of the request: at once, that is.
+    /// Returns the time to the first byte. It is 0 if the server answered before it had the whole request.
     pub(super) fn first_byte(&self) -> Option<u64> {
         self.first.map(|first| micros(first.saturating_duration_since(self.sent.unwrap_or(first))))
     }
 }
 
-/// A connection that is being opened: what bounds it, and what it took.
+/// Time limits and phases of a connection that is being opened.
 #[derive(Debug)]
 pub(super) struct ConnectionSetup<'w> {
     pub(super) reach: AddressPolicy,
     pub(super) phases: Phases,
-    /// The addresses of the host, when they are known.
+    /// Addresses of the host, if they are known.
     pub(super) found: Option<Arc<[IpAddr]>>,
     watch: &'w Deadlines,
     timeouts: Timeouts,
@@ -101,7 +101,7 @@ impl<'w> ConnectionSetup<'w> {
         }
     }
 
-    /// The first packet goes out: from now on the time of the attempt runs.
+    /// Starts the time of the attempt when the first packet is sent.
     pub(super) fn begin(&mut self) {
         self.watch.connecting();
         if self.is_timed || self.timeouts.attempt.is_some() {
@@ -110,7 +110,7 @@ impl<'w> ConnectionSetup<'w> {
         self.phases.started = self.began.filter(|_| self.is_timed);
     }
 
-    /// How long the next step may take.
+    /// Returns how long the next step may take.
     pub(super) fn patience(&self) -> Duration {
         let step = self.timeouts.connect;
         match (self.timeouts.attempt, self.began) {
@@ -119,13 +119,13 @@ impl<'w> ConnectionSetup<'w> {
         }
     }
 
-    /// The start of a phase.
+    /// Returns the start of a phase, if phases are recorded.
     pub(super) fn now(&self) -> Option<Instant> {
         self.is_timed.then(Instant::now)
     }
 }
 
-/// The time since the start of a phase.
+/// Returns the time since the start of a phase.
 pub(super) fn since(start: Option<Instant>) -> Option<u64> {
     start.map(|start| micros(start.elapsed()))
 }

@@ -1,6 +1,6 @@
-//! The connections of one thread, by origin: those that are busy are with their tasks, the others wait here.
+//! The connections of one thread, by origin. Tasks own the busy connections; the pool keeps the unused ones.
 //!
-//! Nothing here is shared between threads. Memory: `ORIGINS_HELD_MAX` origins, and never more connections than tasks
+//! Threads share nothing here. The pool holds up to `ORIGINS_HELD_MAX` origins, and never more connections than tasks
 //! that may need one.
 
 use std::cell::{Cell, RefCell};
@@ -33,75 +33,75 @@ use fetchmill_model::reply::certainty::{MonotonicMicros, SILENCE_MIN};
 use fetchmill_model::reply::patience::Patience;
 use fetchmill_model::target::TargetList;
 
-/// What the connections of a thread have in common.
+/// Settings for all connections of a thread.
 #[derive(Debug, Clone)]
 pub struct PoolSettings {
     /// See [`Timeouts`].
     pub timeouts: Timeouts,
-    /// Bytes of a body.
+    /// Maximum size of a body in bytes.
     pub max_body: u64,
-    /// Connections at most: as many as there are tasks.
+    /// Maximum number of connections: the number of tasks.
     pub connections: usize,
-    /// What requests say besides what they ask for.
+    /// Fields that every request carries.
     pub fields: OriginFields,
-    /// Who signs requests, and to which origins. These are asked over HTTP/1.1, where the fields of each request are
-    /// written anew.
+    /// Signer of requests, and the origins that it signs for. Requests to these origins use HTTP/1.1, and their fields
+    /// are written anew for each request.
     pub authority: Option<Arc<dyn Authority>>,
-    /// The rates of hosts, if they are limited.
+    /// Rate limits of hosts, if there are any.
     pub paces: Option<Arc<Paces>>,
-    /// Whom to believe.
+    /// Configuration of TLS, with the trusted authorities.
     pub tls: Arc<TlsSetup>,
     /// How names are looked up.
     pub names: NameResolverSetup,
-    /// Unused connections that are kept, at most.
+    /// Maximum number of unused connections to keep.
     pub idle_max: usize,
-    /// What stands between this machine and the origins.
+    /// Proxy between this machine and the origins.
     pub proxy: Option<Arc<ProxySetup>>,
-    /// Where connections may lead. It is checked behind each look-up, and connections are made to what was checked;
-    /// behind a proxy names are its own business.
+    /// Where connections may lead. Addresses are checked after each look-up, and connections go to the checked
+    /// addresses. If a proxy resolves names itself, its addresses are not checked.
     pub reach: AddressPolicy,
-    /// Whether connections record what attempts take: clocks are read for it.
+    /// Whether connections record the phases of attempts. This costs clock reads.
     pub times_phases: bool,
-    /// What the patience with each origin begins with.
+    /// Initial patience with each origin.
     pub patience: Patience,
-    /// Cookies that a user gives, which say themselves who gets them.
+    /// Cookies from the user. They specify which origins get them.
     pub cookies: Option<Arc<CookieFile>>,
 }
 
-/// An address that is not public, for who may only lead to public ones.
+/// Failure for an address that is not public when only public ones are allowed.
 const PRIVATE: ConnectFailure = ConnectFailure::Failed(FailureKind::PrivateAddress);
 
-/// See the module.
+/// The connections of one thread.
 #[derive(Debug)]
 pub struct Pool {
     settings: PoolSettings,
     names: NameResolver,
     clock: Rc<Cell<Millis>>,
     origins: RefCell<HashMap<OriginKey, Rc<OriginConnections>>>,
-    /// Origins in the order in which they got an unused connection; one may stand there in vain.
+    /// Origins in the order in which they got unused connections. An entry may be obsolete.
     order: RefCell<VecDeque<Rc<OriginConnections>>>,
-    /// How many unused connections there are.
+    /// Number of unused connections.
     idle: Cell<usize>,
     open: Rc<Cell<usize>>,
     /// See [`Pool::take_connect_time`].
     connect_time: Cell<Option<Duration>>,
     /// See [`Pool::take_doubtful`].
     doubtful: RefCell<Vec<TargetList>>,
-    /// At most one for each form.
+    /// TLS setups, at most one for each form.
     tls: RefCell<HashMap<TlsForm, Tls>>,
 }
 
-/// What an origin is offered in TLS.
+/// TLS parameters for an origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct TlsForm {
     /// See [`OriginConnections::wants_http1`].
     wants_http1: bool,
-    /// The origin gets the user's certificate. Sessions that it has opened are resumed with no other origin.
+    /// Whether the origin gets the user's certificate. Sessions opened with it are not resumed with other origins.
     shows_certificate: bool,
 }
 
 impl Pool {
-    /// Without any connection. `clock` is what the thread's tick sets.
+    /// Creates a pool without connections. The tick of the thread sets `clock`.
     pub fn new(settings: PoolSettings, clock: Rc<Cell<Millis>>) -> Self {
         Pool {
             names: NameResolver::new(&settings.names, &clock),
@@ -117,23 +117,23 @@ impl Pool {
         }
     }
 
-    /// Sets the clock; look-ups that are due are asked again, or end.
+    /// Sets the clock. Look-ups that are due are repeated or end.
     pub fn tick(&self, now: Millis) {
         self.clock.set(now);
         self.names.tick();
     }
 
-    /// How its names are looked up.
+    /// Returns the resolver of the pool.
     pub fn names(&self) -> &NameResolver {
         &self.names
     }
 
-    /// Connections that are open, with tasks or not.
+    /// Returns the number of open connections, busy or unused.
     pub fn open_connections(&self) -> usize {
         self.open.get()
     }
 
-    /// Adds an origin with a template of its own; without addresses its host is looked up.
+    /// Adds an origin with its own template. Without `addresses` its host is looked up.
     pub fn add(
         &self,
         key: OriginKey,
@@ -170,7 +170,7 @@ impl Pool {
         origin
     }
 
-    /// The origin with this key.
+    /// Returns the origin with this key.
     pub fn origin(&self, key: &OriginKey) -> Result<Rc<OriginConnections>> {
         if let Some(origin) = self.origins.borrow().get(key) {
             return Ok(Rc::clone(origin));
@@ -186,12 +186,12 @@ impl Pool {
         Ok(self.add(key.clone(), template, None))
     }
 
-    /// The proxy that an origin is asked through.
+    /// Returns the proxy for an origin.
     pub fn proxy_of(&self, key: &OriginKey) -> Option<&Proxy> {
         self.settings.proxy.as_ref()?.proxy_of(key)
     }
 
-    /// Makes room for another origin: those that nobody uses go.
+    /// Removes unused origins to make room for another one.
     fn forget_some(&self) {
         if self.origins.borrow().len() < limits::ORIGINS_HELD_MAX {
             return;
@@ -203,7 +203,8 @@ impl Pool {
         self.idle.set(0);
     }
 
-    /// Moves a task to an origin: its connection is kept for others, and an unused one to the origin is taken.
+    /// Moves a task to an origin. Its old connection is kept for other tasks, and it takes an unused connection to the
+    /// origin.
     pub fn switch(&self, connection: &mut Connection, origin: &Rc<OriginConnections>) {
         self.put(connection);
         connection.come_to(origin, self.settings.times_phases);
@@ -217,15 +218,15 @@ impl Pool {
         }
     }
 
-    /// The same without a connection: the next request goes out on one that is opened for it.
+    /// Moves a task to an origin without a connection. A new connection is opened for the next request.
     pub fn switch_to_fresh(&self, connection: &mut Connection, origin: &Rc<OriginConnections>) {
         self.put(connection);
         connection.come_to(origin, self.settings.times_phases);
     }
 
-    /// Moves a task to a connection on which nothing else can be on its way: the one that was silent for longest, if that
-    /// is long enough, or none, so that one is opened. So the next reply on it is certainly its own. The caller has set
-    /// the clock just now.
+    /// Moves a task to a connection on which only the reply to its next request can be on its way. That is the
+    /// connection that was silent for longest, if that is long enough. Otherwise the task gets none, and a new
+    /// connection is opened. The caller must have just set the clock.
     pub fn switch_to_rested(&self, connection: &mut Connection, origin: &Rc<OriginConnections>) {
         self.put(connection);
         connection.come_to(origin, self.settings.times_phases);
@@ -233,7 +234,7 @@ impl Pool {
             let mut idle = origin.idle.borrow_mut();
             let Some((_, since)) = idle.front() else { return };
             let waited = self.clock.get().saturating_sub(*since);
-            // The clock of both ends was read, and each has lost less than a millisecond.
+            // The clock was read at both ends of the wait, and each reading can be too early by up to a millisecond.
             if waited <= SILENCE_MIN / 1000 {
                 return;
             }
@@ -246,8 +247,8 @@ impl Pool {
         }
     }
 
-    /// Whether nothing has come on an unused connection. What comes after its replies were taken as certain puts them in
-    /// doubt.
+    /// Returns whether nothing has come on an unused connection. If bytes came after its replies became certain, these
+    /// replies are doubtful.
     fn is_quiet(&self, link: &ConnectionKind) -> bool {
         let unused = link.look();
         if unused.is_surplus()
@@ -259,22 +260,22 @@ impl Pool {
         unused == IdleState::Quiet
     }
 
-    /// The targets of replies that were taken as certain before something came on their connection.
+    /// Takes the targets of replies that had become certain before bytes came on their connection.
     pub fn take_doubtful(&self) -> Vec<TargetList> {
         self.doubtful.take()
     }
 
-    /// Looks at all unused connections and closes them.
+    /// Checks all unused connections and closes them.
     pub fn close_idle(&self) {
         while self.close_oldest() {}
     }
 
-    /// How long TCP took to connect, the last time that it did since this was asked; none through a proxy.
+    /// Returns how long the last TCP connect took since the previous call. `None` through a proxy.
     pub fn take_connect_time(&self) -> Option<Duration> {
         self.connect_time.take()
     }
 
-    /// Keeps a task's connection for others.
+    /// Keeps a task's connection for other tasks.
     pub fn put(&self, connection: &mut Connection) {
         let (Some(origin), Some(link)) = (connection.origin.take(), connection.link.take()) else { return };
         origin.idle.borrow_mut().push_back((link, self.clock.get()));
@@ -290,7 +291,7 @@ impl Pool {
         }
     }
 
-    /// Closes the connection that has been unused for longest; whether there was one.
+    /// Closes the connection that has been unused for longest. Returns whether there was one.
     fn close_oldest(&self) -> bool {
         loop {
             let Some(origin) = self.order.borrow_mut().pop_front() else { return false };
@@ -309,8 +310,9 @@ impl Pool {
         origins.values().for_each(|origin| origin.replies.borrow_mut().note_fewer(before, requests, now));
     }
 
-    /// Closes what has been unused for too long; of more connections than are needed what has been unused for so long. The
-    /// last one to become unused is the first to be used again, so these are those that nobody wants.
+    /// Closes connections that have been unused for too long. While more than `needed` connections are open, the limit
+    /// is `surplus`. The connection that became unused last is reused first, so the connections closed here are not
+    /// needed.
     pub fn sweep(&self, needed: usize, surplus: Duration) {
         let now = self.clock.get();
         let is_old = |since: Millis| {
@@ -323,7 +325,7 @@ impl Pool {
             if oldest.is_some_and(|since| !is_old(since)) {
                 return;
             }
-            // Closed, or there in vain.
+            // The front entry is now closed, or was obsolete.
             let closed = origin.idle.borrow_mut().pop_front();
             if let Some((link, _)) = closed {
                 self.is_quiet(&link);
@@ -333,8 +335,8 @@ impl Pool {
         }
     }
 
-    /// Opens a connection to the task's origin, or takes a share of one. It leads no farther than the settings and
-    /// `reach` allow: a redirect may ask for less than they do. Otherwise it fails with `private-address`.
+    /// Opens a connection to the task's origin, or takes a share of one. The address must be within the settings and
+    /// within `reach`: a redirect may allow less than the settings. Otherwise this fails with `private-address`.
     pub async fn open(
         &self,
         connection: &mut Connection,
@@ -344,8 +346,8 @@ impl Pool {
         self.open_at(connection, watch, reach, None).await
     }
 
-    /// The same for what a job cannot go on without. Where this machine has no descriptor or port left it tries again for a
-    /// while: others give theirs back.
+    /// Opens a connection that a job cannot continue without. If this machine has no descriptor or port left, it
+    /// retries for a while, because other connections free theirs.
     pub async fn open_when_able(
         &self,
         connection: &mut Connection,
@@ -363,8 +365,8 @@ impl Pool {
         }
     }
 
-    /// The same for a host whose addresses are known: who waited for them connects to these, however old they are by
-    /// now. A name that is looked up twice may have two answers.
+    /// Opens a connection to a host whose addresses are known. It uses these addresses even if they are old, because a
+    /// second look-up may return others.
     pub async fn open_at(
         &self,
         connection: &mut Connection,
@@ -375,7 +377,7 @@ impl Pool {
         let Some(origin) = connection.origin.clone() else {
             return Err(ConnectFailure::Failed(FailureKind::Unreachable));
         };
-        // Connecting has a deadline of its own; the watch only ends it when the job does.
+        // Connecting has its own deadline. The watch ends it only when the job ends.
         watch.rest();
         let settings = &self.settings;
         let own = if origin.is_named { AddressPolicy::Anywhere } else { settings.reach };
@@ -407,7 +409,7 @@ impl Pool {
                 let _connecting = ConnectGuard(origin);
                 let made = self.connect(origin, opening).await;
                 if matches!(made, Err(failure) if failure != PRIVATE) {
-                    // Others need not fail one after the other: until it is reached each tries for itself.
+                    // Waiting requests must not fail one after another. Until the origin is reached, each opens its own connection.
                     origin.protocol.set(Some(Alpn::Http1));
                 }
                 return made;
@@ -461,7 +463,7 @@ impl Pool {
         }
     }
 
-    /// Where an origin is reached: its own addresses, all of them within reach, or those of the proxy before it.
+    /// Returns the addresses to connect to: those of the origin, all within reach, or those of its proxy.
     async fn addresses(
         &self,
         origin: &OriginConnections,
@@ -491,8 +493,8 @@ impl Pool {
         Ok(addresses)
     }
 
-    /// The address that a proxy is to lead to, where it is given one: all of the origin's are within reach. None for any
-    /// other way.
+    /// Returns the address that the proxy must connect to, if the proxy takes addresses. All addresses of the origin
+    /// must be within reach. `None` if there is no such proxy.
     async fn address_behind_proxy(
         &self,
         origin: &OriginConnections,
@@ -506,12 +508,12 @@ impl Pool {
         if !found.iter().all(|address| opening.reach.allows(address.ip())) {
             return Err(PRIVATE);
         }
-        // Which families the proxy has is not known, and almost all have IPv4.
+        // The address families of the proxy are unknown, and almost all proxies have IPv4.
         Ok(found.iter().find(|address| address.is_ipv4()).or(found.first()).copied())
     }
 
-    /// A connection to one of these, with its address. Through a proxy it leads to the origin where the proxy does not ask that
-    /// itself, and its address is the one `behind` the proxy.
+    /// Connects to one of `addresses`, and returns the remote address. Through a proxy that tunnels, the connection
+    /// leads to the origin and its address is `behind`.
     async fn reach(
         &self,
         origin: &OriginConnections,
@@ -552,7 +554,7 @@ impl Pool {
     }
 }
 
-/// Leaves an origin in the order as often as it has connections there.
+/// Keeps an origin in the order as often as it has unused connections.
 fn leave_out_vain(order: &mut VecDeque<Rc<OriginConnections>>) {
     let mut left: HashMap<*const OriginConnections, usize> = HashMap::new();
     order.retain(|origin| {
@@ -563,7 +565,7 @@ fn leave_out_vain(order: &mut VecDeque<Rc<OriginConnections>>) {
     });
 }
 
-/// What no way to a host means: to that of a proxy it says nothing of the origin behind it.
+/// Maps a failure to reach a host. A failure to reach the proxy says nothing about the origin.
 fn of_way(kind: FailureKind, proxy: Option<&Proxy>) -> ConnectFailure {
     ConnectFailure::Failed(if proxy.is_some() { FailureKind::Proxy } else { kind })
 }

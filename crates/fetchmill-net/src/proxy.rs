@@ -1,5 +1,6 @@
-//! A proxy between this machine and the origins. What is asked over `http` an HTTP proxy is asked itself, in absolute form; to
-//! an `https` origin it makes a tunnel, and sees nothing of what goes through. One of SOCKS ([`super::socks`]) leads to both.
+//! A proxy between this machine and the origins. For `http` origins, an HTTP proxy gets the requests in absolute form.
+//! For `https` origins it opens a tunnel and sees none of the content. A SOCKS proxy ([`super::socks`]) connects to
+//! both.
 
 use std::time::Duration;
 
@@ -20,26 +21,26 @@ use fetchmill_model::options::OptionValue;
 use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::FailureKind;
 
-/// The answer to a request for a tunnel is read in pieces of this.
+/// Size of the reads for the answer to a tunnel request.
 const READ_BYTES: usize = 4096;
-/// Ports of proxies whose URL has none.
+/// Default port of a proxy URL.
 const HTTP_PORT: u16 = 80;
 const SOCKS_PORT: u16 = 1080;
-/// Schemes of proxies that speak SOCKS: names are looked up by this machine, or by the proxy.
+/// Schemes of SOCKS proxies. With the first, this machine looks names up; with the other, the proxy does.
 const SOCKS5: &str = "socks5";
 const SOCKS5H: &str = "socks5h";
 
-/// Where a proxy is, and who asks it.
+/// Address of a proxy, with the credentials for it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Proxy {
-    /// A name or an address, without brackets.
+    /// Host name or address, without brackets.
     pub host: String,
     /// Its port.
     pub port: u16,
     protocol: ProxyProtocol,
 }
 
-/// What a proxy speaks, and who asks it: secrets that go to the proxy and nowhere else.
+/// Protocol of a proxy, with the credentials for it. The credentials are secrets that are sent only to the proxy.
 #[derive(Clone, PartialEq, Eq)]
 enum ProxyProtocol {
     Http {
@@ -48,13 +49,13 @@ enum ProxyProtocol {
     },
     Socks5 {
         user: Option<SocksUser>,
-        /// `socks5h`: the proxy looks names up, and not this machine.
+        /// Whether the proxy looks names up instead of this machine (`socks5h`).
         looks_up: bool,
     },
 }
 
 impl std::fmt::Debug for Proxy {
-    /// Without the secret.
+    /// Leaves out the secret.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
             .debug_struct("Proxy")
@@ -65,20 +66,20 @@ impl std::fmt::Debug for Proxy {
 }
 
 impl Proxy {
-    /// Parses `[http://][user:password@]host[:port]`, also with `socks5://` or `socks5h://`. No message shows what stands
-    /// there: it may hold a password.
+    /// Parses `[http://][user:password@]host[:port]`, also with `socks5://` or `socks5h://`. Error messages never show
+    /// the text, because it may contain a password.
     pub fn parse(text: &str) -> Result<Self> {
         Proxy::parse_of("--proxy", text)
     }
 
-    /// The same of the option or environment variable `source`, which messages name.
+    /// Parses the value of the option or environment variable `source`. Error messages name `source`.
     fn parse_of(source: &str, text: &str) -> Result<Self> {
         let refused = |why: &str| {
             Err(Error::Usage(format!(
                 "{source}: {why}; write it as http://[USER:PASSWORD@]HOST:PORT, or with socks5:// or socks5h://"
             )))
         };
-        // As curl takes it.
+        // Accept a missing scheme, as curl does.
         let text = &if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
         if text.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
             return refused("it holds a space or a control character");
@@ -119,22 +120,22 @@ impl Proxy {
         })
     }
 
-    /// Whether requests to an origin go to the proxy itself, in absolute form, and not to the origin through it.
+    /// Returns whether the proxy gets requests for the origin in absolute form. Otherwise it tunnels them.
     pub fn asks_itself(&self, origin: &OriginKey) -> bool {
         matches!(self.protocol, ProxyProtocol::Http { .. }) && !origin.is_tls()
     }
 
-    /// Whether it speaks SOCKS.
+    /// Returns whether the proxy speaks SOCKS.
     pub fn is_socks(&self) -> bool {
         matches!(self.protocol, ProxyProtocol::Socks5 { .. })
     }
 
-    /// Whether it is given addresses of origins, which this machine looks up.
+    /// Returns whether the proxy takes addresses of origins, which this machine looks up.
     pub(super) fn takes_addresses(&self) -> bool {
         matches!(self.protocol, ProxyProtocol::Socks5 { looks_up: false, .. })
     }
 
-    /// The value of `Proxy-Authorization`, a secret: it goes to the proxy and nowhere else.
+    /// Returns the value of `Proxy-Authorization`. It is a secret that is sent only to the proxy.
     pub fn authorization(&self) -> Option<&str> {
         match &self.protocol {
             ProxyProtocol::Http { authorization } => authorization.as_deref(),
@@ -142,7 +143,7 @@ impl Proxy {
         }
     }
 
-    /// The request for a tunnel; `None` for what is no host.
+    /// Returns the request for a tunnel. `None` if `host` is not a host.
     fn connect_request(&self, host: &str, port: u16) -> Option<String> {
         if host.is_empty()
             || !host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte))
@@ -160,7 +161,7 @@ impl Proxy {
     }
 }
 
-/// The proxies of a job, and what is reached without one.
+/// The proxies of a job, and the hosts that are reached without one.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "ProxyText")]
 pub struct ProxySetup {
@@ -171,7 +172,7 @@ pub struct ProxySetup {
     without: NoProxy,
 }
 
-/// As it is given in JSON.
+/// The proxy option as given in JSON.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum ProxyText {
@@ -204,24 +205,24 @@ impl TryFrom<ProxyText> for ProxySetup {
 impl OptionValue for ProxySetup {}
 
 impl ProxySetup {
-    /// One proxy for everything.
+    /// Uses one proxy for everything.
     pub fn of_both(proxy: Proxy) -> Self {
         ProxySetup { http: Some(proxy.clone()), https: Some(proxy), without: NoProxy::default() }
     }
 
-    /// Whether a proxy speaks SOCKS.
+    /// Returns whether a proxy speaks SOCKS.
     pub fn has_socks(&self) -> bool {
         [&self.http, &self.https].into_iter().flatten().any(Proxy::is_socks)
     }
 
-    /// The proxy that an origin is asked through; none: it is asked directly.
+    /// Returns the proxy for an origin. `None` if it is reached directly.
     pub fn proxy_of(&self, origin: &OriginKey) -> Option<&Proxy> {
         let proxy = if origin.is_tls() { &self.https } else { &self.http };
         proxy.as_ref().filter(|_| !self.without.covers(origin.host(), origin.port()))
     }
 }
 
-/// User and password. `None`: what is escaped cannot be read.
+/// Returns user and password. The outer `None` means that the escapes in the URL are invalid.
 #[expect(clippy::option_option, reason = "no credentials are not wrong ones")]
 fn user_of(url: &Url) -> Option<Option<(Vec<u8>, Vec<u8>)>> {
     if url.username().is_empty() && url.password().is_none() {
@@ -237,8 +238,8 @@ fn basic(name: &[u8], password: &[u8]) -> String {
     format!("Basic {}", STANDARD.encode([name, b":", password].concat()))
 }
 
-/// Asks the proxy on the other end of `stream` for a way to an origin, and waits as long as `timeout` for it.
-/// `host` is a name or an address, without brackets.
+/// Asks the proxy at the other end of `stream` for a connection to an origin, and waits up to `timeout`. `host` is a
+/// name or an address, without brackets.
 pub(super) async fn tunnel(
     stream: &mut TcpStream,
     host: &str,
@@ -255,7 +256,7 @@ pub(super) async fn tunnel(
     tokio::time::timeout(timeout, asked).await.unwrap_or(Err(FailureKind::ConnectTimeout))
 }
 
-/// The same of an HTTP proxy, for a tunnel.
+/// Asks an HTTP proxy for a tunnel.
 async fn ask_http(
     stream: &mut TcpStream,
     host: &str,
@@ -271,8 +272,8 @@ async fn ask_http(
     }
 }
 
-/// Reads the head of the answer, bounded as every head is. Behind one that makes a tunnel nothing may come: in TLS the
-/// client speaks first.
+/// Reads the head of the answer, up to the size limit of all heads. After an answer that opens a tunnel nothing may
+/// come, because the client speaks first in TLS.
 async fn read_status(stream: &mut TcpStream) -> std::result::Result<u16, FailureKind> {
     let mut reader = ReplyReader::new(u64::MAX);
     let mut behind = BodySeen(false);

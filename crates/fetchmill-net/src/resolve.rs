@@ -1,7 +1,7 @@
-//! Looking up names for all workers: each name once at a time, and what was found is kept for a while.
+//! Looks up names for all workers. Each name is looked up only once at a time, and results are cached for a while.
 //!
-//! The system's look-up blocks and knows no deadline. So it runs on threads of its own, of which there is a fixed
-//! number: whoever has waited too long goes on without an answer, and the thread's late one is kept for the next.
+//! The system's look-up blocks and has no deadline. So it runs on a fixed number of threads. A caller that has waited
+//! too long continues without an answer, and the late answer is cached for the next caller.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -15,10 +15,10 @@ use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::panics;
 
-/// The stack of a thread that looks up: the system's look-up keeps its buffers there.
+/// Stack size of a look-up thread. The system's look-up keeps its buffers on the stack.
 const STACK_BYTES: usize = 512 * 1024;
-/// How the system says that there is no such name, or none with an address: the C libraries of Linux and macOS. The
-/// standard library passes on the words, not the number. Words that are not known are a failure that may pass.
+/// Messages of the C libraries of Linux and macOS for a name that does not exist or has no address. The standard
+/// library passes on the message, not the error number. An unknown message counts as a failure that may pass.
 const NOT_FOUND: &[&str] = &[
     "Name or service not known",
     "No address associated with hostname",
@@ -29,7 +29,7 @@ const NOT_FOUND: &[&str] = &[
 
 type LookUpFn = dyn Fn(&str) -> Resolution + Send + Sync;
 
-/// See the module. Clones share what they know.
+/// The system's look-up with a cache. Clones share the cache.
 #[derive(Clone)]
 pub struct Resolver {
     shared: Arc<ResolverShared>,
@@ -43,7 +43,7 @@ struct ResolverShared {
 
 #[derive(Clone, Copy)]
 struct ResolverTimes {
-    /// How long an answer is waited for.
+    /// How long to wait for an answer.
     patience: Duration,
     found: Duration,
     failed: Duration,
@@ -51,9 +51,9 @@ struct ResolverTimes {
 
 struct ResolverState {
     known: Cache<Instant>,
-    /// Names without an answer yet, and who waits for it.
+    /// Names that are being looked up, and the callers that wait.
     asked: HashMap<Box<str>, watch::Receiver<Option<Resolution>>>,
-    /// Those of them that no thread has taken.
+    /// Names that no thread has taken yet.
     queue: VecDeque<(Box<str>, watch::Sender<Option<Resolution>>)>,
     threads: usize,
 }
@@ -87,7 +87,7 @@ impl std::fmt::Debug for Resolver {
 }
 
 impl Resolver {
-    /// One that knows nothing yet and asks the system.
+    /// Creates a resolver with an empty cache that asks the system.
     pub fn new() -> Self {
         Resolver::default()
     }
@@ -96,7 +96,7 @@ impl Resolver {
         Resolver { shared: Arc::new(ResolverShared { look_up, times, state: Mutex::default() }) }
     }
 
-    /// The addresses of a host, at most eight, in the system's order. It fails with `dns` or `dns-not-found`.
+    /// Returns up to eight addresses of a host, in the system's order. Fails with `dns` or `dns-not-found`.
     pub async fn resolve(&self, host: &str, port: u16) -> Result<Arc<[SocketAddr]>, FailureKind> {
         let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         if let Ok(address) = literal.parse::<IpAddr>() {
@@ -117,14 +117,14 @@ impl Resolver {
     }
 }
 
-/// What is known of a name.
+/// State of a name.
 enum NameState {
     Known(Resolution),
     Wait(watch::Receiver<Option<Resolution>>),
 }
 
 impl ResolverShared {
-    /// The answer, or the look-up that will give it: a new one when the name is not being looked up.
+    /// Returns the answer, or the look-up that will give it. Starts a look-up if none is running for the name.
     fn ask(self: &Arc<Self>, name: &str) -> Result<NameState, FailureKind> {
         let mut state = self.lock();
         if let Some(answer) = state.known.get(name, Instant::now()) {
@@ -144,7 +144,7 @@ impl ResolverShared {
             let thread = std::thread::Builder::new().name("fetchmill-dns".into()).stack_size(STACK_BYTES);
             match thread.spawn(panics::inherited(move || shared.work())) {
                 Ok(_) => state.threads += 1,
-                // The threads that there are will come to it.
+                // The threads that already run will take the name.
                 Err(_) if state.threads > 0 => {}
                 Err(_) => {
                     state.asked.clear();
@@ -156,7 +156,7 @@ impl ResolverShared {
         Ok(NameState::Wait(answer))
     }
 
-    /// A thread's life: names out of the queue until it is empty.
+    /// Runs a look-up thread: takes names from the queue until it is empty.
     fn work(&self) {
         loop {
             let mut state = self.lock();
@@ -171,7 +171,7 @@ impl ResolverShared {
             state.asked.remove(&name);
             state.known.insert(name, answer.clone(), Instant::now() + lifetime);
             drop(state);
-            // Nobody waits any more when it took too long.
+            // If it took too long, no caller waits any more.
             let _ = sender.send(Some(answer));
         }
     }
@@ -192,10 +192,10 @@ fn system_look_up(name: &str) -> Resolution {
     }
 }
 
-/// Whether a failed look-up may succeed later.
+/// Returns whether a failed look-up may succeed later, as a failure kind.
 fn kind_of(error: &std::io::Error) -> FailureKind {
     let text = error.to_string();
-    // An invalid input is a name that cannot be one.
+    // The error for invalid input means that the text cannot be a name.
     if error.kind() == std::io::ErrorKind::InvalidInput || NOT_FOUND.iter().any(|words| text.contains(words))
     {
         FailureKind::DnsNotFound

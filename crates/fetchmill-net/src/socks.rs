@@ -1,4 +1,5 @@
-//! SOCKS5 (RFC 1928), with user and password (RFC 1929): a proxy that passes bytes to a host, and sees of TLS nothing.
+//! SOCKS5 (RFC 1928) with user and password (RFC 1929). The proxy passes bytes to a host and sees none of the content
+//! of TLS.
 
 use std::net::IpAddr;
 
@@ -18,10 +19,10 @@ const CONNECT: u8 = 1;
 const IPV4: u8 = 1;
 const NAME: u8 = 3;
 const IPV6: u8 = 4;
-/// Bytes of a name, a user or a password: their length is one byte.
+/// Maximum bytes of a name, a user or a password, whose length is one byte.
 const TEXT_BYTES_MAX: usize = u8::MAX as usize;
 
-/// Who uses a SOCKS proxy: a secret that goes to the proxy and nowhere else.
+/// User of a SOCKS proxy: a secret that is sent only to the proxy.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct SocksUser {
     name: Vec<u8>,
@@ -29,14 +30,14 @@ pub(super) struct SocksUser {
 }
 
 impl std::fmt::Debug for SocksUser {
-    /// Without the secret.
+    /// Leaves out the secret.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("SocksUser").finish_non_exhaustive()
     }
 }
 
 impl SocksUser {
-    /// `None`: the protocol has no room for one of them.
+    /// `None` if the name or the password is too long for the protocol.
     pub(super) fn new(name: Vec<u8>, password: Vec<u8>) -> Option<Self> {
         let has_room = !name.is_empty() && name.len().max(password.len()) <= TEXT_BYTES_MAX;
         has_room.then_some(SocksUser { name, password })
@@ -52,7 +53,7 @@ impl SocksUser {
     }
 }
 
-/// The request to connect to an address, or to a name that the proxy looks up; `None` for what is no host.
+/// Returns the request to connect to an address, or to a name that the proxy looks up. `None` if `host` is not a host.
 fn request_to(host: &str, port: u16) -> Option<Vec<u8>> {
     let mut request = vec![VERSION, CONNECT, 0];
     match host.parse::<IpAddr>() {
@@ -77,7 +78,8 @@ fn request_to(host: &str, port: u16) -> Option<Vec<u8>> {
     Some(request)
 }
 
-/// Asks the proxy on the other end of `stream` to connect to a host, without brackets. What follows on the stream is the host's.
+/// Asks the proxy at the other end of `stream` to connect to a host, without brackets. Later bytes of the stream belong
+/// to the host.
 pub(super) async fn connect(
     stream: &mut TcpStream,
     host: &str,
@@ -86,7 +88,7 @@ pub(super) async fn connect(
 ) -> SocksResult<()> {
     let request = request_to(host, port).ok_or(FailureKind::ProxyRefused)?;
     let method = if user.is_some() { USER_AND_PASSWORD } else { NO_AUTHENTICATION };
-    // One method is offered: a proxy that is given a user and a password is to know who asks.
+    // Offer only one method: a proxy with a configured user and password must authenticate this client.
     send(stream, &[VERSION, 1, method]).await?;
     if receive::<2>(stream).await? != [VERSION, method] {
         return Err(FailureKind::ProxyRefused);
@@ -104,13 +106,13 @@ pub(super) async fn connect(
     }
     match reply {
         0 => pass_bound_address(stream, kind).await,
-        // A failure of the server, no network, no host, refused, or its time to live has expired.
+        // Server failure, network or host unreachable, connection refused, or TTL expired.
         1 | 3..=6 => Err(FailureKind::Proxy),
         _ => Err(FailureKind::ProxyRefused),
     }
 }
 
-/// Reads the address that the proxy connects from, which nobody needs.
+/// Reads and ignores the address that the proxy connects from.
 async fn pass_bound_address(stream: &mut TcpStream, kind: u8) -> SocksResult<()> {
     match kind {
         IPV4 => receive::<6>(stream).await.map(drop),
@@ -130,7 +132,7 @@ async fn send(stream: &mut TcpStream, bytes: &[u8]) -> SocksResult<()> {
     stream.write_all(bytes).await.map_err(|error| errno::of_open(&error))
 }
 
-/// Reads as many bytes and not one more: those after them are the target's.
+/// Reads exactly `COUNT` bytes. The bytes after them belong to the target.
 async fn receive<const COUNT: usize>(stream: &mut TcpStream) -> SocksResult<[u8; COUNT]> {
     let mut bytes = [0; COUNT];
     match stream.read_exact(&mut bytes).await {

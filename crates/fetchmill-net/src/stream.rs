@@ -1,4 +1,4 @@
-//! The bytes of a connection, in the open or inside TLS.
+//! The byte stream of a connection, plain or inside TLS.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, Read};
@@ -13,10 +13,10 @@ use tokio_rustls::client::TlsStream;
 use super::idle_state::{IdleState, REPLY_START};
 use super::local_port;
 
-/// A connection that has been made.
+/// An open byte stream.
 #[derive(Debug)]
 pub enum ByteStream {
-    /// In the open.
+    /// Without TLS.
     Plain(TcpStream),
     /// Inside TLS.
     Tls(Box<TlsConnection>),
@@ -47,7 +47,7 @@ impl Drop for ByteStream {
 }
 
 impl ByteStream {
-    /// Writes what is taken at once: `WouldBlock` when that is nothing.
+    /// Writes the bytes that can be written immediately. Fails with `WouldBlock` if there are none.
     pub(super) fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             ByteStream::Plain(stream) => stream.try_write(bytes),
@@ -61,7 +61,7 @@ impl ByteStream {
         }
     }
 
-    /// Whether something that was taken is not yet on its way.
+    /// Returns whether written bytes are still buffered.
     pub(super) fn wants_flush(&self) -> bool {
         match self {
             ByteStream::Plain(_) => false,
@@ -94,8 +94,8 @@ impl ByteStream {
         }
     }
 
-    /// Looks whether anything came while the connection was unused. What came inside TLS is taken: such a connection
-    /// is not used again, whoever looks next is told the same.
+    /// Checks whether anything came while the connection was unused. Bytes inside TLS are consumed. Such a connection
+    /// is not used again, and every later check returns the same result.
     pub(super) fn look(&self) -> IdleState {
         match self {
             ByteStream::Plain(stream) => look_plain(stream),
@@ -112,7 +112,8 @@ impl ByteStream {
     }
 }
 
-/// tokio may take for input what was read already: it is told of each packet, and one read may take several.
+/// Polls for input. tokio may report input that was read already, because it reports each packet and one read may take
+/// several.
 fn poll_input_plain(stream: &TcpStream, context: &mut Context<'_>) -> Poll<()> {
     loop {
         ready!(stream.poll_read_ready(context).map(drop));
@@ -123,7 +124,7 @@ fn poll_input_plain(stream: &TcpStream, context: &mut Context<'_>) -> Poll<()> {
     }
 }
 
-/// Nothing is there: tokio is to wait for what comes.
+/// Clears tokio's readiness, so that it waits for new input.
 fn forget_readiness(socket: &TcpStream) {
     let _ = socket.try_io(Interest::READABLE, || {
         let mut byte = [0_u8; 1];
@@ -144,9 +145,9 @@ fn look_plain(stream: &TcpStream) -> IdleState {
 /// A connection inside TLS.
 #[derive(Debug)]
 pub struct TlsConnection {
-    /// Looked into from behind a shared reference, never across an await.
+    /// The cell allows a check through a shared reference. It is never borrowed across an await.
     stream: RefCell<TlsStream<TcpStream>>,
-    /// What was found while the connection was unused.
+    /// State found while the connection was unused.
     seen: Cell<IdleState>,
 }
 
@@ -158,7 +159,7 @@ impl TlsConnection {
         self.seen.get()
     }
 
-    /// Session tickets and the like are taken in passing: only what a look would tell is input.
+    /// Polls for input. Session tickets and similar messages are consumed here and do not count as input.
     fn poll_input(&self, context: &mut Context<'_>) -> Poll<()> {
         loop {
             let is_ready = self.stream.borrow().get_ref().0.poll_read_ready(context).map(drop);
@@ -166,13 +167,13 @@ impl TlsConnection {
             if self.look() != IdleState::Quiet {
                 return Poll::Ready(());
             }
-            // The bytes were taken without asking tokio, so it has to be told that there are none.
+            // The bytes were read without tokio, so clear its readiness.
             forget_readiness(self.stream.borrow().get_ref().0);
         }
     }
 }
 
-/// Takes what has come from the socket itself: tokio knows only what it has been told about.
+/// Reads directly from the socket, because tokio knows only the input that was reported to it.
 fn look_inside(stream: &mut TlsStream<TcpStream>) -> IdleState {
     let (socket, session) = stream.get_mut();
     loop {

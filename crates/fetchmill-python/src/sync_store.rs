@@ -162,7 +162,7 @@ impl SyncStore {
         self.with(py, |store| store.apply(fetched.as_deref(), overwrite_local, time))
     }
 
-    /// How many planned objects were applied (`done`), and how many there are (`total`).
+    /// The number of planned objects (`total`), and of those that were applied (`done`).
     fn progress<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (done, total) = self.with(py, |store| store.progress())?;
         let dict = PyDict::new(py);

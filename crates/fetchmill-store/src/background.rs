@@ -1,5 +1,5 @@
-//! Work on a thread of its own that ends with a result: how it is waited for, and what becomes of it when one of its
-//! threads panics.
+//! Work that runs on its own thread and ends with a result. It can be waited for, and a panic of one of its threads
+//! ends it.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -9,12 +9,12 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
 use fetchmill_model::panics::PanicNote;
 
-/// See the module.
+/// Work on its own thread.
 #[derive(Debug)]
 pub struct Background<T> {
     shared: Arc<BackgroundState<T>>,
     panics: Arc<PanicNote>,
-    /// None once nobody waits for it any more.
+    /// Handle of the thread. `None` once nothing waits for the thread any more.
     thread: Mutex<Option<JoinHandle<()>>>,
     /// When a panic was first seen.
     panicked_at: Mutex<Option<Instant>>,
@@ -26,7 +26,7 @@ struct BackgroundState<T> {
     has_ended: Condvar,
 }
 
-/// Whether it has ended, and the result until that is taken.
+/// Whether the work has ended, and its result until the result is taken.
 #[derive(Debug)]
 struct BackgroundEnd<T> {
     is_here: bool,
@@ -34,12 +34,12 @@ struct BackgroundEnd<T> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What a thread that panicked held is plain data.
+    // A thread that panicked held only plain data.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<T> BackgroundState<T> {
-    /// The first end counts.
+    /// Records the end. Only the first call counts.
     fn end(&self, result: Result<T>) {
         let mut end = lock(&self.end);
         if !end.is_here {
@@ -50,7 +50,7 @@ impl<T> BackgroundState<T> {
 }
 
 impl<T: Send + 'static> Background<T> {
-    /// Starts the thread. `panics` is what its own threads note theirs in.
+    /// Starts the thread. `panics` is where its own threads record their panics.
     pub fn start(
         name: &str,
         panics: &Arc<PanicNote>,
@@ -72,15 +72,15 @@ impl<T: Send + 'static> Background<T> {
         })
     }
 
-    /// Waits for the end; whether it has come. After a panic it comes within `limits::PANIC_END`: a thread that waits for
-    /// one that is gone is left behind.
+    /// Waits up to `timeout` for the end. Returns whether the work has ended. After a panic it ends within
+    /// `limits::PANIC_END`, and a thread that waits for the panicked one is abandoned.
     pub fn wait(&self, timeout: Duration) -> bool {
         let end = lock(&self.shared.end);
         let waited = self.shared.has_ended.wait_timeout_while(end, timeout, |end| !end.is_here);
         let has_ended = waited.unwrap_or_else(PoisonError::into_inner).0.is_here;
         if has_ended {
             if let Some(thread) = lock(&self.thread).take() {
-                // It has nothing left to do but to return.
+                // The thread only has to return.
                 let _ = thread.join();
             }
         } else if self.is_stuck() {
@@ -90,23 +90,23 @@ impl<T: Send + 'static> Background<T> {
         self.has_ended()
     }
 
-    /// Whether a panic was seen so long ago that the end will not come by itself.
+    /// Returns whether a panic was seen so long ago that the work will not end by itself.
     fn is_stuck(&self) -> bool {
         let mut at = lock(&self.panicked_at);
         self.panics.error().is_some() && at.get_or_insert_with(Instant::now).elapsed() >= limits::PANIC_END
     }
 
-    /// Whether the end has come.
+    /// Returns whether the work has ended.
     pub fn has_ended(&self) -> bool {
         lock(&self.shared.end).is_here
     }
 
-    /// What came of it, once it has ended; it can be taken once.
+    /// Returns the result once the work has ended. The result can be taken only once.
     pub fn take(&self) -> Option<Result<T>> {
         lock(&self.shared.end).result.take()
     }
 
-    /// Waits for the end of what was told to end.
+    /// Waits for the end of work that was told to stop.
     pub fn join(&self) {
         while !self.wait(limits::PANIC_END) {}
     }

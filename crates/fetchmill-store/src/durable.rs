@@ -1,8 +1,8 @@
-//! The only file that syncs, renames, truncates or removes. Sinks, journal and failures shards call it, so that the
-//! order "bytes durable, receipt, journal" can be read in one place each.
+//! The only module that syncs, renames, truncates or removes files. Sinks, journal and failures shards call it. So the
+//! order "bytes durable, receipt, journal" is visible in one place of each.
 //!
-//! Everything is opened beneath a folder that was opened once: a name from outside cannot lead elsewhere, whatever
-//! links are planted below it while the job runs.
+//! Every file is opened beneath a folder that was opened once. So a name from outside cannot lead elsewhere, whatever
+//! links are planted below the folder while the job runs.
 
 #![expect(clippy::disallowed_methods, reason = "this is the file that may")]
 
@@ -20,10 +20,10 @@ use fetchmill_model::limits::MIB;
 use fetchmill_model::outcome::ShardEnd;
 use fetchmill_model::text::file_name::FileName;
 
-/// A result whose error is the operating system's number.
+/// A result whose error is the error number of the operating system.
 pub type ErrnoResult<T> = std::result::Result<T, Errno>;
 
-/// No link is followed and nothing above the folder is reached.
+/// Follows no link and reaches nothing above the folder.
 const BENEATH: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
@@ -43,8 +43,8 @@ pub fn open_folder_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<O
     )
 }
 
-/// Makes a folder with all folders above it, beneath another one, and opens it. `ENOTDIR` or `ELOOP` when something
-/// else has the place.
+/// Creates a folder and its missing parents beneath another folder, and opens it. Fails with `ENOTDIR` or `ELOOP` if
+/// something else is in the way.
 pub fn make_folders_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<OwnedFd> {
     if let Ok(opened) = open_folder_beneath(folder, path) {
         return Ok(opened);
@@ -61,7 +61,7 @@ pub fn make_folders_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<
     parent.ok_or(Errno::INVAL)
 }
 
-/// Creates a file that must not exist.
+/// Creates a file. Fails if it exists.
 pub fn create_new(folder: BorrowedFd<'_>, name: &[u8]) -> ErrnoResult<File> {
     create_new_for(folder, name, Readers::AsUsual)
 }
@@ -72,11 +72,11 @@ fn create_new_for(folder: BorrowedFd<'_>, name: &[u8], readers: Readers) -> Errn
     Ok(File::from(rustix::fs::openat(folder, name, flags, mode)?))
 }
 
-/// An empty file without a name, to write and to read: it is gone with its last handle.
+/// Opens a new empty file without a name, for writing and reading. It disappears with its last handle.
 pub fn nameless_file(folder: &Path) -> std::io::Result<File> {
     let mode = Mode::from(0o600);
     match rustix::fs::open(folder, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode) {
-        // The file system does not know the flag: NFS, overlayfs of old, and most of FUSE.
+        // NFS, old overlayfs and most FUSE file systems do not support the flag.
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {}
         opened => return Ok(File::from(opened?)),
     }
@@ -89,8 +89,9 @@ pub fn nameless_file(folder: &Path) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// Makes a file of a job's state the user's own, also one that an earlier release left open to others; creates it if it
-/// is not there. Where modes are not known or not ours to change it stays as it is.
+/// Makes a state file of a job readable by its owner only, and creates it if it is missing. This also repairs a file
+/// that an earlier release left readable by others. If modes are unsupported or cannot be changed, the mode stays
+/// unchanged.
 pub fn keep_private(path: &Path) -> ErrnoResult<()> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
     let file = rustix::fs::open(path, flags, Mode::from(0o600))?;
@@ -104,14 +105,14 @@ pub fn keep_private(path: &Path) -> ErrnoResult<()> {
 /// Who may read a new file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readers {
-    /// Whom the user's umask lets: it is output.
+    /// The users that the umask allows: the file is output.
     AsUsual,
-    /// The user alone: it is of a job's state, and may have URLs with signatures in them.
+    /// The owner only: the file is state of a job, and may contain signed URLs.
     Owner,
 }
 
-/// Creates a shard's file, which must not exist, in a folder that may not: both are durable then. The folder above it
-/// must be there: in a destination that was moved none is made again.
+/// Creates a shard's file, which must not exist, in a folder that is created if it is missing. Both are durable
+/// afterwards. The parent of the folder must exist, so that no folder is created in a destination that was moved.
 pub fn create_in(
     folder: &Path,
     name: &str,
@@ -129,14 +130,14 @@ pub fn create_in(
     let file = create_new_for(opened.as_fd(), name.as_bytes(), readers).map_err(fail)?;
     if is_durable {
         sync_folder(opened.as_fd()).map_err(fail)?;
-        // The folder may be new as well.
+        // The folder may be new, too.
         let above = open_folder(&folder.join("..")).map_err(fail)?;
         sync_folder(above.as_fd()).map_err(fail)?;
     }
     Ok(file)
 }
 
-/// Creates a file with these bytes, last modified then (seconds since 1970) or now.
+/// Creates a file with these bytes. Its modification time is `modified` (seconds since 1970), or now.
 pub fn create_with(
     folder: BorrowedFd<'_>,
     name: &[u8],
@@ -155,14 +156,14 @@ pub fn create_with(
         }
     }
     if let Some(seconds) = modified {
-        // A file system that cannot keep it keeps the time of writing.
+        // If the file system cannot store it, the time of writing stays.
         let _ = rustix::fs::futimens(&file, &modified_at(seconds));
     }
-    // A quota or a network file system may refuse the bytes only here; std's drop would hide that.
+    // A quota or a network file system may refuse the bytes only on close, and `std`'s drop would hide that.
     close(file)
 }
 
-/// Says when a file was last modified, in seconds since 1970. A file system that cannot keep it keeps what it has.
+/// Sets the modification time of a file, in seconds since 1970. If the file system cannot store it, the old time stays.
 pub fn set_modified(folder: BorrowedFd<'_>, name: &[u8], seconds: u64) {
     let _ = rustix::fs::utimensat(folder, name, &modified_at(seconds), AtFlags::SYMLINK_NOFOLLOW);
 }
@@ -173,7 +174,7 @@ fn modified_at(seconds: u64) -> Timestamps {
     Timestamps { last_access: at(0, rustix::fs::UTIME_OMIT), last_modification: modified }
 }
 
-/// Closes a file and tells what came of it.
+/// Closes a file and returns the result.
 fn close(file: OwnedFd) -> ErrnoResult<()> {
     use std::os::fd::IntoRawFd;
     // SAFETY: the descriptor was just given up by its only owner.
@@ -192,9 +193,9 @@ pub fn open_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<File> {
     Ok(File::from(rustix::fs::openat2(folder, path, flags, Mode::empty(), BENEATH)?))
 }
 
-/// Opens a file beneath a folder to read it; `None` when there is none, or something else has its name.
+/// Opens a file beneath a folder for reading. `None` if the name does not exist or is not a file.
 pub fn open_file_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<Option<File>> {
-    // Without waiting: a pipe that was planted would never open.
+    // Do not block: opening a planted pipe would wait forever.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     match rustix::fs::openat2(folder, path, flags, Mode::empty(), BENEATH) {
         Ok(opened) => {
@@ -212,7 +213,7 @@ pub fn append(file: &mut File, bytes: &[u8]) -> ErrnoResult<()> {
     file.write_all(bytes).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
-/// Whether a file is there as it was when it was complete.
+/// Returns whether a file still is as it was when it was complete.
 pub fn is_whole(path: &Path, end: &ShardEnd) -> std::io::Result<bool> {
     let mut file = match File::open(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
@@ -232,7 +233,7 @@ pub fn is_whole(path: &Path, end: &ShardEnd) -> std::io::Result<bool> {
     }
 }
 
-/// Asks the kernel to write a part of a file without waiting for it: only a hint, so its result does not matter.
+/// Asks the kernel to write a part of a file, without waiting for it. This is only a hint, so its result is ignored.
 pub fn start_writeback(file: &File, start: u64, length: u64) {
     use std::os::fd::AsRawFd as _;
     // SAFETY: the descriptor is open, and no memory is passed.
@@ -242,13 +243,14 @@ pub fn start_writeback(file: &File, start: u64, length: u64) {
     };
 }
 
-/// Lets the kernel forget the part of a file that is durable, from a place on: only a hint, so its result does not
-/// matter.
+/// Lets the kernel drop the durable part of a file from its cache, from `start` on. This is only a hint, so its result
+/// is ignored.
 pub fn forget(file: &File, start: u64) {
     let _ = rustix::fs::fadvise(file, start, None, rustix::fs::Advice::DontNeed);
 }
 
-/// A file that is appended to, with the checksum of what it has. It is made with the first bytes, for its owner to read.
+/// A file that is appended to, with the checksum of its contents. It is created with the first bytes, readable by its
+/// owner only.
 #[derive(Debug)]
 pub struct AppendedFile {
     folder: PathBuf,
@@ -260,18 +262,18 @@ pub struct AppendedFile {
 }
 
 impl AppendedFile {
-    /// A new one in a folder; no other may have its name.
+    /// Creates a new file in a folder. No other file may have its name.
     pub fn new(folder: &Path, name: FileName, is_durable: bool) -> Self {
         AppendedFile { folder: folder.to_owned(), name, file: None, end: 0, crc32c: 0, is_durable }
     }
 
-    /// One that an earlier run has left; the file is cut back to this end.
+    /// Reopens a file from an earlier run, and truncates it to `end`.
     pub fn reopened(folder: &Path, file: File, end: &ShardEnd, is_durable: bool) -> Self {
         let ShardEnd { path, end, crc32c } = end.clone();
         AppendedFile { folder: folder.to_owned(), name: path, file: Some(file), end, crc32c, is_durable }
     }
 
-    /// Its length.
+    /// Returns the length of the file.
     pub fn end(&self) -> u64 {
         self.end
     }
@@ -288,7 +290,7 @@ impl AppendedFile {
         Ok(())
     }
 
-    /// Makes it durable, and says how far it goes; `None` when nothing was ever appended.
+    /// Makes the file durable and returns its end. `None` if nothing was ever appended.
     pub fn sync(&self) -> fetchmill_model::error::Result<Option<ShardEnd>> {
         let Some(file) = &self.file else { return Ok(None) };
         if self.is_durable {
@@ -298,19 +300,19 @@ impl AppendedFile {
     }
 }
 
-/// Makes a file's bytes durable. A sync that failed must never be tried again on the same file: the kernel has
-/// marked the pages clean, and a second one would succeed without them.
+/// Makes the bytes of a file durable. Never retry a failed sync of a file. The kernel has marked its pages clean, so a
+/// second sync would succeed without writing them.
 pub fn sync_file(file: &File) -> ErrnoResult<()> {
     rustix::fs::fdatasync(file)
 }
 
-/// Makes a folder's entries durable.
+/// Makes the entries of a folder durable.
 pub fn sync_folder(folder: BorrowedFd<'_>) -> ErrnoResult<()> {
     rustix::fs::fsync(folder)
 }
 
-/// Makes a folder durable together with all above it on its file system: any of them may be new. One that cannot be
-/// opened was not made by this process.
+/// Makes a folder and its parents on the same file system durable, because any of them may be new. A folder that cannot
+/// be opened was not created by this process.
 pub fn sync_folders_up(folder: &Path) -> std::io::Result<()> {
     let folder = folder.canonicalize()?;
     let device = folder.metadata()?.dev();
@@ -324,12 +326,12 @@ pub fn sync_folders_up(folder: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Makes all of the file system that holds the folder durable: one call for thousands of small files.
+/// Makes the whole file system of a folder durable: one call for thousands of small files.
 pub fn sync_file_system(folder: BorrowedFd<'_>) -> ErrnoResult<()> {
     rustix::fs::syncfs(folder)
 }
 
-/// Why nothing can be written in a folder, tried out with a file that has no name; `None` when something can.
+/// Returns why nothing can be written in a folder, tested with a file without a name. `None` if it can be written.
 pub fn find_trouble(folder: &Path) -> Option<Errno> {
     let try_out = || {
         let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
@@ -343,22 +345,22 @@ pub fn find_trouble(folder: &Path) -> Option<Errno> {
     try_out().err().filter(|error| *error != Errno::OPNOTSUPP)
 }
 
-/// What a file system had free when it was asked.
+/// Free space of a file system at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FreeRoom {
-    /// All its inodes, used ones included; 0 where they are made as they are needed.
+    /// Number of all inodes, used ones included. 0 if the file system creates inodes as needed.
     pub inodes: u64,
-    /// Inodes that this process may take.
+    /// Number of inodes that this process may use.
     pub free_inodes: u64,
-    /// All its blocks; 0 where the file system does not say.
+    /// Number of all blocks. 0 if the file system does not report it.
     pub blocks: u64,
-    /// Blocks that this process may take.
+    /// Number of blocks that this process may use.
     pub free_blocks: u64,
-    /// Bytes of a block.
+    /// Size of a block in bytes.
     pub block: u64,
 }
 
-/// What is free in the file system that holds a folder.
+/// Returns the free space of the file system that holds a folder.
 pub fn free_room(folder: &Path) -> ErrnoResult<FreeRoom> {
     let found = rustix::fs::statvfs(folder)?;
     Ok(FreeRoom {
@@ -370,21 +372,23 @@ pub fn free_room(folder: &Path) -> ErrnoResult<FreeRoom> {
     })
 }
 
-/// Moves a file to its final place unless something is there: `EEXIST`, `ENOTDIR` or `EISDIR` then.
+/// Moves a file to its final place. Fails with `EEXIST`, `ENOTDIR` or `EISDIR` if something is there.
 pub fn rename_new(from: BorrowedFd<'_>, name: &[u8], to: BorrowedFd<'_>, new_name: &[u8]) -> ErrnoResult<()> {
     match rustix::fs::renameat_with(from, name, to, new_name, RenameFlags::NOREPLACE) {
-        // The file system does not know the flag: NFS, sshfs, 9p, and most of FUSE.
+        // NFS, sshfs, 9p and most FUSE file systems do not support the flag.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => link_new(from, name, to, new_name),
         renamed => renamed,
     }
 }
 
-/// The same by a second name for the file. A kill may leave both names; the next run finds that they are one file's.
+/// Moves a file with a hard link instead. After a kill both names may exist, and the next run finds that they are the
+/// same file.
 fn link_new(from: BorrowedFd<'_>, name: &[u8], to: BorrowedFd<'_>, new_name: &[u8]) -> ErrnoResult<()> {
     match rustix::fs::linkat(from, name, to, new_name, AtFlags::empty()) {
         Ok(()) => {}
         Err(Errno::EXIST) if is_same_file(from, name, to, new_name)? => {}
-        // The file system has no second names. No other run has the job's lock, so looking first is enough.
+        // The file system has no hard links. The job holds its lock against other runs, so a check before the rename is
+        // enough.
         Err(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL | Errno::MLINK) => {
             return match file_state(to, new_name)? {
                 None => rename_over(from, name, to, new_name),
@@ -402,15 +406,15 @@ fn is_same_file(from: BorrowedFd<'_>, name: &[u8], to: BorrowedFd<'_>, new_name:
     Ok((one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
 }
 
-/// Replaces all that a file has. A kill may leave it empty.
+/// Replaces the contents of a file. After a kill the file may be empty.
 pub fn write_whole(file: &mut File, bytes: &[u8]) -> std::io::Result<()> {
     file.set_len(0)?;
     file.rewind()?;
     file.write_all(bytes)
 }
 
-/// Gives each file of a folder another inode with the same bytes: whoever has one of them open writes into nothing from
-/// now on. A kill leaves files whole, old or new.
+/// Replaces each file of a folder by a copy on a new inode. A process that still has an old file open no longer changes
+/// the new one. After a kill every file is complete, old or new.
 pub fn detach_files(folder: &Path) -> std::io::Result<()> {
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -427,13 +431,14 @@ pub fn detach_files(folder: &Path) -> std::io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Cuts a file to a length. `false` when it is shorter. Not synced: a cut that a power cut undoes is made again.
+/// Truncates a file to a length. Returns `false` if the file is shorter. It does not sync: if a power cut undoes the
+/// truncation, it is repeated.
 pub fn cut(path: &Path, length: u64) -> std::io::Result<bool> {
     Ok(open_cut(path, length)?.is_some())
 }
 
-/// Cuts a file to a length and opens it, to append to it. `None` when it is shorter. A link is not followed, and a pipe
-/// not waited for.
+/// Truncates a file to a length and opens it for appending. `None` if the file is shorter. It does not follow links or
+/// wait for a pipe.
 pub fn open_cut(path: &Path, length: u64) -> std::io::Result<Option<File>> {
     let file = File::options().append(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
     let found = file.metadata()?.len();
@@ -446,7 +451,7 @@ pub fn open_cut(path: &Path, length: u64) -> std::io::Result<Option<File>> {
     Ok(Some(file))
 }
 
-/// Moves a file to its final place, over a file that is there.
+/// Moves a file to its final place, and replaces a file that is there.
 pub fn rename_over(
     from: BorrowedFd<'_>,
     name: &[u8],
@@ -456,7 +461,7 @@ pub fn rename_over(
     rustix::fs::renameat(from, name, to, new_name)
 }
 
-/// Makes a file that was written as a whole durable, and gives it its name.
+/// Makes a completely written file durable, and moves it to its name.
 pub fn put_in_place(made: &Path, path: &Path) -> fetchmill_model::error::Result<()> {
     let put = || {
         File::open(made)?.sync_all()?;
@@ -469,23 +474,23 @@ pub fn put_in_place(made: &Path, path: &Path) -> fetchmill_model::error::Result<
     put().map_err(|error| fetchmill_model::error::Error::storage("put in its place", path, error))
 }
 
-/// What has a name.
+/// What a path leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathState {
-    /// A regular file, with its size and when it was last modified, nanoseconds since 1970.
+    /// A regular file, with its size and modification time.
     File {
-        /// Bytes.
+        /// Size in bytes.
         size: u64,
-        /// When it was modified.
+        /// Modification time in nanoseconds since 1970.
         mtime_ns: i64,
     },
     /// A folder.
     Folder,
-    /// A link, or whatever else.
+    /// A link or anything else.
     Other,
 }
 
-/// What has a name in a folder; no link is followed.
+/// Returns what a name in a folder leads to. Links are not followed.
 pub fn file_state(folder: BorrowedFd<'_>, name: &[u8]) -> ErrnoResult<Option<PathState>> {
     let stat = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
@@ -502,7 +507,7 @@ pub fn file_state(folder: BorrowedFd<'_>, name: &[u8]) -> ErrnoResult<Option<Pat
     Ok(Some(PathState::File { size: u64::try_from(stat.st_size).unwrap_or(0), mtime_ns }))
 }
 
-/// Removes a folder beneath another one that has nothing in it.
+/// Removes an empty folder beneath another one.
 pub fn remove_empty_folder_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<()> {
     let Some(slash) = path.iter().rposition(|byte| *byte == b'/') else {
         return rustix::fs::unlinkat(folder, path, AtFlags::REMOVEDIR);
@@ -511,7 +516,7 @@ pub fn remove_empty_folder_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> Errno
     rustix::fs::unlinkat(above, &path[slash + 1..], AtFlags::REMOVEDIR)
 }
 
-/// Removes a file; one that is not there is removed already.
+/// Removes a file. A missing file is not an error.
 pub fn remove(folder: BorrowedFd<'_>, name: &[u8]) -> ErrnoResult<()> {
     match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -519,7 +524,7 @@ pub fn remove(folder: BorrowedFd<'_>, name: &[u8]) -> ErrnoResult<()> {
     }
 }
 
-/// Removes a file beneath a folder, however deep, following no link; one that is not there is removed already.
+/// Removes a file beneath a folder at any depth, without following links. A missing file is not an error.
 pub fn remove_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<()> {
     let Some(slash) = path.iter().rposition(|byte| *byte == b'/') else { return remove(folder, path) };
     let (above, leaf) = path.split_at(slash);
@@ -530,12 +535,12 @@ pub fn remove_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<()> {
     }
 }
 
-/// Removes a file of our own; one that is not there is removed already.
+/// Removes a file by its path, which must be trusted. A missing file is not an error.
 pub fn remove_path(path: &Path) -> std::io::Result<()> {
     unless_missing(std::fs::remove_file(path))
 }
 
-/// The same for a folder, with all that is in it.
+/// Removes a folder with its contents, by a trusted path. A missing folder is not an error.
 pub fn remove_folder(path: &Path) -> std::io::Result<()> {
     unless_missing(std::fs::remove_dir_all(path))
 }
@@ -547,7 +552,7 @@ fn unless_missing(removed: std::io::Result<()>) -> std::io::Result<()> {
     }
 }
 
-/// The size of a regular file beneath a folder; `None` when there is none.
+/// Returns the size of a regular file beneath a folder. `None` if there is no such file.
 pub fn file_size(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<Option<u64>> {
     match rustix::fs::statat(folder, path, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(u64::try_from(stat.st_size).unwrap_or(0))),

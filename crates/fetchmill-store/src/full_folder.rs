@@ -1,7 +1,7 @@
-//! A folder that takes no more names while its file system has room: `ENOSPC` says both.
+//! Detects a folder that takes no more names while its file system still has space: `ENOSPC` means either.
 //!
-//! An ext4 folder is indexed by a tree of two levels: with blocks of 4 KiB and names of 30 bytes it is full at some ten
-//! million names, without the feature `large_dir`.
+//! ext4 indexes a folder with a tree of two levels. With 4 KiB blocks and names of 30 bytes, a folder is full at about
+//! ten million names, unless the feature `large_dir` is on.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use crate::durable::{FreeRoom, free_room};
 use fetchmill_model::error::Error;
 
-/// A file system with less has no room: other programs take some of it and give it back.
+/// A file system with less free space counts as full, because other programs use and free some of it.
 const BYTES_MIN: u64 = 1 << 20;
 const INODES_MIN: u64 = 100;
 const PART_MIN: u64 = 100;

@@ -1,14 +1,15 @@
-//! What fetchmill makes durable: journals, shards, manifests, results; and what reads them again.
+//! The durable data of fetchmill: journals, shards, manifests and results, and the readers for them.
 //!
 //! # Layout, from the bottom up
-//! - [`durable`]: the only file that syncs, renames, truncates and removes
-//! - [`journal`]: a job's durable record; [`manifest`]: the file beside a shard that names every object in it
-//! - [`pack`]: how an object becomes a record of a shard, and a record an object; [`sink`]: what stores outcomes
-//! - [`reader`], [`results`]: stored objects and rows, read again
+//! - [`durable`]: the only module that syncs, renames, truncates and removes files
+//! - [`journal`]: the durable record of a job; [`manifest`]: the file next to a shard that names every object in it
+//! - [`pack`]: converts an object to a record of a shard, and back; [`sink`]: stores outcomes
+//! - [`reader`], [`results`]: read stored objects and rows
 //! - [`passes`]: what a sync compares, and how it brings a destination up to date
 //!
 //! # Invariants
-//! - Nothing is done before its bytes are durable, its receipt given and the journal synced, in this order.
+//! - A target is done only after its bytes are durable, its receipt is given and the journal is synced, in this
+//!   order.
 //! - A sink knows no transport.
 
 pub mod background;

@@ -1,4 +1,4 @@
-"""The page of a dashboard as one file: its parts are in it, and nothing is loaded from anywhere."""
+"""The dashboard page as one self-contained file: nothing is loaded from elsewhere."""
 
 import json
 import re

@@ -1,1 +1,1 @@
-"""What jobs have written, read again: objects, status, failures, verify, export and diff."""
+"""Reads what jobs have written: objects, status, failures, verify, export and diff."""

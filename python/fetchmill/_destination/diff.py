@@ -1,4 +1,4 @@
-"""What differs between the results of two checks."""
+"""Compares the results of two checks."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from fetchmill._native import diff as native_diff
 from fetchmill._options.values import check_path
 from fetchmill.errors import UsageError
 
-# Changes that are kept unless somebody wants more, or all.
+# Default number of changes to keep.
 CHANGES_KEPT = 1000
 
 ChangeRow = tuple[str, str | None, str | None]
@@ -18,12 +18,12 @@ ChangeRow = tuple[str, str | None, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A site that answers otherwise, is new, or is gone.
+    """A site whose answer has changed, or that was added or removed.
 
     Args:
-        site: its key, or else its URL.
-        before: what it answered: a status, a failure kind, or both; None when it is new.
-        after: what it answers now; None when it is gone.
+        site: the key of the site, or its URL if it has no key.
+        before: the old answer: a status, a failure kind, or both; None if the site is new.
+        after: the new answer; None if the site was removed.
     """
 
     site: str
@@ -33,17 +33,17 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class DiffReport(ReadableReport):
-    """How two files of results differ.
+    """The differences between two results files.
 
     Args:
-        old_rows: rows of the first.
-        new_rows: rows of the second.
-        added: rows that only the second has.
-        removed: rows that only the first has.
-        changed: rows with another status or failure kind.
-        unchanged: rows with the same.
-        transitions: how many rows had which answer and have which now.
-        changes: the first of them: in the order of the second file, then those that are gone in that of the first.
+        old_rows: number of rows in the old file.
+        new_rows: number of rows in the new file.
+        added: number of rows that are only in the new file.
+        removed: number of rows that are only in the old file.
+        changed: number of rows with a different status or failure kind.
+        unchanged: number of rows with the same status and failure kind.
+        transitions: number of rows by pair of old and new answer.
+        changes: the first changes: those in the order of the new file, then removed sites in the order of the old file.
     """
 
     old_rows: int
@@ -57,7 +57,7 @@ class DiffReport(ReadableReport):
 
     @property
     def same(self) -> bool:
-        """Whether nothing differs."""
+        """Whether the two files have no differences."""
         return not (self.added or self.removed or self.changed)
 
     def to_dict(self) -> dict[str, Any]:
@@ -75,21 +75,21 @@ class DiffReport(ReadableReport):
 
 
 def diff(old: str | PathLike[str], new: str | PathLike[str], *, limit: int = CHANGES_KEPT) -> DiffReport:
-    """Compares the results of two checks: which sites are new, gone, or answer otherwise.
+    """Compares the results of two checks: finds sites that are new, removed, or answer differently.
 
-    Rows are compared by key or else URL; of one that comes several times the n-th with the n-th. Memory does not depend
-    on the number of rows, but for the changes that are kept.
+    Rows are matched by key, or by URL if they have no key. If a key or URL occurs several times, its n-th rows are
+    compared. Memory use does not depend on the number of rows, except for the kept changes.
 
     Args:
-        old: a file of `fetchmill.check`, in any of its formats.
-        new: another one.
-        limit: changes to keep at most; 0: all.
+        old: a results file of `fetchmill.check`, in any format.
+        new: a later results file.
+        limit: maximum number of changes to keep; 0 keeps all.
 
     Returns:
         The counts, and the changes.
 
     Raises:
-        UsageError: a file cannot be read, or is no result of a check.
+        UsageError: a file cannot be read, or is not the result of a check.
 
     Example:
         >>> fetchmill.diff("last-week.parquet", "results.parquet").transitions  # doctest: +SKIP
@@ -109,5 +109,5 @@ def diff(old: str | PathLike[str], new: str | PathLike[str], *, limit: int = CHA
 def compare(
     old: str | PathLike[str], new: str | PathLike[str], each: Callable[[list[ChangeRow]], None]
 ) -> dict[str, Any]:
-    """The counts; `each` is called with the changes, some at a time."""
+    """Returns the counts. `each` is called with batches of changes."""
     return native_diff(check_path("old", old), check_path("new", new), each)

@@ -1,4 +1,4 @@
-"""Writes what a job has stored again, in another format, as one blocking call."""
+"""`export`: writes the objects of a job in another format, as one blocking call."""
 
 import json
 import os
@@ -27,29 +27,30 @@ def export(
     durability: Durability = "power",
     progress: ProgressChoice = None,
 ) -> Report:
-    """Writes every object of a destination into another one, in another format; resumes what was interrupted.
+    """Writes every object of a destination into another destination, in another format. Resumes an interrupted export.
 
-    The other destination is a job's like any other: `status`, `verify` and another export work on it. Blocks until
-    the end and releases the GIL meanwhile. What was fetched must not change in between.
+    The other destination is a normal job destination: `status`, `verify` and another export work on it. Blocks until
+    the end and releases the GIL meanwhile. The objects of `dest` must not change during the export, or before it is
+    resumed.
 
     Args:
         dest: the destination of a job.
-        other: where objects go: a folder that is missing, empty or the same export's.
-        format: how they are stored there.
-        shard_size: bytes of a shard.
-        state: folder of the journal of `dest`, when its job was given one.
-        other_state: folder of the journal of `other`.
-        durability: what a commit survives, a `power` cut or the death of the `process` only.
+        other: the folder to write to: missing, empty, or of the same export.
+        format: the format of `other`.
+        shard_size: size of a shard in bytes.
+        state: folder of the journal of `dest`, if its job was started with `state`.
+        other_state: folder for the journal of `other`.
+        durability: what a commit survives: a `power` cut, or only the end of the `process`.
         progress: as for `fetchmill.get`.
 
     Returns:
-        The ledger of the export. Objects that cannot be stored, because their names cannot be paths or meet on
-        disk, are counted as failed: `fetchmill.failures(other)` iterates over them.
+        The ledger of the export. Objects that cannot be stored are counted as failed: their names are not valid paths,
+        or collide on disk. `fetchmill.failures(other)` iterates over them.
 
     Raises:
         UsageError: an option cannot be used, or `other` belongs to something else.
-        BusyError: a process works on one of the two.
-        JournalError: an object is damaged: look with `fetchmill.verify`.
+        BusyError: a process works on one of the two destinations.
+        JournalError: an object is damaged. Run `fetchmill.verify` for details.
         StorageError: the local storage failed.
 
     Example:
@@ -70,7 +71,7 @@ def to_json(
     other_state: str | os.PathLike[str] | None,
     durability: str,
 ) -> str:
-    """For the native module: what is None is left out, which means the core's default."""
+    """Returns the options for the native module. None means the core's default and is left out."""
     if format not in EXPORT_FORMATS:
         raise UsageError(f"format must be one of {', '.join(EXPORT_FORMATS)}, not {format!r}")
     options = {

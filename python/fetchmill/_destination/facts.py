@@ -1,4 +1,4 @@
-"""What is known of any stored object, besides its name, its bytes and what a list says of it."""
+"""The metadata of a stored object, without its name, its bytes and the columns of its list."""
 
 FACTS = (
     "status",

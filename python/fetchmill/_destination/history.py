@@ -1,4 +1,4 @@
-"""What the job of a destination did over time, as its journal has it: all its runs, also while one is going on."""
+"""The history of a job over all its runs, read from its journal. A run may be in progress."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -14,23 +14,27 @@ from fetchmill._native import __version__, hide_secrets
 from fetchmill._native import samples as journal_samples
 from fetchmill.errors import StorageError
 
-# Samples of one run follow each other; between those of two is at least this part of a sample's own time.
+# Samples of one run are contiguous. A gap longer than this share of a sample's interval separates two runs.
 _PAUSE = 0.25
-# Of the runs' time, as told.
+# Bottlenecks below this share of the time are not shown.
 _SHARE_MIN = 0.005
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobHistory:
-    """All runs of a job.
+    """The history of all runs of a job.
 
     Args:
-        status: its ledger.
-        samples: what it did in each second, or in longer times where it ran for more than twelve minutes: `time` (of
-            the end, seconds since 1970 UTC), `interval` (seconds), counts within it (`listed`, `settled`, `fetched`,
-            `absent`, `failed`, `bytes`, `attempts`, `failures` by kind), at its end `in_flight`, `concurrency` and
-            `waiting`, `latency` (seconds: `p50`, `p90`, `p99`, `max`, or None) and `limited_by` (a kind, or None). At
-            most 720; empty for a job of an older release.
+        status: the ledger of the job.
+        samples: one sample per second; if the job ran for more than twelve minutes, samples cover longer intervals. At
+            most 720 samples; empty for a job of an older release. Each sample has:
+
+            - `time`: end of the interval, in seconds since 1970 UTC; `interval`: its length in seconds.
+            - Counts within the interval: `listed`, `settled`, `fetched`, `absent`, `failed`, `bytes`, `attempts`, and
+              `failures` by kind.
+            - Values at the end of the interval: `in_flight`, `concurrency` and `waiting`.
+            - `latency` in seconds (`p50`, `p90`, `p99`, `max`), or None.
+            - `limited_by`: the kind of bottleneck, or None.
     """
 
     status: Status
@@ -38,17 +42,17 @@ class JobHistory:
 
     @property
     def seconds(self) -> float:
-        """How long the job ran, all runs together."""
+        """Total duration of all runs in seconds."""
         return sum((float(sample["interval"]) for sample in self.samples), 0.0)
 
     @property
     def attempts(self) -> int:
-        """Requests of all runs."""
+        """Number of requests in all runs."""
         return sum(sample["attempts"] for sample in self.samples)
 
     @property
     def runs(self) -> int:
-        """How many runs the samples are of; one that was resumed at once may count as the same."""
+        """Number of runs in the samples. If a run was resumed immediately, both runs may count as one."""
         pauses = (later["time"] - later["interval"] - sooner["time"] for sooner, later in pairwise(self.samples))
         breaks = sum(
             pause > _PAUSE * sample["interval"] for pause, sample in zip(pauses, self.samples[1:], strict=True)
@@ -57,7 +61,7 @@ class JobHistory:
 
     @property
     def limits(self) -> dict[str, float]:
-        """What has held the job back, and for what part of the time in which that was known; the longest first."""
+        """Share of the time by bottleneck, the largest first. Time without a known bottleneck is ignored."""
         seconds: dict[str, float] = {}
         for sample in self.samples:
             if sample["limited_by"]:
@@ -71,11 +75,11 @@ class JobHistory:
         return {"status": self.status.to_dict(), **own, "samples": list(self.samples)}
 
     def to_html(self) -> str:
-        """A page with charts, in one text: it loads nothing from anywhere."""
+        """Returns an HTML page with charts. The page is self-contained and loads nothing."""
         return report_page(self._snapshot(), self.samples)
 
     def _snapshot(self) -> dict[str, Any]:
-        """As the page of a running job has it."""
+        """Returns a snapshot in the form of a running job's page."""
         found = self.status
         counts = ("listed", "fetched", "absent", "failed", "skipped", "bytes")
         phase = "done" if found.finished else "fetching" if found.running else "stopped"
@@ -96,16 +100,16 @@ class JobHistory:
 
 
 def describe_limits(limits: Mapping[str, float]) -> str:
-    """`listing 83 %, server 17 %`: of the time."""
+    """Returns a text such as `listing 83 %, server 17 %`: shares of the time."""
     return ", ".join(f"{kind} {share * 100:.0f} %" for kind, share in limits.items() if share >= _SHARE_MIN)
 
 
 def history(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None = None) -> JobHistory:
-    """What the job of a destination did over time.
+    """Reads the history of a destination's job.
 
     Args:
-        dest: the destination, also a bucket.
-        state: folder of the journal, when the job was given one.
+        dest: the destination, a folder or a bucket.
+        state: folder of the journal, if the job was started with `state`.
 
     Raises:
         UsageError: there is no job.
@@ -116,10 +120,10 @@ def history(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | Non
 
 
 def write_page(found: JobHistory, file: str | os.PathLike[str]) -> None:
-    """Writes the page of a history into a file, which is there as a whole or as it was.
+    """Writes the page of a history into a file. The file is replaced atomically.
 
     Raises:
-        StorageError: it cannot be written.
+        StorageError: the file cannot be written.
     """
     path = Path(file)
     part = path.with_name(f".{path.name}.part")

@@ -1,4 +1,4 @@
-"""Which directories the names of a destination make: what stands before a `/` in the path of one."""
+"""The directories of a destination: each part of a name's path before a `/` is one."""
 
 from threading import Lock
 
@@ -6,12 +6,12 @@ from fetchmill._destination.object_paths import to_path
 from fetchmill._destination.objects import Objects
 from fetchmill.errors import FetchmillError
 
-# Directories that are remembered, some 200 bytes each. Where there are more, a question about another one reads names.
+# Maximum number of cached directories, some 200 bytes each. Beyond it, a query for another directory reads all names.
 _DIRECTORIES_MAX = 1 << 18
 
 
 class ObjectDirectories:
-    """Answers questions of threads. Names are read once, and only as far as the questions need."""
+    """Looks up directories; thread-safe. Names are read once, and only as far as needed."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
@@ -20,7 +20,7 @@ class ObjectDirectories:
         self._lock = Lock()
 
     def has(self, path: str) -> bool:
-        """Whether some name is below this path."""
+        """Returns whether any name is below this path."""
         with self._lock:
             while path not in self._known and len(self._known) < _DIRECTORIES_MAX:
                 name = self._next_name()

@@ -1,13 +1,13 @@
-"""Names of objects as paths of a file system: each name has one path, and each path is that of one name at most.
+"""Maps object names to paths of a file system. Each name has one path, and a path belongs to at most one name.
 
-A path is the name itself but for segments that a file system takes for something else. A name's segment becomes:
+A path equals the name, except for segments that have a special meaning in a file system. These segments become:
 
     nothing, as between two slashes      %empty
     `.` and `..`                         %2E and %2E%2E
     with bytes that are not UTF-8        %bytes: and all of it, percent-encoded
     what looks like one of these         its % as %25
 
-So a path begins with no `/`, ends with none, leads nowhere else, and is text that other programs can carry.
+So a path neither begins nor ends with `/`, stays inside its folder, and is valid text for other programs.
 """
 
 import re
@@ -16,24 +16,24 @@ from urllib.parse import quote, unquote_to_bytes
 _BYTES = "%bytes:"
 _SEGMENTS = {"": "%empty", ".": "%2E", "..": "%2E%2E"}
 _NAMES = {escaped: segment for segment, escaped in _SEGMENTS.items()}
-# Printable ASCII besides letters and digits, without the slash and the sign of the escapes.
+# Printable ASCII except letters, digits, the slash and the `%` of escapes.
 _PLAIN = "!\"#$&'()*+,-.:;<=>?@[\\]^_`{|}~ "
 _ESCAPED = re.compile(r"%(?:25)*(?:empty|2E|2E%2E|bytes:.*)", re.DOTALL)
 _SURROGATE = re.compile("[\ud800-\udfff]")
-# What is to be looked at segment by segment: a reserved one somewhere, and one that may look like an escape.
+# Names that need a check of each segment: those with a reserved segment, or one that looks like an escape.
 _RESERVED = re.compile(r"(?:\A|/)\.{0,2}(?:/|\Z)|[" + "\ud800-\udfff]")
 _UNUSUAL = re.compile(r"(?:\A|/)(?:%|\.{0,2}(?:/|\Z))|[" + "\ud800-\udfff]")
 
 
 def to_path(name: str) -> str:
-    """The path of a name; in the name, bytes that are not UTF-8 are surrogates."""
+    """Returns the path of a name. In the name, bytes that are not UTF-8 are surrogates."""
     if _is_plain(name) or not _UNUSUAL.search(name):
         return name
     return "/".join("%25" + each[1:] if _ESCAPED.fullmatch(each) else _to_segment(each) for each in name.split("/"))
 
 
 def to_name(path: str) -> str | None:
-    """The name whose path this is; None when it is that of none."""
+    """Returns the name that has this path; None if no name has it."""
     if "%" not in path:
         return path or None
     name = "/".join(map(_from_segment, path.split("/")))
@@ -41,12 +41,12 @@ def to_name(path: str) -> str | None:
 
 
 def from_spelling(text: str) -> str:
-    """The path that somebody means who may have written a name as it is: what is an escape already stays one."""
+    """Returns the path for text that is a path or an unescaped name. Existing escapes are kept."""
     return "/".join(map(_to_segment, text.split("/"))) if text and _RESERVED.search(text) else text
 
 
 def _is_plain(name: str) -> bool:
-    """Most names are, and this tells it of most of them in a tenth of the time."""
+    """A fast check that most names pass. It takes a tenth of the time of the full check."""
     return (
         name.isascii()
         and name[:1] not in {"", "/", "."}
@@ -57,7 +57,7 @@ def _is_plain(name: str) -> bool:
 
 def _to_segment(segment: str) -> str:
     if _SURROGATE.search(segment):
-        # Surrogates that stand for no byte are in no name from outside.
+        # Names from outside never contain surrogates that do not represent a byte.
         return _BYTES + quote(segment, _PLAIN, errors="surrogateescape" if _is_bytes(segment) else "surrogatepass")
     return _SEGMENTS.get(segment, segment)
 

@@ -1,8 +1,8 @@
-"""What a job has stored, read in place: a mapping from names to bytes, whatever the format.
+"""`open`: reads the stored objects of a job in place, in any format, as a mapping from names to bytes.
 
 objects = fetchmill.open("out/")
 objects["a/b.txt"]                # bytes; one name among millions is found with a few reads
-objects.record("a/b.txt").status  # what else is known
+objects.record("a/b.txt").status  # metadata
 pyarrow.table(objects)            # or DuckDB, or polars.DataFrame(objects.arrow()): a stream of Arrow batches
 """
 
@@ -18,7 +18,7 @@ from fetchmill._job.column_values import ColumnValue
 from fetchmill._native import Objects as NativeObjects
 from fetchmill._shared import is_shared_job
 
-# Names that are taken from the manifests at once.
+# Number of names read from the manifests at a time.
 _PAGE_NAMES = 5000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WILDCARDS = frozenset("*?[")
@@ -26,23 +26,24 @@ _WILDCARDS = frozenset("*?[")
 
 @dataclass(frozen=True, slots=True)
 class Object:
-    """An object, with what its format has kept of it; `None` is what is not known.
+    """An object with the metadata that its format stores. A value is `None` if it is unknown.
 
     Args:
-        name: its name; bytes that are not UTF-8 are surrogates, as in names of files (`os.fsencode` gives them back).
-        body: its bytes.
-        status: the reply's status.
-        content_type: the field `Content-Type`.
-        etag: the field `ETag`.
-        last_modified: the field `Last-Modified`.
-        fetched_at: when the reply was complete.
-        sequence: which target of the job it was.
-        crc32c: CRC-32C of the bytes; they were checked against it.
-        url: the URL it was asked for or, after redirects, the one that answered, when that is not its name.
-        columns: the columns of its list that `--keep-columns` named, each as what `--column-types` or a Parquet list
-            says that it is.
-        content_encoding: the field `Content-Encoding`: the bytes are in this form, although nobody asked for one. Not
-            known of `files`, nor of objects that fetchmill 0.1.0 stored in Parquet, JSON lines or tar.
+        name: name of the object. Bytes that are not UTF-8 are surrogates, as in file names (`os.fsencode` restores
+            them).
+        body: the bytes of the object.
+        status: the HTTP status of the reply.
+        content_type: the header field `Content-Type`.
+        etag: the header field `ETag`.
+        last_modified: the header field `Last-Modified`.
+        fetched_at: time when the reply was complete.
+        sequence: sequence number of the target in the job.
+        crc32c: CRC-32C of the bytes. The bytes have been verified with it.
+        url: the requested URL, or the URL that answered after redirects; None if it equals the name.
+        columns: the columns of the list that `--keep-columns` named. `--column-types` or a Parquet list determines
+            their types.
+        content_encoding: the header field `Content-Encoding` of the stored bytes, which the request did not ask for.
+            Unknown for `files`, and for objects that fetchmill 0.1.0 stored in Parquet, JSON lines or tar.
     """
 
     name: str
@@ -60,10 +61,11 @@ class Object:
 
 
 class Objects(Mapping[str, bytes]):
-    """The objects of a destination, each name once: the one with the lowest sequence number where a name came twice.
+    """The objects of a destination: a mapping from names to bytes.
 
-    Nothing is unpacked and nothing is kept: an object is read when it is asked for. All ways through the objects have
-    the order of storage; for `files`, that of the paths. What is sealed later than `fetchmill.open` is not seen.
+    Each name occurs once; of duplicates, the object with the lowest sequence number counts. Nothing is unpacked or
+    cached: an object is read when it is accessed. All iterations use the order of storage, or the order of paths for
+    `files`. Data that is sealed after `fetchmill.open` is not visible.
 
     Example:
         >>> import fetchmill
@@ -73,9 +75,9 @@ class Objects(Mapping[str, bytes]):
         ...     for name, body in objects.items(): ...
 
     Raises:
-        UsageError: there is no job, its format keeps no objects, or this was closed.
-        JournalError: the journal, a manifest, a shard or an object in it is damaged.
-        StorageError: it cannot be read.
+        UsageError: there is no job, its format stores no objects, or the mapping was closed.
+        JournalError: the journal, a manifest, a shard or an object is damaged.
+        StorageError: the destination cannot be read.
     """
 
     def __init__(self, dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None = None) -> None:
@@ -84,7 +86,7 @@ class Objects(Mapping[str, bytes]):
 
     @property
     def format(self) -> str:
-        """How the objects are stored: `files`, `tar`, `parquet`, `warc` or `jsonl`."""
+        """The format of the objects: `files`, `tar`, `parquet`, `warc` or `jsonl`."""
         return self._native.format()
 
     def __getitem__(self, name: str) -> bytes:
@@ -101,13 +103,13 @@ class Objects(Mapping[str, bytes]):
         return self._native.count()
 
     def record(self, name: str) -> Object:
-        """An object with what is known of it.
+        """Returns an object with its metadata.
 
         Args:
-            name: its name.
+            name: name of the object.
 
         Returns:
-            Its bytes, and what its format keeps besides.
+            The bytes, and the metadata that the format stores.
 
         Raises:
             KeyError: there is no such name.
@@ -119,13 +121,13 @@ class Objects(Mapping[str, bytes]):
         return _object(self._find(name))
 
     def length(self, name: str) -> int:
-        """How many bytes an object has, from the manifests alone.
+        """Returns the size of an object in bytes, from the manifests only.
 
         Args:
-            name: its name.
+            name: name of the object.
 
         Returns:
-            Its length.
+            The size in bytes.
 
         Raises:
             KeyError: there is no such name.
@@ -140,14 +142,14 @@ class Objects(Mapping[str, bytes]):
         return length
 
     def names(self, pattern: str | None = None) -> Iterator[str]:
-        """The names, from the manifests alone.
+        """Iterates over the names, from the manifests only.
 
         Args:
-            pattern: as a shell has them: `*` and `?` stand for any characters, `/` among them, `[abc]` for one of
-                these. All names if not given.
+            pattern: a shell pattern: `*` matches any characters and `?` matches one, both including `/`; `[abc]`
+                matches one of these characters. If None, all names match.
 
         Yields:
-            Those that match, each once.
+            The matching names, each once.
 
         Example:
             >>> list(objects.names("2026/*.json"))
@@ -157,44 +159,44 @@ class Objects(Mapping[str, bytes]):
             yield name
 
     def lengths(self, pattern: str | None = None) -> Iterator[tuple[str, int]]:
-        """The same, and how many bytes each object has.
+        """Iterates over names and sizes, from the manifests only.
 
         Args:
             pattern: as in `names`.
 
         Yields:
-            Name and length.
+            The name and the size in bytes.
         """
         for name, length in self._list_names(pattern, with_lengths=True):
             if length is not None:  # a file may have been removed just now
                 yield name, length
 
     def items(self) -> ItemsView[str, bytes]:
-        """Names and bytes, in the order of storage: shards are read from their start to their end."""
+        """Returns names and bytes in the order of storage. Shards are read sequentially."""
         return _ItemsView(self)
 
     def values(self) -> ValuesView[bytes]:
-        """The bytes, likewise."""
+        """Returns the bytes of all objects in the order of storage."""
         return _ValuesView(self)
 
     def records(self) -> Iterator[Object]:
-        """All objects with what is known of them, in the order of storage."""
+        """Iterates over all objects with their metadata, in the order of storage."""
         return map(_object, self._rows())
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """A stream of Arrow batches, for pyarrow, DuckDB and others.
+        """Returns a stream of Arrow batches, for pyarrow, DuckDB and others.
 
-        Their columns are those of the Parquet shards (docs/reference/formats.md), whatever the format; an unknown
-        sequence number is -1.
+        The columns are those of the Parquet shards (docs/reference/formats.md), for every format. An unknown sequence
+        number is -1.
         """
-        del requested_schema  # ours is the best that there is
+        del requested_schema  # consumers get our own schema
         return self._native.arrow_stream()
 
     def arrow(self) -> "ArrowStream":
-        """The same stream alone, for libraries that take every mapping for a table's columns, such as Polars.
+        """Returns only the Arrow stream, for libraries that read a mapping as table columns, such as Polars.
 
         Returns:
-            An object that can be read as a stream of Arrow batches, any number of times.
+            An object that can be read as a stream of Arrow batches, repeatedly.
 
         Example:
             >>> polars.DataFrame(objects.arrow())
@@ -202,7 +204,7 @@ class Objects(Mapping[str, bytes]):
         return ArrowStream(self)
 
     def close(self) -> None:
-        """Closes the files. A second call does nothing; what is being iterated over keeps them open."""
+        """Closes the files. Running iterations keep them open. A second call does nothing."""
         self._native.close()
 
     def __enter__(self) -> Self:
@@ -248,18 +250,18 @@ class Objects(Mapping[str, bytes]):
 
 
 class ArrowStream:
-    """The objects as a stream of Arrow batches, and nothing else."""
+    """The objects as a stream of Arrow batches only."""
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """As that of `Objects`."""
+        """Returns the stream of `Objects`."""
         return self._objects.__arrow_c_stream__(requested_schema)
 
 
 class _ItemsView(ItemsView[str, bytes]):
-    """Reads in the order of storage, where a mapping would look up one name after the other."""
+    """Items in the order of storage. The view of `Mapping` would look up each name separately."""
 
     def __init__(self, objects: Objects) -> None:
         super().__init__(objects)
@@ -271,7 +273,7 @@ class _ItemsView(ItemsView[str, bytes]):
 
 
 class _ValuesView(ValuesView[bytes]):
-    """The same."""
+    """Values in the order of storage."""
 
     def __init__(self, objects: Objects) -> None:
         super().__init__(objects)
@@ -283,17 +285,19 @@ class _ValuesView(ValuesView[bytes]):
 
 
 def open(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None = None) -> Objects:
-    """Opens what a job has stored, to read it in place; also while the job runs: what is sealed by now.
+    """Opens the stored objects of a job, to read them in place.
+
+    The job may be running. Only data that is already sealed is visible.
 
     Args:
         dest: the destination.
-        state: folder of the journal, when the job was given one.
+        state: folder of the journal, if the job was started with `state`.
 
     Returns:
-        A mapping from names to bytes, which is its own context manager.
+        A mapping from names to bytes, which is also a context manager.
 
     Raises:
-        UsageError: there is no job, or its format keeps no objects.
+        UsageError: there is no job, or its format stores no objects.
         JournalError: the journal cannot be read.
 
     Example:
@@ -312,7 +316,7 @@ def _encode(name: str) -> bytes:
     try:
         return name.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
-        return name.encode("utf-8", "surrogatepass")  # no name from outside has these bytes as text
+        return name.encode("utf-8", "surrogatepass")  # names from outside never decode to such text
 
 
 def _object(row: tuple[Any, ...]) -> Object:
@@ -334,7 +338,7 @@ def _object(row: tuple[Any, ...]) -> Object:
 
 
 def _time(seconds: int = 0, microseconds: int = 0) -> datetime | None:
-    """A time; None for one behind the year 9999, that Python cannot say."""
+    """Converts a time; None if it is after the year 9999, which Python cannot represent."""
     try:
         return _EPOCH + timedelta(seconds=seconds, microseconds=microseconds)
     except OverflowError:

@@ -1,4 +1,4 @@
-"""Asks origins for objects once more, and says what they have otherwise than a destination."""
+"""Fetches objects from their origins again and compares them with a destination."""
 
 import contextlib
 import http.client
@@ -6,22 +6,22 @@ from urllib.parse import quote, urljoin, urlsplit
 
 from fetchmill.errors import TemporaryError, UsageError
 
-# Of a request to the origin.
+# Timeout of a request to the origin.
 TIMEOUT_SECONDS = 30.0
-# A kept-alive connection that the server has closed meanwhile is opened once more.
+# Attempts per request. The server may have closed a kept-alive connection, which is then opened again.
 ATTEMPTS = 3
-# As many as a job may follow.
+# The same maximum as for a job.
 REDIRECTS_MAX = 20
 
 _OK = 200
 _GONE = (404, 410)
 _REDIRECTS = (301, 302, 303, 307, 308)
-# What a URL may have as it is: it was encoded before.
+# Characters that are not encoded again: the URL is already percent-encoded.
 _ASCII = "".join(map(chr, range(0x21, 0x7F)))
 
 
 def difference(status: int, body: bytes, stored: bytes) -> tuple[str, str] | None:
-    """What the origin has otherwise, and how to say it."""
+    """Returns the kind of difference and a text for it; None if the origin has the same bytes."""
     if status in _GONE:
         return "absent-now", f"the origin answers {status}"
     if status != _OK:
@@ -37,7 +37,7 @@ def difference(status: int, body: bytes, stored: bytes) -> tuple[str, str] | Non
 
 
 class OriginClient:
-    """Asks for one URL after the other; the connection is kept while they are of one origin."""
+    """Fetches one URL after another. The connection is kept while the origin stays the same."""
 
     def __init__(self, *, follows: bool) -> None:
         self._redirects_max = REDIRECTS_MAX if follows else 0
@@ -45,7 +45,7 @@ class OriginClient:
         self._connection: http.client.HTTPConnection | None = None
 
     def fetch(self, url: str, most: int) -> tuple[int, bytes]:
-        """Status and body, of where redirects lead; of a body only so many bytes, and one more when there are."""
+        """Returns status and body after redirects. A body is cut after `most` + 1 bytes."""
         for _ in range(self._redirects_max + 1):
             status, body, location = self._exchange(url, most)
             next_url = _redirect_target(url, location) if status in _REDIRECTS and self._redirects_max else None
@@ -55,12 +55,12 @@ class OriginClient:
         return status, body
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Closes the connection."""
         if self._connection is not None:
             self._connection.close()
 
     def _exchange(self, url: str, most: int) -> tuple[int, bytes, str | None]:
-        """Status, body and where else it may be."""
+        """Returns status, body and the Location field."""
         parts = urlsplit(url)
         if parts.scheme != "http":
             raise UsageError(f"{url} cannot be compared: objects are asked for over http only; verify without it")
@@ -73,27 +73,27 @@ class OriginClient:
 
 
 def _redirect_target(url: str, location: str | None) -> str | None:
-    """Where a redirect leads; None when that is no place to ask."""
+    """Returns the URL of a redirect; None if it cannot be requested."""
     if location is None:
         return None
     with contextlib.suppress(ValueError):
         joined = quote(urljoin(url, location), safe=_ASCII)
         parts = urlsplit(joined)
-        # To look at the port is to check it.
+        # Reading `port` raises ValueError if it is not valid.
         if parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc and parts.port != 0:
             return parts._replace(fragment="").geturl()
     return None
 
 
 def _fetch(connection: http.client.HTTPConnection, path: str, most: int) -> tuple[int, bytes, str | None]:
-    """A reply's status, its body as far as it counts, and its Location."""
+    """Returns a reply's status, up to `most` + 1 bytes of its body, and its Location."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
             connection.request("GET", path, headers={"Accept-Encoding": "identity"})
             reply = connection.getresponse()
             body = reply.read(most + 1)
             if not reply.isclosed():
-                # There is more, however much.
+                # The body is longer; the rest is not read.
                 connection.close()
             return reply.status, body, reply.headers.get("Location")
         except (OSError, http.client.HTTPException) as error:

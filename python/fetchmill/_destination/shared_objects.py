@@ -1,4 +1,4 @@
-"""The objects of a shared job, read in place: those of its final ranges, one after the other."""
+"""Reads the objects of a shared job in place: those of its final ranges, range by range."""
 
 import os
 from collections.abc import Iterator
@@ -11,17 +11,19 @@ from fetchmill._shared.folders import AttemptFolders, final_attempts
 from fetchmill._shared.job_directory import JobDirectory
 from fetchmill.errors import UsageError
 
-# Destinations that are open at once: each has a few descriptors.
+# Maximum number of open destinations. Each one has a few descriptors.
 _OPEN_MAX = 64
 
 
 class SharedObjects(Objects):
     """The objects of a shared job.
 
-    Ranges that become final later are not seen. A name that two lines of the list give may come twice: the first one
-    counts. To find one name, each range is asked: one in a thousand takes some milliseconds.
+    Ranges that become final later are not visible. If two lines of the list have the same name, iterations may yield it
+    twice, and lookups return the first object. A lookup searches every range; among a thousand ranges it takes some
+    milliseconds.
 
-    Of a job in a bucket the manifests are copied, and the shards of a range when one of its objects is read.
+    If the job is in a bucket, its manifests are copied to this machine. The shards of a range are copied when one of
+    its objects is read.
     """
 
     def __init__(self, dest: str | os.PathLike[str]) -> None:
@@ -29,22 +31,22 @@ class SharedObjects(Objects):
         self._directory = JobDirectory.at(dest)
         self._attempts = final_attempts(self._directory)
         self._folders = AttemptFolders(self._directory)
-        # By their folders.
+        # Open destinations by folder.
         self._opened: dict[str, Objects] = {}
         self._is_closed = False
 
     @property
     def format(self) -> str:
-        """How the objects are stored."""
+        """The format of the objects."""
         return str(self._directory.job().options.get("format", "files"))
 
     def _facts(self) -> Iterator[Objects]:
-        """The destinations, for what their manifests say."""
+        """Iterates over the destinations, to read their manifests."""
         self._must_be_open()
         return (self._open(self._folders.facts(attempt)) for attempt in self._attempts)
 
     def _all(self) -> Iterator[Objects]:
-        """The destinations, with their objects."""
+        """Iterates over the destinations, to read their objects."""
         self._must_be_open()
         return (self._open(self._folders.whole(attempt)) for attempt in self._attempts)
 
@@ -53,7 +55,7 @@ class SharedObjects(Objects):
             raise UsageError("these objects are closed: open them again")
 
     def _open(self, folder: str) -> Objects:
-        """A destination, opened when it is needed first; at most as many stay open as descriptors allow."""
+        """Opens a destination when it is first needed. At most `_OPEN_MAX` destinations stay open."""
         if folder not in self._opened:
             if len(self._opened) >= _OPEN_MAX:
                 self._opened.pop(next(iter(self._opened))).close()
@@ -67,14 +69,14 @@ class SharedObjects(Objects):
         return sum(map(len, self._facts()))
 
     def length(self, name: str) -> int:
-        """How many bytes an object has."""
+        """Returns the size of an object in bytes."""
         for objects in self._facts():
             with suppress(KeyError):
                 return objects.length(name)
         raise KeyError(name)
 
     def records(self) -> Iterator[Object]:
-        """All objects with what is known of them, in the order of storage."""
+        """Iterates over all objects with their metadata, in the order of storage."""
         return chain.from_iterable(objects.records() for objects in self._all())
 
     def close(self) -> None:
@@ -86,7 +88,7 @@ class SharedObjects(Objects):
         self._folders.close()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """A stream of Arrow batches; needs pyarrow.
+        """Returns a stream of Arrow batches; needs pyarrow.
 
         Raises:
             UsageError: no range is final yet.

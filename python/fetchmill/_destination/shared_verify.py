@@ -1,4 +1,4 @@
-"""Proves a shared job: that its final ranges are the list, each byte once, and that each range is whole."""
+"""Verifies a shared job: its ranges cover each byte of the list exactly once, and each final range is complete."""
 
 import os
 from dataclasses import fields, replace
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from fetchmill._destination.verify import Finding, VerifyReport
 
-# Of a report, what is of the whole job and not added up.
+# Fields of a report that belong to the whole job and are not summed.
 _OF_THE_JOB = ("source", "dest", "format", "interrupted", "repaired", "mended")
 
 
@@ -23,12 +23,12 @@ def verify_shared(
     verify_folder: "Callable[[str], VerifyReport]",
     on_finding: "Callable[[Finding], object]",
 ) -> "VerifyReport":
-    """Proves each final range, and that together they are the list.
+    """Verifies each final range, and that all ranges together cover the list.
 
     Args:
         dest: the job directory.
-        verify_folder: proves one range's destination.
-        on_finding: is called with what is wrong with the ranges themselves.
+        verify_folder: verifies the destination of one range.
+        on_finding: called with each finding about the ranges themselves.
 
     Returns:
         The sum of all reports.
@@ -74,7 +74,7 @@ def _sum(one: "VerifyReport", other: "VerifyReport") -> "VerifyReport":
 
 
 def _gaps(job: JobRecord, final: list[Range], still_open: list[Range]) -> "list[Finding]":
-    """Bytes of the list that no range has, or that two have."""
+    """Returns findings for bytes of the list that are in no range or in two ranges."""
     from fetchmill._destination.verify import Finding
 
     found = []

@@ -1,4 +1,4 @@
-"""What the journal of a destination says, also while its job runs."""
+"""Reads the journal of a destination: status, failures and skipped targets. The job may be running."""
 
 import os
 from collections import Counter
@@ -10,17 +10,17 @@ from fetchmill._native import skipped as listed_skips
 from fetchmill._native import status as journal_status
 from fetchmill._shared import is_shared_job
 
-# Names that are kept for each reason, and hosts.
+# Maximum number of names and of hosts to keep for each reason.
 _NAMES_MAX = 100
 _HOSTS_MAX = 4096
 
 
 def status(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None = None) -> Status:
-    """The ledger of the job of a destination.
+    """Reads the ledger of a destination's job.
 
     Args:
-        dest: the destination, also a bucket.
-        state: folder of the journal, when the job was given one.
+        dest: the destination, a folder or a bucket.
+        state: folder of the journal, if the job was started with `state`.
 
     Returns:
         The counters of the last commit, and whether a process runs the job now.
@@ -33,16 +33,16 @@ def status(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None
 
 
 def without_secrets(text: str) -> str:
-    """A text for people: signatures, tokens and passwords that URLs have in it are hidden."""
+    """Returns a text for people, in which signatures, tokens and passwords of URLs are redacted."""
     return hide_secrets(text)
 
 
 def failures(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None = None) -> Iterator[Failure]:
-    """The absent and failed targets of a job, each once, in flat memory.
+    """Iterates over the absent and failed targets of a job, each once, in flat memory.
 
     Args:
         dest: the destination.
-        state: folder of the journal, when the job was given one.
+        state: folder of the journal, if the job was started with `state`.
 
     Yields:
         A `Failure` for each target whose latest outcome is absent or failed.
@@ -62,11 +62,11 @@ def failures(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | No
 
 
 def skipped(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None = None) -> list[Skipped]:
-    """What a job has skipped, by reason.
+    """Returns the targets that a job has skipped, by reason.
 
     Args:
         dest: the destination.
-        state: folder of the journal, when the job was given one.
+        state: folder of the journal, if the job was started with `state`.
 
     Returns:
         A `Skipped` for each reason.
@@ -93,7 +93,7 @@ def skipped(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | Non
 
 
 def _folders(dest: str | os.PathLike[str]) -> Iterator[str]:
-    """The folders with the journals of a shared job, each there until the next one is taken."""
+    """Iterates over the folders with the journals of a shared job. A folder exists until the next one is taken."""
     from fetchmill._shared.folders import AttemptFolders, final_attempts
     from fetchmill._shared.job_directory import JobDirectory
 
@@ -104,7 +104,7 @@ def _folders(dest: str | os.PathLike[str]) -> Iterator[str]:
 
 
 def _sum_of_skips(parts: Iterable[list[Skipped]]) -> list[Skipped]:
-    """What the ranges of a shared job have skipped, by reason."""
+    """Sums the skipped targets of a shared job's ranges, by reason."""
     sums: dict[str, Skipped] = {}
     for each in (skip for part in parts for skip in part):
         known = sums.get(each.reason, Skipped(reason=each.reason, count=0, names=()))

@@ -1,7 +1,6 @@
-"""Proves a destination: the ledger and every checksum, and on demand some objects against their origin.
+"""Verifies a destination: the ledger, every checksum, and on demand a sample of objects against their origin.
 
-The native module reads on its own threads; this thread takes what they find, one finding after the other, so that no
-list of them grows.
+The native module reads on its own threads. This thread takes their findings one by one, so no list of findings grows.
 """
 
 import contextlib
@@ -17,9 +16,9 @@ from fetchmill._native import Verify
 from fetchmill._shared import is_shared_job
 from fetchmill.errors import UsageError
 
-# A signal is answered within this.
+# Signals are handled within this time.
 STEP_SECONDS = 0.05
-# Findings taken at once.
+# Number of findings taken at a time.
 BATCH = 1000
 SAMPLE_DEFAULT = 100
 SAMPLE_MAX = 100_000
@@ -27,14 +26,15 @@ SAMPLE_MAX = 100_000
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """Something that is not as it should be.
+    """A problem that a verification found.
 
     Args:
-        what: `missing`, `damaged`, `doubled` or `unknown`; compared with the origin also `differs` or `absent-now`.
-        name: the object's name, or a file of the job; empty when it is not known.
-        sequence: the target's sequence number, or the first of `objects` of them; None for a file.
-        shard: the number of the shard; None when it is in none.
-        objects: how many objects it is about; 0 for a file of the job.
+        what: `missing`, `damaged`, `doubled` or `unknown`; in a comparison with the origin also `differs` or
+            `absent-now`.
+        name: name of the object, or a file of the job; empty if unknown.
+        sequence: sequence number of the target, or of the first of `objects` targets; None for a file.
+        shard: number of the shard; None if the object is not in a shard.
+        objects: number of affected objects; 0 for a file of the job.
         detail: a line for people.
     """
 
@@ -52,13 +52,13 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How far a verification is.
+    """The progress of a verification.
 
     Args:
-        bytes: bytes that were read.
-        bytes_total: bytes that are to be read.
-        objects: objects that were compared with their checksums.
-        findings: findings so far.
+        bytes: number of bytes read.
+        bytes_total: number of bytes to read.
+        objects: number of objects compared with their checksums.
+        findings: number of findings so far.
     """
 
     bytes: int
@@ -69,37 +69,37 @@ class Progress:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class VerifyReport(ReadableReport):
-    """What was proved.
+    """The result of a verification.
 
     Args:
-        source: where the targets came from.
+        source: the source of the targets.
         dest: the destination.
-        format: how objects are stored.
-        listed: targets that the source handed over, as the journal has it.
-        fetched: those of which an object is stored.
-        absent: 404 and 410.
-        failed: failed for good.
-        skipped: left out on purpose.
-        pending: targets without an outcome: the job is not finished, which is no fault.
-        bytes: bytes of the objects.
-        checked: objects that were read and compared with their checksums.
-        findings: how many findings there were.
-        missing: objects and files that should be there and are not.
-        damaged: objects and files that are not what was written.
-        doubled: targets that have more than one outcome.
-        unknown: files that no job knows.
-        compared: objects that were compared with the origin.
-        differs: objects that the origin has otherwise now.
-        absent_now: objects that the origin has no more.
-        interrupted: whether it was ended early: then it proves nothing.
-        repaired: whether it was a repair.
-        mended: whether it has mended all that was found.
-        planned: objects that the same `fetchmill get` will fetch again.
-        dropped: second copies that a repair has left out.
-        shards_replaced: shards that a repair has written again or forgotten.
-        unnamed: objects that a repair could not put back, because nothing tells which they are.
-        without_url: objects of a list that a repair could not put back, because nothing tells their URLs.
-        seconds: how long it took.
+        format: the format in which objects are stored.
+        listed: number of targets that the source has listed, from the journal.
+        fetched: number of targets with a stored object.
+        absent: number of targets with status 404 or 410.
+        failed: number of targets that failed permanently.
+        skipped: number of targets that were left out on purpose.
+        pending: number of targets without an outcome. The job is then not finished, which is not a problem.
+        bytes: total size of the objects in bytes.
+        checked: number of objects that were read and compared with their checksums.
+        findings: number of findings.
+        missing: number of objects and files that are missing.
+        damaged: number of objects and files that differ from what was written.
+        doubled: number of targets with more than one outcome.
+        unknown: number of files that belong to no job.
+        compared: number of objects that were compared with the origin.
+        differs: number of objects that differ at the origin now.
+        absent_now: number of objects that the origin no longer has.
+        interrupted: whether the verification ended early. It then proves nothing.
+        repaired: whether this was a repair.
+        mended: whether the repair fixed everything that was found.
+        planned: number of objects that the same `fetchmill get` will fetch again.
+        dropped: number of duplicates that a repair removed.
+        shards_replaced: number of shards that a repair rewrote or dropped.
+        unnamed: number of objects that a repair could not plan again, because their identity is unknown.
+        without_url: number of objects of a list that a repair could not plan again, because their URLs are unknown.
+        seconds: duration in seconds.
     """
 
     source: str
@@ -133,7 +133,7 @@ class VerifyReport(ReadableReport):
 
     @property
     def ok(self) -> bool:
-        """Whether all is proved: nothing is missing, damaged, doubled or unknown, and nothing differs."""
+        """Whether the verification succeeded: nothing is missing, damaged, doubled or unknown, and nothing differs."""
         return not (self.findings or self.differs or self.absent_now or self.interrupted)
 
     def to_dict(self) -> dict[str, Any]:
@@ -142,7 +142,7 @@ class VerifyReport(ReadableReport):
 
     @classmethod
     def from_native(cls, values: Mapping[str, Any]) -> Self:
-        """From what the native module returns: it may say more, never less."""
+        """From what the native module returns. It returns all fields, and may return more."""
         return cls(**{field.name: values[field.name] for field in fields(cls)})
 
 
@@ -162,30 +162,30 @@ def verify(  # noqa: PLR0913 - each has its default
     on_finding: OnFinding | None = None,
     on_progress: OnProgress | None = None,
 ) -> VerifyReport:
-    """Proves that a destination holds every object of its job exactly once and as it was fetched.
+    """Verifies that a destination holds every object of its job exactly once and unchanged.
 
-    Blocks until the end and releases the GIL meanwhile. No job can run on the destination while it is read.
+    Blocks until the end and releases the GIL meanwhile. No job can run on the destination during the verification.
 
     Args:
         dest: the destination.
-        state: folder of the journal, when the job was given one.
-        against: an origin to compare some objects with, `http://host:port[/path]`.
-        sample: how many objects to compare with the origin; without `against` that is the job's own source, of a list
-            the URL of each.
-        seed: which objects: the same seed draws the same ones.
-        repair: plans again what is damaged or missing; the same `fetchmill.get` fetches it then.
-        threads: threads that read; one for each processor if not given.
-        on_finding: is called with each `Finding`, in this thread.
-        on_progress: is called with a `Progress` some times a second.
+        state: folder of the journal, if the job was started with `state`.
+        against: an origin to compare a sample of objects with, `http://host:port[/path]`.
+        sample: number of objects to compare with the origin. Without `against`, the origin is the job's own source; for
+            a list, each object's URL.
+        seed: seed of the sample. The same seed selects the same objects.
+        repair: whether damaged and missing objects are planned again. The same `fetchmill.get` then fetches them.
+        threads: number of threads that read. If None, one per processor.
+        on_finding: called with each `Finding`, in this thread.
+        on_progress: called with a `Progress` several times a second.
 
     Returns:
-        What was found, as numbers. Findings raise nothing.
+        The counts of all findings. Findings raise no exception.
 
     Raises:
         UsageError: there is no job, or an option cannot be used.
         BusyError: a process runs the job.
         JournalError: the journal cannot be read.
-        StorageError: the destination cannot be read, or not be written by a repair.
+        StorageError: the destination cannot be read, or a repair cannot write to it.
         TemporaryError: the origin does not answer.
 
     Example:
@@ -242,7 +242,7 @@ def verify(  # noqa: PLR0913 - each has its default
 
 
 def _watch(running: Verify, tell: OnFinding, on_progress: OnProgress | None) -> None:
-    """Takes findings until the end, and those that are left then."""
+    """Takes findings until the verification ends, and then the remaining ones."""
     has_ended = False
     while not has_ended:
         has_ended = running.wait(0.0 if _take(running, tell) else STEP_SECONDS)
@@ -260,11 +260,11 @@ def _take(running: Verify, tell: OnFinding) -> bool:
 
 
 def _compare(running: Verify, client: OriginClient, tell: OnFinding, counts: dict[str, int]) -> None:
-    """Asks the origin for each object that was drawn."""
+    """Compares each sampled object with the origin."""
     with contextlib.closing(client):
         while (drawn := running.next_sampled()) is not None:
             if "url" not in drawn:
-                continue  # it was told to be damaged or missing
+                continue  # already reported as damaged or missing
             status, body = client.fetch(drawn["url"], len(drawn["body"]))
             counts["compared"] += 1
             found = difference(status, body, drawn["body"])

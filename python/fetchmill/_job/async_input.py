@@ -1,4 +1,4 @@
-"""Items of programs: an async iterable for a program that is not runs in an event loop on a thread of its own."""
+"""Items of programs: runs an async iterable in an event loop on a separate thread, for a synchronous caller."""
 
 import asyncio
 import contextlib
@@ -10,12 +10,12 @@ from typing import Any
 # A URL, or a URL and the name of its object, or the key of its row.
 InputItem = str | tuple[str, str]
 
-# Items that are taken before they are asked for: a hand-over between threads costs more than most items.
+# Maximum number of items read ahead, because a switch between threads costs more than most items.
 AHEAD_MAX = 64
 
 
 def from_async(items: AsyncIterable[Any]) -> Iterator[Any]:
-    """The items, in their order. What the iterable raises is raised here; left early, it is cancelled."""
+    """Yields the items in order. Errors of the iterable are raised here. If the caller stops early, it is cancelled."""
     reader = _AsyncReader(items)
     try:
         while reader.wait():
@@ -25,7 +25,7 @@ def from_async(items: AsyncIterable[Any]) -> Iterator[Any]:
 
 
 def close_iterator(iterator: Iterator[Any]) -> None:
-    """Lets a generator end; one that never gave its next item still runs, and ends with the program."""
+    """Closes a generator. A generator that is still computing its next item cannot be closed, and keeps running."""
     close = getattr(iterator, "close", None)
     if close is not None:
         with contextlib.suppress(ValueError):
@@ -33,7 +33,7 @@ def close_iterator(iterator: Iterator[Any]) -> None:
 
 
 class _AsyncReader:
-    """The items on their way from one thread to the other."""
+    """Passes items from the event loop's thread to the caller's thread."""
 
     def __init__(self, items: AsyncIterable[Any]) -> None:
         self._ready: deque[Any] = deque()
@@ -47,7 +47,7 @@ class _AsyncReader:
         self._thread.start()
 
     def wait(self) -> bool:
-        """Waits for an item. False when there are no more."""
+        """Waits for an item. Returns False when there are no more."""
         with self._changed:
             self._changed.wait_for(lambda: self._ready or self._is_ended)
             if self._ready:
@@ -66,7 +66,7 @@ class _AsyncReader:
         return item
 
     def close(self) -> None:
-        """Cancels what still runs, and waits for it."""
+        """Cancels the iterable if it still runs, and waits for the thread."""
         with self._changed:
             if self._loop and self._task and not self._is_ended:
                 self._loop.call_soon_threadsafe(self._task.cancel)

@@ -1,4 +1,4 @@
-"""A check as one blocking call: what each of a list's sites answers."""
+"""A check as one blocking call: records the answer of each site in a list."""
 
 import contextlib
 import json
@@ -21,31 +21,31 @@ from fetchmill._options.keywords import CheckKeywords
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class CheckReport(ReadableReport):
-    """What a check has found.
+    """The summary of a check.
 
     Args:
-        source: where the targets came from.
-        results: the file with the rows; None when they were only counted.
-        rows: targets that have a row.
-        counts: how many gave which answer: statuses as text, and failure kinds. Empty while the check is unfinished.
-        suspect: rows whose failure this machine, rather than the site, may be to blame for.
-        failed: the first 20 rows that failed (no complete reply, a 4xx or a 5xx), with all their columns but kept ones.
-        skipped: left out on purpose.
-        seconds: time of this run.
-        attempts: requests of this run, redirects included.
-        already_finished: whether the check was finished before this run, which then asked nobody.
-        interrupted: whether the run was stopped before the end; the same call resumes.
-        stopped_by: the rule that stopped it: `max_duration` or `max_bytes`; None for none.
+        source: the source of the targets.
+        results: the file with the rows; None if rows were only counted.
+        rows: number of targets that have a row.
+        counts: number of rows by answer: statuses as text, and failure kinds. Empty while the check is unfinished.
+        suspect: number of rows whose failure may be caused by this machine instead of the site.
+        failed: the first 20 failed rows (no complete reply, a 4xx or a 5xx), with all columns except kept ones.
+        skipped: number of targets that were left out on purpose.
+        seconds: duration of this run in seconds.
+        attempts: number of requests in this run, redirects included.
+        already_finished: whether the check was finished before this run. The run then made no request.
+        interrupted: whether the run was stopped before the end. The same call resumes it.
+        stopped_by: the rule that stopped the run: `max_duration` or `max_bytes`; None if no rule did.
         resumed: whether an earlier run began the check.
-        doubtful: names of targets whose rows may tell another target's answer: a reply that nobody asked for came too
-            late (docs/reference/http-support.md). The first 10,000 of them.
-        doubtful_count: how many such targets there are.
-        notices: what a person should know, a line each.
-        found_nothing: whether a list has no target, or all that is listed was skipped and nobody asked for that.
-        skipped_by: skipped targets by reason, as in `Report.skipped_by`. Those that `opted-out` have rows.
-        opted_out_by: those that `opted-out` by rule, as in `Report.opted_out_by`.
-        forbidding_hosts: the hosts whose robots.txt forbids most targets, as in `Report.forbidding_hosts`.
-        forbidding_host_count: how many hosts forbid any; 4,097 means that many or more.
+        doubtful: names of targets whose rows may contain another target's answer, because an unsolicited response was
+            detected too late (docs/reference/http-support.md). At most the first 10,000 names.
+        doubtful_count: number of such targets.
+        notices: messages for people, one line each.
+        found_nothing: whether the list is empty, or all listed targets were skipped and no option asked for that.
+        skipped_by: number of skipped targets by reason, as in `Report.skipped_by`. `opted-out` targets have rows.
+        opted_out_by: number of `opted-out` targets by rule, as in `Report.opted_out_by`.
+        forbidding_hosts: the hosts whose robots.txt forbids the most targets, as in `Report.forbidding_hosts`.
+        forbidding_host_count: number of hosts that forbid targets; 4,097 means 4,097 or more.
     """
 
     source: str
@@ -71,14 +71,14 @@ class CheckReport(ReadableReport):
     forbidding_host_count: int = 0
 
     def count(self, pattern: str) -> int:
-        """How many rows gave an answer that a pattern means.
+        """Returns the number of rows whose answer matches a pattern.
 
         Args:
-            pattern: a failure kind, a status (`404`), a class of them (`5xx`), a glob of kinds (`dns*`), or `any` for
-                all that failed: no complete reply, a 4xx or a 5xx.
+            pattern: a failure kind, a status (`404`), a class of statuses (`5xx`), a glob of kinds (`dns*`), or `any`
+                for all failed rows: no complete reply, a 4xx or a 5xx.
 
         Raises:
-            UsageError: the pattern means nothing.
+            UsageError: the pattern matches no possible answer.
         """
         check_pattern(pattern)
         return sum(count for answer, count in self.counts.items() if _matches(pattern, answer))
@@ -125,28 +125,28 @@ def check(
     progress: ProgressChoice = None,
     **options: Unpack[CheckKeywords],
 ) -> CheckReport:
-    """Tells what each site of a list answers: a row for each, whatever that is; resumes what an earlier call began.
+    """Checks each site of a list and records its answer as a row. Resumes a check that an earlier call began.
 
     Blocks until every target has its row, and releases the GIL meanwhile. On KeyboardInterrupt (or any other exception
-    that a signal handler raises) the requests in flight are drained, at most 5 s, a checkpoint is written, and the
-    exception goes on; a second one ends the check at once. Either way the same call resumes, when it has `results` or
-    `state`.
+    that a signal handler raises), requests in flight are drained for up to 5 s, a checkpoint is written, and the
+    exception is raised. A second interrupt ends the check immediately. In both cases the same call resumes the check,
+    if it has `results` or `state`.
 
     Args:
-        source: where targets come from: the path of a list of URLs, or any iterable or async iterable of URLs, or of
-            pairs of a URL and a key. It is read on a thread of its own, as far ahead as there is room. To resume, it
-            must give the same items in the same order.
-        results: the file for the rows, which has all of them or is not there; None: they are only counted.
+        source: the path of a list of URLs; or an iterable or async iterable of URLs, or of pairs of a URL and a key.
+            An iterable is read ahead on a separate thread, as far as there is room. To resume a check, it must yield
+            the same items in the same order.
+        results: the file for the rows. It appears only when it is complete. If None, rows are only counted.
         progress: as for `get`.
-        **options: the fields of `CheckOptions`, which has their units and defaults.
+        **options: the fields of `CheckOptions`, which documents their units and defaults.
 
     Returns:
-        The summary. What sites answer is counted there and stands in the rows: it raises nothing.
+        The summary. Failed sites are counted there and have rows; they raise no exception.
 
     Raises:
-        UsageError: an option cannot be used, or `results` is something else; nothing was touched.
+        UsageError: an option cannot be used, or `results` belongs to something else; nothing was changed.
         ListingError: the list cannot be read to its end.
-        Exception: whatever the iterable raises, after a checkpoint.
+        Exception: any exception that the iterable raises, after a checkpoint.
         StorageError: the local storage failed.
         BusyError: another process runs this check.
         JournalError: the journal or the rows contradict each other.
@@ -170,7 +170,7 @@ def check(
 
 
 def _run(options: CheckOptions, iterator: Iterator[InputItem] | None, progress: ProgressChoice) -> CheckReport:
-    """The check from its start to its end, with its dashboard if it has one."""
+    """Runs the check to its end, with its dashboard if it has one."""
     with (
         JobDashboard("check", options) as dashboard,
         state_folder(options) as temporary,
@@ -183,7 +183,7 @@ def _run(options: CheckOptions, iterator: Iterator[InputItem] | None, progress: 
 
 @contextlib.contextmanager
 def state_folder(options: CheckOptions) -> Iterator[str | None]:
-    """A temporary folder for what a check knows that nobody could resume; None when there is a place for it."""
+    """Yields a temporary folder for the state of a check that cannot be resumed; None if it has a permanent place."""
     if options.is_temporary:
         with tempfile.TemporaryDirectory(prefix="fetchmill-check-") as folder:
             yield folder
@@ -192,16 +192,16 @@ def state_folder(options: CheckOptions) -> Iterator[str | None]:
 
 
 def check_pattern(pattern: str) -> None:
-    """Whether a pattern means answers.
+    """Checks that a pattern can match answers.
 
     Raises:
-        UsageError: it does not.
+        UsageError: it cannot.
     """
     answer_matches(pattern, None, None)
 
 
 def matching_counts(report: CheckReport, patterns: Sequence[str]) -> dict[str, int]:
-    """The answers that any of these patterns means, with their counts."""
+    """Returns the answers that match any of the patterns, with their counts."""
     return {
         answer: count
         for answer, count in report.counts.items()
@@ -210,7 +210,7 @@ def matching_counts(report: CheckReport, patterns: Sequence[str]) -> dict[str, i
 
 
 def _matches(pattern: str, answer: str) -> bool:
-    """A status is told as one, all else is a failure kind."""
+    """Returns whether an answer matches. Decimal text is a status; any other text is a failure kind."""
     status = int(answer) if answer.isdecimal() else None
     return answer_matches(pattern, None if answer.isdecimal() else answer, status)
 

@@ -1,4 +1,4 @@
-"""A job as one blocking call."""
+"""`get` and `resume`: a job as one blocking call."""
 
 import warnings
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from fetchmill.engines.engine_job import EngineJob
 
 
-# What is asked for, or that and the name of its object.
+# A URL or request, optionally with the name of its object. None is a failed target.
 GetItem = str | Request | tuple[str, str] | tuple[Request, str] | None
-# What fetches in our place, and what each worker begins and ends with.
+# The user's `fetch`, `on_start` and `on_done`.
 OwnFunctions = tuple[Callable[..., Any] | None, Callable[[], Any] | None, Callable[[Any], object] | None]
 
 
@@ -37,44 +37,48 @@ def get(
     progress: ProgressChoice = None,
     **options: Unpack[GetKeywords],
 ) -> Report:
-    """Fetches every object that a source lists into a destination; resumes what an earlier call began.
+    """Fetches every object that a source lists into a destination. Resumes a job that an earlier call began.
 
     Blocks until the job has ended and releases the GIL meanwhile. On KeyboardInterrupt (or any other exception that a
-    signal handler raises) the requests in flight are drained, at most 5 s, a checkpoint is written, and the exception
-    goes on; a second one ends the job at once. Either way the same call resumes.
+    signal handler raises), requests in flight are drained for up to 5 s, a checkpoint is written, and the exception is
+    raised. A second interrupt ends the job immediately. In both cases the same call resumes the job.
 
     Args:
-        source: where targets come from: `http://host:port[/path]` or the same with https for a server that lists its
-            objects; `s3://bucket[/prefix]` for a bucket; the path of a list of URLs; or any iterable or async iterable
-            of URLs or `fetchmill.Request`, or of pairs of one of these and a name, a generator without end included. It
-            is read on a thread of its own, as far ahead as there is room. To resume, it must give the same items in the
-            same order: those that are done are skipped, and what differs stops the job. `None` is a failed target. A
-            folder or a glob of list files is one list. Of an Arrow table or stream and of a frame of Polars or pandas,
-            `column` (default `url`) has the URLs and `key_column` the names.
-        dest: the destination: a folder that is missing, empty or the same job's; or `s3://BUCKET/PREFIX/`, which takes
-            shards: what the job knows is then in `./NAME.fetchmill`, or in `state`.
-        fetch: your own function instead of requests of ours, with an `engine` in Python: `fetch(target)` gives the
-            bytes of an object, or a reply (an object with `status` and `body`, or a Response of requests). A target has
-            `url`, `name`, `sequence`, `attempt` and `headers()`. For `asyncio` and `combo` it is a coroutine function;
-            for `processes` and `combo` a function of a module. What is no URL may be a target, too. An exception is a
-            failure of kind `function`, and tried again like others.
-        on_start: called once by each worker (a thread, a process, an event loop); what it gives is passed as
-            `fetch(target, it)`. It may be a coroutine function where `fetch` is one.
-        on_done: called once by each worker at its end, with what `on_start` gave (None without one).
-        progress: True shows how the job is getting on, on standard error or below the cell of a notebook; a function is
-            called with a `Snapshot` four times a second and at the end, and what it raises ends the job after a
-            checkpoint. None, the default, is True in a notebook and False elsewhere.
-        **options: the fields of `GetOptions`, which has their units and defaults.
+        source: the source of the targets, one of:
+
+            - `http://host:port[/path]` or `https://...`: a server that lists its objects.
+            - `s3://bucket[/prefix]`: a bucket.
+            - The path of a list of URLs. A folder or a glob of list files is one list.
+            - An iterable or async iterable of URLs or `fetchmill.Request`, or of pairs of one of these and a name. It
+              may be endless. It is read ahead on a separate thread, as far as there is room. `None` is a failed target.
+              To resume a job, it must yield the same items in the same order. Finished items are skipped, and a
+              different item stops the job.
+            - An Arrow table or stream, or a Polars or pandas data frame. `column` (default `url`) has the URLs and
+              `key_column` has the names.
+        dest: the destination: a folder that is missing, empty or belongs to the same job; or `s3://BUCKET/PREFIX/`,
+            which only takes shards. The job's state is then in `./NAME.fetchmill`, or in `state`.
+        fetch: your own function instead of fetchmill's requests; needs an `engine` in Python. `fetch(target)` returns
+            the bytes of an object, or a reply: an object with `status` and `body`, or a Response of requests. A target
+            has `url`, `name`, `sequence`, `attempt` and `headers()`, and need not be a URL. For `asyncio` and `combo`,
+            `fetch` must be a coroutine function; for `processes` and `combo`, a function of a module. An exception
+            fails the target with kind `function`, and is retried like other failures.
+        on_start: called once by each worker (a thread, a process, an event loop). Its value is passed to `fetch` as the
+            second argument. It may be a coroutine function if `fetch` is one.
+        on_done: called once by each worker at its end, with the value of `on_start` (None without one).
+        progress: True shows the progress on standard error, or below the cell of a notebook. A function is called with
+            a `Snapshot` four times a second and at the end; if it raises, the job ends after a checkpoint. None, the
+            default, means True in a notebook and False elsewhere.
+        **options: the fields of `GetOptions`, which documents their units and defaults.
 
     Returns:
-        The ledger. Absent and failed targets are counted there: they raise nothing.
+        The ledger. Absent and failed targets are counted there; they raise no exception.
 
     Raises:
-        UsageError: an option cannot be used, or the destination belongs to something else; nothing was touched.
+        UsageError: an option cannot be used, or the destination belongs to something else; nothing was changed.
         ListingError: the listing failed, is incomplete or never ends.
-        TemporaryError: the origin gave no success for `give_up_after` seconds.
-        SecurityError: the listing led to another origin, or the only server's certificate is not to be trusted.
-        Exception: whatever the iterable, `on_start` or `on_done` raises, after a checkpoint.
+        TemporaryError: no request to the origin succeeded for `give_up_after` seconds.
+        SecurityError: the listing led to another origin, or the certificate of the only server is not trusted.
+        Exception: any exception that the iterable, `on_start` or `on_done` raises, after a checkpoint.
         StorageError: the local storage failed.
         BusyError: another process runs this job.
         JournalError: the journal or the output contradict each other.
@@ -87,7 +91,7 @@ def get(
     own = (fetch, on_start, on_done)
     if isinstance(source, (str, PathLike)):
         checked = GetOptions(source=source, dest=dest, **options)
-        # A function cannot be stored, so neither can where objects come from.
+        # A function cannot be stored, so the stored command has no source either.
         lacking = ["source"] if fetch is not None else []
         return _run(checked, job_json(checked, lacking=lacking), own, None, progress)
     rows, given = take_table(source, options)
@@ -103,25 +107,25 @@ def get(
 
 
 def resume(dest: str | PathLike[str], *, progress: ProgressChoice = None, **options: Unpack[GetKeywords]) -> Report:
-    """Resumes the job of a destination with the options that it was started with.
+    """Resumes the job of a destination with its original options.
 
-    The journal has these options, but neither secrets nor code: what the job was started with of that must be given
-    again. A job whose targets come from standard input or from an iterable is resumed by the same call of `get`.
+    The journal stores these options, but no secrets and no code. If the job was started with secrets or functions, pass
+    them again. If the targets come from standard input or an iterable, call `get` again instead.
 
     Args:
         dest: the destination of the job.
         progress: as for `get`.
-        **options: fields of `GetOptions` that this run has in place of the stored ones, such as `bearer`,
-            `concurrency`, and `retry_failed`, which tries failed and absent targets again. `state` is given again
-            if the job was started with it.
+        **options: fields of `GetOptions` that replace the stored ones for this run, such as `bearer` and
+            `concurrency`. `retry_failed` tries failed and absent targets again. If the job was started with `state`,
+            pass it again.
 
     Returns:
         The ledger of the whole job, as from `get`.
 
     Raises:
-        UsageError: there is no job, or something is missing that is never stored.
-        SecurityError: the journal is none of ours; nothing was touched.
-        FetchmillError: whatever ends `get`.
+        UsageError: there is no job, or a value is missing that is never stored.
+        SecurityError: the journal contains values that fetchmill never writes; nothing was changed.
+        FetchmillError: any error that ends `get`.
 
     Example:
         >>> fetchmill.resume("out/", retry_failed=["5xx", "dns*"])  # doctest: +SKIP
@@ -137,14 +141,14 @@ def _run(
     iterator: Iterator[Any] | None,
     progress: ProgressChoice,
 ) -> Report:
-    """The job from its start to its end, with its dashboard if it has one."""
+    """Runs the job to its end, with its dashboard if it has one."""
     with JobDashboard("get", options) as dashboard, shown(progress) as show:
         start = _make_start(options, native, own, iterator)
         return Report.from_native(run_to_end(lambda: dashboard.show_in_program(start()), show))
 
 
 def _refusal_of_requests(options: GetOptions) -> str | None:
-    """Why the items cannot be requests of their own; None when they can."""
+    """Returns why items cannot be `fetchmill.Request` objects; None if they can."""
     if options.engine != "native":
         return f"engine {options.engine} takes URLs only: a fetchmill.Request needs engine native"
     if options.format == "warc":
@@ -153,7 +157,7 @@ def _refusal_of_requests(options: GetOptions) -> str | None:
 
 
 def _without_requests(iterator: Iterator[Any], refusal: str) -> Iterator[Any]:
-    """The same items, or an error."""
+    """Yields the items. Raises UsageError at the first `fetchmill.Request`."""
     try:
         for item in iterator:
             if isinstance(item[0] if isinstance(item, tuple) else item, Request):
@@ -166,7 +170,7 @@ def _without_requests(iterator: Iterator[Any], refusal: str) -> Iterator[Any]:
 def _make_start(
     options: GetOptions, native: str, own: OwnFunctions, iterator: Iterator[Any] | None
 ) -> "Callable[[], Job | EngineJob]":
-    """What starts the job, and the engine beside it if that is one in Python."""
+    """Returns a function that starts the job, and its engine if the engine is in Python."""
     fetch, on_start, on_done = own
     if fetch is None and (on_start or on_done):
         raise UsageError("on_start and on_done are for a fetch of your own")

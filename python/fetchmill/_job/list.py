@@ -1,4 +1,4 @@
-"""A list as one blocking call: what a source would hand over, as a manifest or to a function, without fetching it."""
+"""A list as one blocking call: lists the targets of a source into a manifest or to a function, and fetches nothing."""
 
 import contextlib
 import json
@@ -21,15 +21,15 @@ from fetchmill.errors import UsageError
 
 
 class ListedTarget(NamedTuple):
-    """A target as it was listed. What its source does not tell is None.
+    """A listed target. A value that the source does not provide is None.
 
     Args:
-        name: what its object is called; None when that is its URL, or no text.
-        url: where it can be asked for; None when no URL leads to it.
-        size: bytes of its object.
-        etag: its ETag, without quotes.
-        last_modified: when its object was written, UTC.
-        columns: the kept columns of its list, by name.
+        name: name of the object; None if the name is the URL, or is not text.
+        url: URL of the object; None if it has no URL.
+        size: size of the object in bytes.
+        etag: ETag of the object, without quotes.
+        last_modified: time when the object was last modified, UTC.
+        columns: the kept columns of the list, by name.
     """
 
     name: str | None
@@ -40,27 +40,27 @@ class ListedTarget(NamedTuple):
     columns: dict[str, ColumnValue]
 
 
-# Takes targets as they are listed, so many as there are.
+# A function that receives listed targets in batches of any size.
 OnTargets = Callable[[Sequence[ListedTarget]], object]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ListReport(ReadableReport):
-    """What a source has listed.
+    """The summary of a list.
 
     Args:
-        source: where the targets come from.
-        manifest: the file with the rows; None when they were given away.
-        rows: targets that have a row.
-        without_url: those of them that no URL leads to: `get` fails them.
-        failed_folders: folders of a web server that gave no listing: what is in them is missing.
-        skipped: left out on purpose.
-        seconds: time of this run.
-        already_finished: whether the list was finished before this run, which then asked nobody.
-        interrupted: whether the run was stopped before the end; the same call resumes one with a manifest.
+        source: the source of the targets.
+        manifest: the file with the rows; None if the rows were passed to a function.
+        rows: number of targets that have a row.
+        without_url: number of rows without a URL. `get` fails these targets.
+        failed_folders: number of folders of a web server whose listing failed. Their contents are missing.
+        skipped: number of targets that were left out on purpose.
+        seconds: duration of this run in seconds.
+        already_finished: whether the list was finished before this run. The run then made no request.
+        interrupted: whether the run was stopped before the end. The same call resumes it, if it has a manifest.
         resumed: whether an earlier run began the list.
-        notices: what a person should know, a line each.
-        found_nothing: whether a list has no target, or all that is listed was skipped and nobody asked for that.
+        notices: messages for people, one line each.
+        found_nothing: whether the source is empty, or all listed targets were skipped and no option asked for that.
     """
 
     source: str
@@ -108,27 +108,29 @@ def list(
     progress: ProgressChoice = None,
     **options: Unpack[ListKeywords],
 ) -> ListReport:
-    """Lists what `get` would fetch, and fetches nothing; resumes what an earlier call began.
+    """Lists the targets that `get` would fetch, and fetches nothing. Resumes a list that an earlier call began.
 
-    With `manifest` every target becomes a row of a file, which `get` takes as its source: now, later, or elsewhere. The
-    file has all of them or is not there. With `each` they are given to a function as they are listed, and nothing is
-    kept: such a list begins anew each time. Blocks until the end, and releases the GIL meanwhile. On KeyboardInterrupt
-    (or any other exception that a signal handler raises) a checkpoint is written, and the exception goes on.
+    With `manifest`, every target becomes a row of a file. `get` accepts this file as its source, also on another
+    machine. The file appears only when it is complete. With `each`, targets are passed to a function as they are listed
+    and nothing is stored, so such a list always starts from the beginning.
+
+    Blocks until the end and releases the GIL meanwhile. On KeyboardInterrupt (or any other exception that a signal
+    handler raises), a checkpoint is written and the exception is raised.
 
     Args:
         source: a server that lists its objects, or the path of a list, as for `get`.
-        manifest: the file for the rows: .parquet, .csv or .jsonl, the last two also with .gz or .zst.
-        each: called with the next targets, some hundreds at once; what it raises ends the list.
+        manifest: the file for the rows: .parquet, .csv or .jsonl. CSV and JSON lines may also end with .gz or .zst.
+        each: called with the next targets, some hundreds at a time. If it raises, the list ends.
         progress: as for `get`.
-        **options: the fields of `ListOptions`, which has their units and defaults.
+        **options: the fields of `ListOptions`, which documents their units and defaults.
 
     Returns:
         The summary.
 
     Raises:
-        UsageError: an option cannot be used, or `manifest` is something else; nothing was touched.
+        UsageError: an option cannot be used, or `manifest` belongs to something else; nothing was changed.
         ListingError: the source cannot be listed to its end.
-        TemporaryError: the server is not reachable for too long.
+        TemporaryError: the server was unreachable for too long.
         StorageError: the local storage failed.
         BusyError: another process runs this list.
         JournalError: the journal or the rows contradict each other.
@@ -157,7 +159,7 @@ def list(
 
 
 class RowJob:
-    """A job whose rows are taken by a function, on the thread that waits for it."""
+    """A job that passes its rows to a function, on the thread that waits for the job."""
 
     def __init__(self, job: Job, take: OnTargets) -> None:
         self._job = job
@@ -165,7 +167,7 @@ class RowJob:
         self._columns = job.kept() or ()
 
     def wait(self, seconds: float) -> bool:
-        """Waits for rows or for the end, at most so many seconds; whether the end has come."""
+        """Waits up to `seconds` for rows or the end. Returns whether the job has ended."""
         lines = self._job.take_rows(seconds)
         if lines is None:
             return self._job.wait(seconds)
@@ -193,27 +195,27 @@ class RowJob:
         return self._job.snapshot()
 
     def samples(self, after: float = 0.0) -> Sequence[dict[str, Any]]:
-        """What was sampled behind a moment, seconds since 1970 UTC."""
+        """Returns the samples after a time in seconds since 1970 UTC."""
         return self._job.samples(after)
 
     def stop(self) -> None:
-        """Asks for the end; rows that come until then are not taken any more."""
+        """Requests the end of the job. Later rows are dropped."""
         self._take = _ignore
         self._job.stop()
 
     def abort(self) -> None:
-        """Ends at once."""
+        """Ends the job immediately."""
         self._take = _ignore
         self._job.abort()
 
     def report(self) -> dict[str, Any]:
-        """What came of it, after the end."""
+        """Returns the report, after the end."""
         return self._job.report()
 
 
 @contextlib.contextmanager
 def state_folder(options: ListOptions) -> Iterator[str | None]:
-    """A temporary folder for what a list knows whose rows are given away; None when there is a manifest."""
+    """Yields a temporary folder for the state of a list without a manifest; None if there is a manifest."""
     if options.manifest is not None:
         yield None
         return
@@ -224,7 +226,7 @@ def state_folder(options: ListOptions) -> Iterator[str | None]:
 
 
 def _time(seconds: int) -> datetime | None:
-    """A moment; None for one that no calendar has."""
+    """Converts seconds since 1970 to a datetime; None if the time is out of range."""
     try:
         return datetime.fromtimestamp(seconds, UTC)
     except (OverflowError, ValueError, OSError):
@@ -232,4 +234,4 @@ def _time(seconds: int) -> datetime | None:
 
 
 def _ignore(_targets: Sequence[ListedTarget]) -> None:
-    """Takes targets that nobody wants."""
+    """Drops targets."""

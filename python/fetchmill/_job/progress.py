@@ -1,6 +1,6 @@
-"""`progress=`: how a program, a terminal or a notebook sees a job that runs.
+"""`progress=`: shows a running job in a program, a terminal or a notebook.
 
-Everything happens on the thread that waits for the job, some times a second: nothing is on the way of an object.
+Everything runs on the thread that waits for the job, several times a second. No object passes through this code.
 """
 
 import contextlib
@@ -20,21 +20,21 @@ OnProgress = Callable[[Snapshot], object]
 ProgressChoice = bool | OnProgress | None
 """Who is shown how a job is getting on: nobody, a terminal or notebook, or a function. None: a notebook only."""
 
-# A function or a display gets a snapshot this often, a stream that is no terminal a line so often.
+# Interval of snapshots for a function or a display, and of lines on a stream that is not a terminal.
 _STEP_SECONDS = 0.25
 _LINE_SECONDS = 10.0
 
 
 class Show(Protocol):
-    """Shows how a job is getting on."""
+    """Shows the progress of a job."""
 
     def __call__(self, snapshot: dict[str, Any], *, is_last: bool = False) -> None:
-        """Takes what the native module counts."""
+        """Shows the counters of the native module."""
 
 
 @contextlib.contextmanager
 def shown(progress: ProgressChoice) -> Iterator[Show | None]:
-    """What shows a job, as `progress` asks for it; None if nobody sees it."""
+    """Yields the function that shows a job, according to `progress`; None if it is not shown."""
     if progress is None:
         progress = is_notebook()
     if progress is False:
@@ -60,7 +60,7 @@ def is_notebook() -> bool:
 
 
 class _Paced:
-    """Gives a function a snapshot a few times a second, and the last one always."""
+    """Calls a function with a snapshot a few times a second, and always with the last one."""
 
     def __init__(self, on_progress: OnProgress) -> None:
         self._on_progress = on_progress
@@ -74,7 +74,7 @@ class _Paced:
 
 
 class _StreamDisplay:
-    """A line that is written over and over on a terminal; elsewhere a line every ten seconds."""
+    """A line that is overwritten on a terminal; on other streams, a new line every ten seconds."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
@@ -83,7 +83,7 @@ class _StreamDisplay:
         self._written = 0.0
 
     def update(self, snapshot: Snapshot) -> None:
-        """Writes a line, if it is time."""
+        """Writes a line if one is due."""
         rates = self._meter.add(snapshot)
         text = "; ".join(describe(snapshot, rates))
         if self._is_terminal:
@@ -96,7 +96,7 @@ class _StreamDisplay:
             self._write(f"fetchmill: {text}\n")
 
     def close(self) -> None:
-        """Takes the line of a terminal away."""
+        """Removes the line from a terminal."""
         if self._is_terminal:
             self._write("\r\x1b[2K")
 
@@ -116,13 +116,13 @@ class _NotebookDisplay:
         self._done = ""
 
     def update(self, snapshot: Snapshot) -> None:
-        """Shows it in the place of the one before."""
+        """Shows a snapshot in place of the previous one."""
         rates = self._meter.add(snapshot)
         self._done = f"{describe_done(snapshot)}, {snapshot.seconds:.1f} s"
         self._show(_as_mime(snapshot, rates))
 
     def close(self) -> None:
-        """Leaves one line."""
+        """Replaces the bar by one final line."""
         if self._handle is not None:
             self._show({"text/plain": self._done, "text/html": escape(self._done)})
 

@@ -1,6 +1,6 @@
-"""The ledger, as values: what a job counted while it runs, and at its end.
+"""The ledger: the counters of a job while it runs and at its end.
 
-It balances: listed = fetched + absent + failed + skipped, plus what is still pending in a job that has not finished.
+The counters balance: listed = fetched + absent + failed + skipped, plus pending targets if the job has not finished.
 """
 
 import os
@@ -13,11 +13,11 @@ from fetchmill._job.column_values import ColumnValue
 from fetchmill._job.readable_report import ReadableReport
 from fetchmill._quick_dataclass import dataclass
 
-# The reason of `Report.skipped_by` that has rules.
+# The reason in `Report.skipped_by` that is divided by rules.
 OPTED_OUT = "opted-out"
-# The rule of `stopped_by` that ends a run as it was asked for: nothing is wrong.
+# The rule of `stopped_by` that is not a problem: the run ended as requested.
 FIRST = "first"
-# Hosts whose robots.txt forbids targets that a job counts each.
+# Maximum number of hosts that a job counts individually because their robots.txt forbids targets.
 FORBIDDING_HOSTS_MAX = 4096
 
 
@@ -26,9 +26,9 @@ class Wait:
     """Something that a running job waits for.
 
     Args:
-        what: in words, for example `the listing's page http://host/list?next-marker=k fails (status 500)`.
-        since: since when, UTC.
-        until: when the job gives up (`give_up_after`), UTC.
+        what: a description, for example `the listing's page http://host/list?next-marker=k fails (status 500)`.
+        since: the time when the wait began, UTC.
+        until: the time when the job gives up (`give_up_after`), UTC.
     """
 
     what: str
@@ -48,14 +48,14 @@ class Wait:
 
 @dataclass(frozen=True, kw_only=True)
 class LimitedBy:
-    """What holds a job back, measured over the last seconds.
+    """The bottleneck of a job, measured over the last seconds.
 
     Args:
         kind: `listing`, `server`, `network`, `cpu`, `disk`, `transform`, `rate`, `bwlimit`, `throttling`, `courtesy`,
-            `concurrency`, `names`, `outage`, `last-targets`, or `mixed` when no single one of these does
+            `concurrency`, `names`, `outage`, `last-targets`, or `mixed` if there is more than one bottleneck
             (docs/guide/what-limits-a-job.md).
-        text: a line for people with the figure that shows it.
-        share: of a report, the part of the run's time in which it did; 0 to 1. None while a job runs.
+        text: a line for people, with the measured figure.
+        share: in a report, the share of the run's time in which this was the bottleneck, 0 to 1. None while a job runs.
     """
 
     kind: str
@@ -70,13 +70,13 @@ class LimitedBy:
 
 @dataclass(frozen=True, kw_only=True)
 class Latency:
-    """What replies took, from their requests to their last bytes, in seconds.
+    """Response times in seconds, from the request to the last byte of the reply.
 
     Args:
-        p50: half of them took at most this.
-        p90: 90 % of them.
-        p99: 99 % of them.
-        max: all of them.
+        p50: the median: half of the replies took at most this long.
+        p90: 90 % of the replies took at most this long.
+        p99: 99 % of the replies took at most this long.
+        max: the longest response time.
     """
 
     p50: float
@@ -92,12 +92,12 @@ class Latency:
 
 @dataclass(frozen=True, kw_only=True)
 class OriginLatency:
-    """What one origin of a job over many gave over the last ten seconds.
+    """Throughput and latency of one origin over the last ten seconds, for a job over many origins.
 
     Args:
         origin: scheme, host and port.
-        replies_per_second: complete replies that are no sign of trouble.
-        latency: what they took, to one significant digit.
+        replies_per_second: complete replies per second, without those that indicate a problem.
+        latency: response times of these replies, to one significant digit.
     """
 
     origin: str
@@ -112,33 +112,35 @@ class OriginLatency:
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """A running job's counters at one moment.
+    """The counters of a running job at one moment.
 
     Args:
-        listed: targets that the source handed over so far.
-        fetched: complete 2xx.
-        absent: 404 and 410.
-        failed: failed for good.
-        skipped: left out on purpose.
-        bytes: bytes of fetched bodies.
-        in_flight: requests without a reply yet.
-        waiting: targets that wait to be tried again.
-        listing_done: whether `listed` is the total.
-        failures: failed targets by failure kind.
+        listed: number of targets that the source has listed so far.
+        fetched: number of targets with a complete 2xx reply.
+        absent: number of targets with status 404 or 410.
+        failed: number of targets that failed permanently.
+        skipped: number of targets that were left out on purpose.
+        bytes: size of all fetched bodies in bytes.
+        in_flight: number of requests without a reply yet.
+        waiting: number of targets that wait for a retry.
+        listing_done: whether the listing is complete, so that `listed` is the total.
+        failures: number of failed targets by failure kind.
         phase: `listing`, `fetching`, `draining` or `done`.
-        seconds: time since this run began.
+        seconds: seconds since this run began.
         resumed: whether an earlier run began the job.
-        start_settled: targets that had an outcome before this run.
-        waits: what the job waits for: a server that is down, a page of the listing that fails.
-        stopped_by: the rule that ends the run, once one does.
-        attempts: requests of this run.
-        concurrency: requests that may be in flight now.
-        tries_concurrency: whether `concurrency="auto"` still looks for that number.
-        limited_by: what holds the job back; None in the first second.
-        latency: of the replies of the last ten seconds; None when there were none, or the engine does not tell.
-        origins: the same by origin, in a job over many: of at most 64 origins, the one with the most replies first.
-        total: how many objects the listing says that it has; None when it does not.
-        pages: pages of the listing in this run.
+        start_settled: number of targets that had an outcome before this run.
+        waits: the problems that the job waits for, such as a server that is down or a listing page that fails.
+        stopped_by: the rule that ends the run; None if no rule does.
+        attempts: number of requests in this run.
+        concurrency: number of requests that may be in flight now.
+        tries_concurrency: whether `concurrency="auto"` is still searching for that number.
+        limited_by: the bottleneck of the job; None in the first second.
+        latency: response times of the last ten seconds; None if there were no replies, or the engine does not measure
+            them.
+        origins: throughput and latency by origin, for a job over many origins. At most 64 origins; the origin with the
+            most replies is first.
+        total: number of objects that the listing announces; None if it does not.
+        pages: number of listing pages read in this run.
     """
 
     listed: int
@@ -173,14 +175,14 @@ class Snapshot:
 
     @property
     def expected(self) -> int | None:
-        """Targets in the end: those listed, or as many as the listing promises; None when nobody knows."""
+        """Number of targets expected at the end: those listed, or the listing's announced total; None if unknown."""
         if self.listing_done:
             return self.listed
         return self.total if self.total is not None and self.total >= self.listed else None
 
     @property
     def asked_for(self) -> int:
-        """Targets with an outcome, without those that were left out on purpose."""
+        """Number of targets with an outcome, without the skipped ones."""
         return self.fetched + self.absent + self.failed
 
     @classmethod
@@ -200,44 +202,47 @@ class Report(ReadableReport):
     """The ledger of a job.
 
     Args:
-        source: where the targets came from.
+        source: the source of the targets.
         dest: the destination.
-        format: how objects are stored.
-        listed: targets that the source handed over.
-        fetched: complete 2xx, stored.
-        absent: 404 and 410.
-        failed: failed for good; `fetchmill.failures(dest)` iterates over them and the absent ones.
-        skipped: left out on purpose.
-        pending: targets without an outcome; 0 once the job is finished.
-        bytes: bytes of fetched bodies.
-        failures: failed targets by failure kind.
-        failed_statuses: those that failed because of their status, by that: `401 Unauthorized`. Not counted: what
-            failed before a release that counts them.
-        credentials: whether requests of this run may have had credentials; None when that is not known.
-        seconds: time of this run.
-        attempts: requests for targets, all attempts of this run counted.
-        listed_at: when the listing was completed, UTC; None while it is not.
-        already_finished: whether the job was finished before this run, which then fetched nothing.
-        interrupted: whether the run was stopped before the end; the same call resumes.
-        stopped_by: the rule that stopped it: `max_failed`, `max_duration`, `max_bytes` or `first`; None for none.
+        format: the format in which objects are stored.
+        listed: number of targets that the source has listed.
+        fetched: number of targets with a complete 2xx reply, stored.
+        absent: number of targets with status 404 or 410.
+        failed: number of targets that failed permanently. `fetchmill.failures(dest)` iterates over failed and absent
+            targets.
+        skipped: number of targets that were left out on purpose.
+        pending: number of targets without an outcome; 0 once the job is finished.
+        bytes: size of all fetched bodies in bytes.
+        failures: number of failed targets by failure kind.
+        failed_statuses: number of targets that failed because of their HTTP status, by status: `401 Unauthorized`.
+            Failures of older releases that do not count statuses are missing.
+        credentials: whether requests of this run may have had credentials; None if unknown.
+        seconds: duration of this run in seconds.
+        attempts: number of requests for targets in this run, retries included.
+        listed_at: time when the listing was complete, UTC; None if it is not complete.
+        already_finished: whether the job was finished before this run. The run then fetched nothing.
+        interrupted: whether the run was stopped before the end. The same call resumes it.
+        stopped_by: the rule that stopped the run: `max_failed`, `max_duration`, `max_bytes` or `first`; None if no
+            rule did.
         tolerated: whether the job is finished and no more targets failed or were absent than `max_failed` allows.
         resumed: whether an earlier run began the job.
-        doubtful: names of objects that were stored before it turned out that their bytes may be another object's: a
-            reply that nobody asked for came too late (docs/reference/http-support.md). The first 10,000 of them.
-        doubtful_count: how many such objects there are.
-        limited_by: what has held this run back for longest; None when it was over before that was measured.
-        notices: what a person should know, a line each.
-        skipped_by: skipped targets by reason: `filter`, `other-origin`, `other-path`, `robots`, `folder-marker`,
-            `no-object`, `unchanged` (304), `dropped` (by a transform), `opted-out`, `duplicate`; empty for a job of
-            0.1.0.
-        opted_out_by: those that `opted-out` by rule: `X-Robots-Tag noai`, `TDM-Reservation`, `meta noindex`,
-            `robots.txt`. Of a value with more than one directive, the first that reserves the object is the rule.
-            Not counted: what a release without this mapping has skipped.
-        forbidding_hosts: the hosts (scheme, name and port) whose robots.txt forbids most targets, and how many: at
-            most 10, the first one with most. Counted are the first 4,096 hosts that forbid any.
-        forbidding_host_count: how many hosts forbid any; 4,097 means that many or more.
-        found_nothing: whether the job is finished without an object for a reason that nobody asked for: all that is
-            listed was skipped, or a list has no target. The command line exits with 3 then.
+        doubtful: names of stored objects whose bytes may belong to another object, because an unsolicited response was
+            detected too late (docs/reference/http-support.md). At most the first 10,000 names.
+        doubtful_count: number of such objects.
+        limited_by: the bottleneck of this run for most of the time; None if the run ended before it was measured.
+        notices: messages for people, one line each.
+        skipped_by: number of skipped targets by reason: `filter`, `other-origin`, `other-path`, `robots`,
+            `folder-marker`, `no-object`, `unchanged` (304), `dropped` (by a transform), `opted-out`, `duplicate`.
+            Empty for a job of release 0.1.0.
+        opted_out_by: number of `opted-out` targets by rule: `X-Robots-Tag noai`, `TDM-Reservation`, `meta noindex`,
+            `robots.txt`. If a value has several directives, the first one that reserves the object is the rule.
+            Targets skipped by a release without this mapping are not counted.
+        forbidding_hosts: the hosts (scheme, name and port) whose robots.txt forbids the most targets, with the number
+            of targets. At most 10 hosts, the host with the most targets first. Only the first 4,096 forbidding hosts
+            are counted.
+        forbidding_host_count: number of hosts that forbid targets; 4,097 means 4,097 or more.
+        found_nothing: whether the job finished without any object, and not because of an option: all listed targets
+            were skipped, or the list is empty. The command line then exits with code 3.
     """
 
     source: str
@@ -313,16 +318,17 @@ class Report(ReadableReport):
 
 @dataclass(frozen=True, kw_only=True)
 class JobProgress:
-    """How fast a running job is, as it wrote into its journal a second ago.
+    """The speed of a running job. The job writes it to its journal about once per second.
 
     Args:
-        time: when it was measured, UTC.
-        objects_per_second: targets that get an outcome, over the last ten seconds.
-        bytes_per_second: bytes of fetched bodies, the same.
-        in_flight: requests without a reply.
-        concurrency: requests that may be in flight.
-        latency: of the replies of the last ten seconds; None when there were none, or the engine does not tell.
-        limited_by: what holds the job back; None before that is known.
+        time: time of the measurement, UTC.
+        objects_per_second: targets per second that got an outcome, over the last ten seconds.
+        bytes_per_second: bytes of fetched bodies per second, over the last ten seconds.
+        in_flight: number of requests without a reply.
+        concurrency: number of requests that may be in flight.
+        latency: response times of the last ten seconds; None if there were no replies, or the engine does not measure
+            them.
+        limited_by: the bottleneck of the job; None if not yet known.
     """
 
     time: datetime
@@ -352,14 +358,14 @@ class JobProgress:
 
 @dataclass(frozen=True, kw_only=True)
 class Status(Report):
-    """The ledger of a job as its journal has it, read while the job may be running.
+    """The ledger of a job, read from its journal. The job may be running.
 
     Args:
         running: whether a process runs the job now.
-        waits: what it waits for, if it runs: a server that is down, a page of the listing that fails.
-        started_at: when its first run began, UTC.
-        age: seconds since then, until now or until its end; None when it is not known.
-        progress: how fast it is, if it runs.
+        waits: the problems that a running job waits for, such as a server that is down or a listing page that fails.
+        started_at: time when the first run began, UTC.
+        age: seconds from `started_at` to the end of the job, or to now if it has not ended; None if unknown.
+        progress: the speed of the job; None if it does not run.
     """
 
     running: bool
@@ -370,7 +376,7 @@ class Status(Report):
 
     @property
     def remaining_seconds(self) -> float | None:
-        """Seconds to the end at the present rate; None while the total is unknown or nothing moves."""
+        """Remaining seconds at the current rate; None if the total is unknown or the rate is 0."""
         rate = self.progress.objects_per_second if self.progress else 0.0
         return self.pending / rate if self.listed_at and rate > 0 else None
 
@@ -404,11 +410,11 @@ class Skipped:
     """Targets that a job has skipped for one reason.
 
     Args:
-        reason: why, as in `Report.skipped_by`.
-        count: how many.
-        names: the first 100; bytes that are not UTF-8 are escaped with a backslash. Empty in jobs of `check`.
-        rules: of those that `opted-out`, how many by rule, as in `Report.opted_out_by`.
-        hosts: of the same, the hosts whose robots.txt forbids most, as in `Report.forbidding_hosts`.
+        reason: the reason, as in `Report.skipped_by`.
+        count: number of skipped targets.
+        names: the first 100 names. Bytes that are not UTF-8 are escaped with a backslash. Empty for jobs of `check`.
+        rules: for `opted-out`, the number of targets by rule, as in `Report.opted_out_by`.
+        hosts: for `opted-out`, the hosts whose robots.txt forbids the most targets, as in `Report.forbidding_hosts`.
     """
 
     reason: str
@@ -423,16 +429,16 @@ class Failure:
     """A target that is absent or failed.
 
     Args:
-        name: the target's name, whole, with its control characters; bytes that are not UTF-8 are escaped. A folder
-            that gave no listing ends with a slash.
-        sequence: its sequence number in the job; None for a folder.
+        name: the complete name of the target, including control characters. Bytes that are not UTF-8 are escaped. The
+            name of a folder whose listing failed ends with a slash.
+        sequence: sequence number of the target in the job; None for a folder.
         outcome: `absent` or `failed`.
         kind: the failure kind, or `absent`.
-        status: the HTTP status of the last reply, None when there was none.
-        attempts: requests that were made for it.
+        status: HTTP status of the last reply; None if there was no reply.
+        attempts: number of requests for the target.
         detail: a line for people.
-        url: the URL it was asked for, when that is not its name.
-        columns: the kept columns of its list, by name.
+        url: the requested URL; None if it equals the name.
+        columns: the kept columns of the list, by name.
     """
 
     name: str
@@ -460,5 +466,5 @@ def _waits_of(values: Mapping[str, Any]) -> tuple[Wait, ...]:
 
 
 def _fields_of(cls: Any, values: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ANN401 - a dataclass type
-    """The values that are fields: the native module may say more, never less."""
+    """Returns the values that are fields of the class. The native module returns all fields, and may return more."""
     return {each.name: values[each.name] for each in fields(cls)}

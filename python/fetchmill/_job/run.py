@@ -1,6 +1,6 @@
-"""Waits for what the native module does on its own threads, in steps short enough for signals.
+"""Waits for jobs of the native module, which run on its own threads.
 
-Python handles signals between two steps. No call is made for an object.
+The wait is divided into short steps, because Python handles signals between steps. No Python call is made per object.
 """
 
 import time
@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 from fetchmill._job.progress import Show
 
-# A signal is answered within this.
+# Signals are handled within this time.
 STEP_SECONDS = 0.05
-# The core drains for 3 s and then writes a last checkpoint; after this it is ended without one.
+# The core drains for 3 s and then writes a last checkpoint. After this time it is ended without a checkpoint.
 DRAIN_SECONDS_MAX = 5.0
 
 
@@ -19,31 +19,31 @@ class RunningJob(Protocol):
     """A job or an export."""
 
     def wait(self, seconds: float) -> bool:
-        """Waits for the end; whether it has come."""
+        """Waits up to `seconds` for the end. Returns whether the job has ended."""
 
     def snapshot(self) -> dict[str, Any]:
-        """How it stands."""
+        """Returns the current counters."""
 
     def stop(self) -> None:
-        """Asks for an end with a checkpoint."""
+        """Requests the end of the job with a checkpoint."""
 
     def abort(self) -> None:
-        """Ends without one."""
+        """Ends the job without a checkpoint."""
 
     def report(self) -> dict[str, Any]:
-        """What came of it."""
+        """Returns the report, after the end."""
 
 
 def run_to_end(start: Callable[[], RunningJob], show: Show | None = None) -> dict[str, Any]:
-    """Starts it, waits for its end and gives its report; an exception drains it first and goes on then.
+    """Starts a job, waits for its end and returns its report. An exception first drains the job, then is raised.
 
     Args:
-        start: starts it.
-        show: takes how it is getting on, now and then and at the end; what it raises ends the job.
+        start: starts the job.
+        show: called with snapshots regularly and at the end. If it raises, the job ends.
     """
     running = None
     try:
-        # Inside, so that no moment is left in which it runs and a signal would not end it.
+        # Start inside `try`, so that a signal ends the job from its first moment on.
         running = start()
         _wait(running, show)
         if show is not None:
@@ -56,7 +56,7 @@ def run_to_end(start: Callable[[], RunningJob], show: Show | None = None) -> dic
 
 
 def _wait(running: RunningJob, show: Show | None) -> None:
-    """Until its end. One that a rule has stopped has as long to drain as one that is interrupted."""
+    """Waits for the end of a job. A job stopped by a rule may drain as long as an interrupted one."""
     deadline = None
     while not running.wait(STEP_SECONDS):
         snapshot = running.snapshot()
@@ -71,7 +71,7 @@ def _wait(running: RunningJob, show: Show | None) -> None:
 
 
 def _drain(running: RunningJob) -> None:
-    """Ends it with a checkpoint; without one when that takes too long or is interrupted too."""
+    """Ends a job with a checkpoint; without one if draining takes too long or is interrupted, too."""
     try:
         running.stop()
         deadline = time.monotonic() + DRAIN_SECONDS_MAX

@@ -1,7 +1,7 @@
-"""How a job was asked for, as its journal keeps it for `resume`: what is given, without secrets and without code.
+"""The stored command of a job, which its journal keeps for `resume`: the given options, without secrets and code.
 
-A destination may come from somebody else. So nothing that is read here names code, a file with credentials, or a place
-to write to. The caller gives these again.
+A destination may be untrusted. So a stored command names no code, no file with credentials, and no place to write to.
+The caller passes these again.
 """
 
 import json
@@ -18,7 +18,7 @@ from fetchmill._options.secrets import OPEN_FIELDS, PRIVATE, SECRETS, is_given
 from fetchmill._options.sources import SourceKind, kind_of
 from fetchmill.errors import SecurityError, UsageError
 
-# Options of one run, or of the process: where it writes, and what it shows.
+# Options of a single run or process: where it writes, and what it shows.
 _OF_A_RUN = (
     *("source", "dest", "state", "retry_failed", "dry_run", "limit", "first"),
     *("dashboard", "dashboard_addr", "dashboard_token", "dashboard_host"),
@@ -27,12 +27,12 @@ _NEVER = (*SECRETS, *PRIVATE, *_OF_A_RUN)
 
 
 class StoredCommand(NamedTuple):
-    """How a job was asked for.
+    """The stored command of a job.
 
     Attributes:
-        source: where its targets came from, an absolute path if it is a list; None if that cannot be stored.
-        options: the options that were given.
-        lacking: names of what was given and is not stored.
+        source: the source of the targets, an absolute path if it is a list; None if it cannot be stored.
+        options: the given options.
+        lacking: names of options that were given but are not stored.
     """
 
     source: str | None
@@ -40,10 +40,10 @@ class StoredCommand(NamedTuple):
     lacking: tuple[str, ...]
 
     def options_for(self, dest: str | os.PathLike[str], given: Mapping[str, Any]) -> GetOptions:
-        """The options of a run that resumes the job.
+        """Returns the options of a run that resumes the job.
 
         Args:
-            dest: its destination.
+            dest: the destination of the job.
             given: options of this run, by name.
 
         Raises:
@@ -68,11 +68,11 @@ class StoredCommand(NamedTuple):
 
 
 def command_text(options: Options, lacking: Sequence[str] = ()) -> str:
-    """How a job is asked for, as a journal keeps it.
+    """Returns the command of a job as text for its journal.
 
     Args:
         options: the options of the job.
-        lacking: what else was given and is not stored, such as functions of a program.
+        lacking: names of other arguments that are not stored, such as functions of a program.
     """
     stored, missing = {}, [*lacking]
     for option in fields(options):
@@ -95,11 +95,11 @@ def command_text(options: Options, lacking: Sequence[str] = ()) -> str:
 
 
 def job_json(options: GetOptions, kind: SourceKind | None = None, lacking: Sequence[str] = ()) -> str:
-    """The options of a job for the native module, with how it is asked for.
+    """Returns the options of a job for the native module, including its stored command.
 
     Args:
         options: the options of the job.
-        kind: what the source is when its text does not say it.
+        kind: the kind of source, if its text does not show it.
         lacking: as for `command_text`.
 
     Raises:
@@ -109,11 +109,11 @@ def job_json(options: GetOptions, kind: SourceKind | None = None, lacking: Seque
 
 
 def read_command(dest: str | os.PathLike[str], state: str | os.PathLike[str] | None) -> StoredCommand:
-    """How the job of a destination was asked for.
+    """Reads the stored command of a destination's job.
 
     Raises:
-        UsageError: there is no job, or it does not say how it was asked for.
-        SecurityError: the journal names what no journal of ours names.
+        UsageError: there is no job, or its journal has no command.
+        SecurityError: the journal contains values that fetchmill never writes.
         JournalError: the journal cannot be read.
     """
     shown = os.fspath(dest)
@@ -141,18 +141,18 @@ def read_command(dest: str | os.PathLike[str], state: str | os.PathLike[str] | N
 
 
 def _lasting_source(source: str) -> str | None:
-    """A source that means the same in any folder; None if it cannot be stored."""
+    """Returns a source that does not depend on the working folder; None if it cannot be stored."""
     if source == "-" or hide_secrets(source) != source:
         return None
     return str(Path(source).absolute()) if kind_of(source) == "list" else source
 
 
 def _has_secret(value: object) -> bool:
-    """Whether a text has a token or a password in a URL."""
+    """Returns whether a text contains a URL with a token or a password."""
     return isinstance(value, str) and hide_secrets(value) != value
 
 
 def _written(name: str) -> str:
-    """An option that is missing, as the command line has it."""
+    """Returns a missing option in command-line form."""
     kind, _, field = name.partition(" ")
     return f"--header '{field}: ...'" if kind == "header" else f"--{name.replace('_', '-')}"

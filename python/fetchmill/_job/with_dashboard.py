@@ -1,4 +1,4 @@
-"""The dashboard that a job was asked to have, or none."""
+"""The dashboard of a job, if it was requested."""
 
 import contextlib
 import sys
@@ -11,23 +11,23 @@ if TYPE_CHECKING:
     from fetchmill._dashboard.dashboard import Dashboard
     from fetchmill._dashboard.pages import ShownJob
 
-# What the destination is called: of `get`, of `check`, of `list`.
+# Names of the destination option of `get`, `check` and `list`.
 _DESTINATIONS = ("dest", "results", "manifest")
 ShownT = TypeVar("ShownT", bound="ShownJob")
 
 
 class JobDashboard:
-    """Takes its port when it is made, shows a job that has started, and ends with the `with` block.
+    """A dashboard that opens its port when it is created, shows a started job, and ends with the `with` block.
 
     Args:
         command: `get`, `check` or `list`.
-        options: of the job; without `dashboard` and `dashboard_addr` nothing happens.
+        options: the options of the job. Without `dashboard` and `dashboard_addr` there is no dashboard.
 
     Attributes:
-        url: where a browser finds it; None without one.
+        url: URL for browsers; None without a dashboard.
 
     Raises:
-        UsageError: its address cannot be used, or options of a dashboard are given without one.
+        UsageError: the address cannot be used, or a dashboard option is given without a dashboard.
     """
 
     def __init__(self, command: str, options: Options) -> None:
@@ -49,13 +49,13 @@ class JobDashboard:
         self.url = self._dashboard.url if self._dashboard else None
 
     def show(self, job: ShownT) -> ShownT:
-        """Shows a job that has just started; gives it back."""
+        """Shows a job that has just started. Returns the job."""
         if self._dashboard is not None:
             self._dashboard.show(job)
         return job
 
     def show_in_program(self, job: ShownT) -> ShownT:
-        """The same for a program, whose standard error is told where the dashboard is."""
+        """Like `show`, for a program. Prints the URL of the dashboard on standard error."""
         if self.url is not None and sys.stderr is not None:
             with contextlib.suppress(OSError, ValueError):  # nobody reads it
                 sys.stderr.write(f"fetchmill: dashboard: {self.url}\n")
@@ -71,7 +71,7 @@ class JobDashboard:
 
 
 def _address_of(options: Options) -> str | None:
-    """HOST:PORT, if one of the two options that may name it does."""
+    """Returns HOST:PORT, if `dashboard` or `dashboard_addr` contains it."""
     given = [text for text in (options.dashboard, options.dashboard_addr) if isinstance(text, str)]
     if len(set(given)) > 1:
         raise UsageError(

@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 @option_class(CHECK)
 class CheckOptions(Options):
-    """What a check is asked to do: validated, immutable.
+    """The options of a check: validated, immutable.
 
-    `source`, the options that say how the list is read, and `results` identify a check, so they cannot change when it
-    is resumed; the others may.
+    `source`, `results`, and the options for reading the list identify a check. They cannot change when the check is
+    resumed. All other options may change.
 
     Args:
-        source: the path of a list of URLs, or `-` for one on standard input.
-        results: the file for the rows: missing, or the same check's. None: they are only counted.
+        source: the path of a list of URLs. `-` reads a list from standard input.
+        results: the file for the rows: it must be missing or belong to the same check. None: rows are only counted.
 
     Raises:
-        UsageError: a value that cannot be used.
+        UsageError: a value cannot be used.
 
     The other options:
     """
@@ -50,11 +50,11 @@ class CheckOptions(Options):
             )
 
     def to_json(self, temporary: str | None = None, *, is_iterable: bool = False) -> str:
-        """For the native module.
+        """Returns the options for the native module.
 
         Args:
-            temporary: a folder for what the check knows when nobody has named one.
-            is_iterable: whether the targets are a program's.
+            temporary: a folder for the state of a check that has no permanent one.
+            is_iterable: whether the targets come from an iterable.
         """
         source = str(self.source)
         values = self.core_values(source) | {"source": source, "source_kind": "iterable" if is_iterable else "list"}
@@ -66,5 +66,5 @@ class CheckOptions(Options):
 
     @property
     def is_temporary(self) -> bool:
-        """Whether what the check knows is removed at its end."""
+        """Whether the state of the check is removed at its end."""
         return self.results is None and self.state is None

@@ -13,25 +13,24 @@ if TYPE_CHECKING:
     from fetchmill._options.keywords import GetKeywords
 
 _QUALITY_MAX = 100
-# As ImageTransform has them: help needs no Pillow.
+# Repeated from `_transform.images`, so that help does not need Pillow.
 _IMAGE_COLUMNS = ("width", "height", "original_width", "original_height")
 
 
 @option_class(GET)
 class GetOptions(Options):
-    """What a job is asked to do: validated, immutable.
+    """The options of a job: validated, immutable.
 
-    `source`, `listing`, the options that shape requests and names, and `format` identify a job, so they cannot
-    change when it is resumed; the others may.
+    `source`, `listing`, `format`, and the options that shape requests and names identify a job. They cannot change when
+    the job is resumed. All other options may change.
 
     Args:
-        source: where targets come from: `http://host:port[/path]` or the same with https for a server that lists its
-            objects, `s3://bucket[/prefix]` for a bucket, else the path of a list of URLs, or `-` for one on standard
-            input.
-        dest: the destination: a folder that is missing, empty or the same job's; or `s3://BUCKET/PREFIX/`.
+        source: `http://host:port[/path]` or `https://...` for a server that lists its objects, `s3://bucket[/prefix]`
+            for a bucket, or the path of a list of URLs. `-` reads a list from standard input.
+        dest: the destination: a folder that is missing, empty or belongs to the same job; or `s3://BUCKET/PREFIX/`.
 
     Raises:
-        UsageError: a value that cannot be used.
+        UsageError: a value cannot be used.
 
     The other options:
     """
@@ -53,7 +52,7 @@ class GetOptions(Options):
             raise UsageError("transform_columns needs a transform, which fills them", options=["transform_columns"])
 
     def _check_images(self) -> None:
-        """Refuses options of images that contradict others."""
+        """Refuses image options that contradict other options."""
         if self.image_quality > _QUALITY_MAX:
             raise UsageError(
                 f"image_quality must be 1 to {_QUALITY_MAX}, not {self.image_quality}", options=["image_quality"]
@@ -74,14 +73,14 @@ class GetOptions(Options):
 
     @property
     def source_kind(self) -> SourceKind:
-        """What the source is, from its text."""
+        """The kind of source, from its text."""
         return kind_of(str(self.source))
 
     def to_json(self, kind: SourceKind | None = None) -> str:
-        """For the native module.
+        """Returns the options for the native module.
 
         Args:
-            kind: what the source is when its text does not say it.
+            kind: the kind of source, if its text does not show it.
 
         Raises:
             UsageError: credentials that have no origin, or no entry in ~/.netrc; or a transform that other processes
@@ -97,7 +96,7 @@ class GetOptions(Options):
         return json.dumps(values)
 
     def _native_images(self) -> dict[str, Any]:
-        """The transform that the options of images ask for."""
+        """Returns the transform for the image options."""
         try:
             from fetchmill._transform.images import ImageTransform
         except ImportError:
@@ -114,12 +113,12 @@ class GetOptions(Options):
 
 
 def has_images(options: Options) -> bool:
-    """Whether objects are images that are checked or changed before they are stored."""
+    """Returns whether objects are images that are checked or changed before they are stored."""
     return any(getattr(options, name) is not None for name in ("image_max_side", "image_min_side", "image_format"))
 
 
 def source_values(options: Options, kind: SourceKind) -> dict[str, object]:
-    """The options that the core knows, with the source and its kind."""
+    """Returns the options that the core knows, with the source and its kind."""
     endpoint = options.endpoint_url if kind == "s3" else None
     source = str(options.source)
     return options.core_values(endpoint or source) | {"source": source, "source_kind": kind}

@@ -144,8 +144,8 @@ class OfJsonPages(TypedDict, total=False):
     items_field: str
     """Field of a JSON page with the array of items; may be dotted. `.` is the page itself."""
     url_field: str | None
-    """Field of an item with its URL, which may be relative; dots lead to inner fields. Without it each item is a URL.
-    Not needed with --store items."""
+    """Field of an item with its URL, absolute or relative; may be dotted. Without it, each item is a URL. Not needed
+    with --store items."""
     name_field: str | None
     """Field of an item with its name; may be dotted. Default: its URL."""
     size_field: str | None

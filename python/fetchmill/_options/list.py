@@ -15,19 +15,18 @@ if TYPE_CHECKING:
 
 @option_class(LIST)
 class ListOptions(Options):
-    """How a source is listed: validated, immutable.
+    """The options of a list: validated, immutable.
 
-    `source`, the options that say how it is listed or read, and `manifest` identify a list, so they cannot change when
-    it is resumed; the others may.
+    `source`, `manifest`, and the options for listing and reading identify a list. They cannot change when the list is
+    resumed. All other options may change.
 
     Args:
-        source: where targets come from: `http://host:port[/path]` or the same with https for a server that lists its
-            objects, `s3://bucket[/prefix]` for a bucket, else the path of a list of URLs, or `-` for one on standard
-            input.
-        manifest: the file for the rows: missing, or the same list's. None: they are given to whoever lists.
+        source: `http://host:port[/path]` or `https://...` for a server that lists its objects, `s3://bucket[/prefix]`
+            for a bucket, or the path of a list of URLs. `-` reads a list from standard input.
+        manifest: the file for the rows: it must be missing or belong to the same list. None: rows go to the caller.
 
     Raises:
-        UsageError: a value that cannot be used.
+        UsageError: a value cannot be used.
 
     The other options:
     """
@@ -51,14 +50,14 @@ class ListOptions(Options):
 
     @property
     def source_kind(self) -> SourceKind:
-        """What the source is, from its text."""
+        """The kind of source, from its text."""
         return kind_of(str(self.source))
 
     def to_json(self, temporary: str | None = None) -> str:
-        """For the native module.
+        """Returns the options for the native module.
 
         Args:
-            temporary: a folder for what the list knows when its rows are given away, and nobody could resume it.
+            temporary: a folder for the state of a list without a manifest, which cannot be resumed.
 
         Raises:
             UsageError: credentials that have no origin, or no entry in ~/.netrc.

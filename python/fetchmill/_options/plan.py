@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fetchmill._options.keywords import PlanKeywords
 
 OBJECTS_DEFAULT: Final = 1_000_000
-# What a probe does in its own way: it stores little or nothing, and has its own end.
+# Options that a probe sets itself: it stores little or nothing, and decides itself when to end.
 _NOT_OF_A_PROBE = {
     *("format", "shard_size", "seal_after", "durability", "state", "preflight", "server_times"),
     *("keep_columns", "column_types"),
@@ -27,15 +27,15 @@ _NOT_OF_A_PROBE = {
 
 @option_class(PLAN)
 class PlanOptions(Options):
-    """What is planned: a job, by its options, and the probe: validated, immutable.
+    """The options of a plan: those of the planned job, and those of the probe. Validated, immutable.
 
     Args:
-        source: where targets come from: `http://host:port[/path]` or the same with https for a server that lists its
-            objects, `s3://bucket[/prefix]` for a bucket, else the path of a list of URLs.
-        dest: the destination that the job would have; nothing is written there. None: its room is not looked at.
+        source: `http://host:port[/path]` or `https://...` for a server that lists its objects, `s3://bucket[/prefix]`
+            for a bucket, or the path of a list of URLs.
+        dest: the destination of the planned job. Nothing is written there. None: free space is not checked.
 
     Raises:
-        UsageError: a value that cannot be used.
+        UsageError: a value cannot be used.
 
     The other options:
     """
@@ -65,24 +65,24 @@ class PlanOptions(Options):
 
     @property
     def source_kind(self) -> SourceKind:
-        """What the source is, from its text."""
+        """The kind of source, from its text."""
         return kind_of(str(self.source))
 
     def fetching_job(self, dest: str, format: str, **other: Any) -> GetOptions:  # noqa: ANN401 - options
-        """A job of the probe: the source and all that is about requests, with another destination.
+        """Returns the options of a job for the probe: the same source and requests, with another destination.
 
         Args:
-            dest: where it stores.
-            format: how.
-            other: options that differ.
+            dest: the destination of the probe's job.
+            format: its format.
+            other: options that differ from the planned job.
         """
-        # The probe says itself what failed, also when everything is refused.
+        # The probe reports failures itself, even if all requests are refused.
         of_probe = {"dest": dest, "format": format, "durability": "process", "max_failed": "100%"}
         values = self._given(GetOptions) | of_probe
         return GetOptions(**values | other)
 
     def listing_job(self) -> ListOptions:
-        """A list of the source whose rows are given away."""
+        """Returns the options of a list of the source without a manifest."""
         return ListOptions(**self._given(ListOptions))
 
     def _given(self, table: Any) -> dict[str, Any]:  # noqa: ANN401 - a class of options

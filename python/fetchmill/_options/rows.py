@@ -1,6 +1,6 @@
-"""Rows of options, and the classes that are made of them.
+"""Rows of options, and the option classes that are made from them.
 
-The rows are in `table`, which is generated. A class of options is a frozen dataclass with a field for each of its rows.
+The rows are in `table`, which is generated. An option class is a frozen dataclass with a field for each row.
 """
 
 import os
@@ -26,15 +26,15 @@ class Option:
 
     Args:
         kind: the kind of value.
-        type: the type of value.
-        default: the value if it is not given.
-        help: the text of help.
-        choices: the words of a choice.
-        heading: the section of a command's help.
-        envvar: the variable that the command takes it from, for values that others must not see in a list of processes.
-        short: its name in one letter, on the command line.
-        alias_of: the option that it is another name of.
-        is_core: whether the core knows it by this name.
+        type: the Python type of the value.
+        default: the value if the option is not given.
+        help: the help text.
+        choices: the allowed words of a choice.
+        heading: the section in the command's help.
+        envvar: the environment variable that the command reads, for values that must not appear in a process list.
+        short: the one-letter name on the command line.
+        alias_of: the option that this one is an alias of.
+        is_core: whether the core has an option of this name.
     """
 
     __slots__ = ("default", "metadata", "type")
@@ -68,7 +68,7 @@ class Option:
 
 
 class Options:
-    """A class of options: validated, immutable."""
+    """The base of all option classes: validated, immutable."""
 
     if TYPE_CHECKING:
         __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
@@ -79,13 +79,13 @@ class Options:
 
     @classmethod
     def refuse_unknown(cls, name: str) -> None:
-        """Says who has an option that this class does not have.
+        """Raises an error for an option that this class does not have.
 
         Raises:
-            UsageError: others have it.
-            TypeError: nobody has it.
+            UsageError: another call has the option. The message names that call.
+            TypeError: no call has the option.
         """
-        # Imported late: it has the rows of all classes.
+        # Imported late, because it loads the rows of all classes.
         from fetchmill._options.elsewhere import call_of, describe_elsewhere
 
         call = call_of(cls._rows)
@@ -115,7 +115,7 @@ class Options:
         self._take_aliases()
 
     def _take_aliases(self) -> None:
-        """What is given by another name of an option is that option's value."""
+        """Moves the values of aliases to the options that they stand for."""
         for alias in fields(self):
             name, value = alias.metadata.get("alias_of"), getattr(self, alias.name)
             if name is None or value is None:
@@ -129,10 +129,10 @@ class Options:
             object.__setattr__(self, alias.name, None)
 
     def core_values(self, asked: str) -> dict[str, Any]:
-        """The options that the core knows, as it takes them; what is left out has its default.
+        """Returns the options that the core knows, in its form. Options with their default value are left out.
 
         Args:
-            asked: who is asked first, as a URL: what ~/.netrc is for.
+            asked: the URL of the first request, which selects the entry in ~/.netrc.
 
         Raises:
             UsageError: credentials that have no origin, or no entry in ~/.netrc.
@@ -158,10 +158,10 @@ class Options:
 
 
 def option_class(options: Mapping[str, Option]) -> Callable[[type[T]], type[T]]:
-    """Makes a frozen dataclass of a class: with the fields that it has, and one for each row.
+    """Makes a frozen dataclass from a class, with its own fields and one field for each row.
 
     Args:
-        options: the rows, by their names.
+        options: the rows by name.
     """
 
     def make(made: type[T]) -> type[T]:
@@ -179,7 +179,7 @@ def option_class(options: Mapping[str, Option]) -> Callable[[type[T]], type[T]]:
 
 
 def _core_value(kind: Kind, value: Any) -> Any:  # noqa: ANN401 - of any option
-    """A value as the core takes it."""
+    """Converts a value to the form of the core."""
     if value is None:
         return None
     if kind == "share":
@@ -190,7 +190,7 @@ def _core_value(kind: Kind, value: Any) -> Any:  # noqa: ANN401 - of any option
 
 
 def default_text(kind: Kind, default: object) -> str | None:
-    """A default with its unit, for help; None when there is none to show."""
+    """Returns a default with its unit, for help; None if there is no default to show."""
     if default is None or kind in ("answers", "dashboard"):
         return None
     if kind == "seconds":
@@ -201,7 +201,7 @@ def default_text(kind: Kind, default: object) -> str | None:
 
 
 def _described(table: Any) -> str:  # noqa: ANN401 - a dataclass
-    """A table as text, so that `help(fetchmill.GetOptions)` shows what the command line shows."""
+    """Describes all options as text, so that `help(fetchmill.GetOptions)` shows the command line's help."""
     lines = []
     for option in fields(table):
         if option.metadata:

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 @option_class(STREAM)
 class StreamOptions(Options):
-    """How requests of a program are made: validated, immutable.
+    """The options of a stream or client: validated, immutable.
 
     Raises:
-        UsageError: a value that cannot be used.
+        UsageError: a value cannot be used.
 
     The options:
     """
@@ -25,7 +25,7 @@ class StreamOptions(Options):
         def __init__(self, **options: Unpack[StreamKeywords]) -> None: ...
 
     def to_json(self) -> str:
-        """For the native module.
+        """Returns the options for the native module.
 
         Raises:
             UsageError: credentials that have no origin, or no entry in ~/.netrc.

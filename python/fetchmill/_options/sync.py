@@ -21,7 +21,7 @@ from fetchmill.errors import UsageError
 if TYPE_CHECKING:
     from fetchmill._options.keywords import SyncKeywords
 
-# What decides which objects a source has, and what they are called.
+# Options that determine the objects of a source and their names.
 _FILTERS = (
     *("list_format", "column", "template", "csv_header", "delimiter", "quote", "key_column", "include", "exclude"),
     *("size_from", "size_to", "modified_from", "modified_to", "storage_class"),
@@ -29,26 +29,26 @@ _FILTERS = (
     *("items_field", "url_field", "name_field", "size_field", "modified_field"),
     *("next_page", "next_field", "page_param", "offset_param"),
 )
-# What says how a source is listed: requests are made of a list of our own.
+# Options for listing. The job that fetches reads sync's own list of requests instead.
 _OF_LISTING = ("listing", "robots", "total_field", *_FILTERS)
-# What stays the same from pass to pass.
+# Options that must not change between passes.
 _LASTING = ("format", *_FILTERS)
 _COLUMN = re.compile(r"\{\w*(?:!r)?\}")
-# A field is left out where its column is empty.
+# A header field is not sent if its column is empty.
 _CONDITIONS = {"If-None-Match": "{if_none_match}", "If-Modified-Since": "{if_modified_since}"}
 _PERCENT = 100
 
 
 @option_class(SYNC)
 class SyncOptions(Options):
-    """What a sync is asked to do: validated, immutable.
+    """The options of a sync: validated, immutable.
 
     Args:
-        source: where targets come from, as for `get`.
-        dest: the folder that is made like the source.
+        source: the source of the targets, as for `get`.
+        dest: the folder to synchronize with the source.
 
     Raises:
-        UsageError: a value that cannot be used.
+        UsageError: a value cannot be used.
 
     The other options:
     """
@@ -87,12 +87,12 @@ class SyncOptions(Options):
 
     @property
     def source_kind(self) -> SourceKind:
-        """What the source is, from its text."""
+        """The kind of source, from its text."""
         return kind_of(str(self.source))
 
     @property
     def filters(self) -> str:
-        """What decides which objects DEST has, what they are called and how they are stored, as a text to compare."""
+        """The options that determine the objects in DEST, their names and format, as text for comparison."""
         given = {name: value for name, value in self._given().items() if name in _LASTING}
         for name in ("modified_from", "modified_to"):
             if name in given:
@@ -100,11 +100,11 @@ class SyncOptions(Options):
         return json.dumps(given, sort_keys=True)
 
     def list_json(self, manifest: str, *, is_iterable: bool = False) -> str:
-        """Of the job that lists the source into a manifest, for the native module.
+        """Returns the options of the job that lists the source into a manifest, for the native module.
 
         Args:
             manifest: the file for the rows.
-            is_iterable: whether the targets are a program's.
+            is_iterable: whether the targets come from an iterable.
 
         Raises:
             UsageError: credentials that have no origin, or no entry in ~/.netrc.
@@ -117,13 +117,13 @@ class SyncOptions(Options):
     def get_json(
         self, requests: str, dest: str, next_numbers: Mapping[str, Any] | None, *, is_iterable: bool = False
     ) -> str:
-        """Of the job that fetches what differs, for the native module.
+        """Returns the options of the job that fetches new and changed objects, for the native module.
 
         Args:
             requests: a manifest with a row for each request.
-            dest: where objects go.
-            next_numbers: what the job must know of the shards that are there; None where objects are files.
-            is_iterable: whether the targets are a program's.
+            dest: the folder for fetched objects.
+            next_numbers: the next free numbers after the existing shards; None for the format `files`.
+            is_iterable: whether the targets come from an iterable.
 
         Raises:
             UsageError: credentials that have no origin, or no entry in ~/.netrc.
@@ -141,7 +141,7 @@ class SyncOptions(Options):
         if not is_open:
             values["redirects"] = self.redirects or 0
         if not is_open or is_iterable:
-            # What is in the list comes from the origin that the user has named, or from the program itself.
+            # The URLs come from the origin that the user named, or from the program itself.
             values["allow_private"] = not self.public_only
         if self.source_kind == "server":
             values["credentials_for"] = self.credentials_for or origin_of(str(self.source))
@@ -150,27 +150,27 @@ class SyncOptions(Options):
         return GetOptions(source=requests, dest=dest, server_times=True, **values)
 
     def _given(self) -> dict[str, Any]:
-        """What differs from its default."""
+        """Returns the options that differ from their defaults."""
         options = {option.name: option.default for option in fields(self) if option.metadata}
         return {name: getattr(self, name) for name, default in options.items() if getattr(self, name) != default}
 
     def _of(self, table: type[Options]) -> dict[str, Any]:
-        """What is given that another table has, too."""
+        """Returns the given options that another class of options also has."""
         known = {option.name for option in fields(table) if option.metadata}
         return {name: value for name, value in self._given().items() if name in known}
 
 
 def lasting_source(source: str | os.PathLike[str]) -> str:
-    """A source as a destination remembers it: a list is the same one from whatever folder the command runs."""
+    """Returns a source as it is stored in a destination. The path of a list becomes absolute."""
     text = os.fspath(source)
     return str(Path(text).absolute()) if kind_of(text) == "list" and text not in ("", "-") else text
 
 
 def allowed_removals(max_delete: int | str, objects: int) -> int:
-    """How many of so many objects a pass may remove.
+    """Returns how many of `objects` a pass may remove.
 
     Raises:
-        UsageError: it is neither a number nor a percentage.
+        UsageError: `max_delete` is neither a number nor a percentage.
     """
     text = str(max_delete).strip()
     share = text.removesuffix("%")

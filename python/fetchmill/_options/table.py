@@ -419,8 +419,8 @@ _OF_JSON_PAGES = {
         "text",
         str | None,
         None,
-        "Field of an item with its URL, which may be relative; dots lead to inner fields. Without it each item "
-        "is a URL. Not needed with --store items.",
+        "Field of an item with its URL, absolute or relative; may be dotted. Without it, each item is a URL. "
+        "Not needed with --store items.",
         heading="How a server lists",
     ),
     "name_field": Option(

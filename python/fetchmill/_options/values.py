@@ -1,4 +1,4 @@
-"""The kinds of values that options have, and what is a value of each."""
+"""The kinds of option values, and the checks for each kind."""
 
 import math
 import os
@@ -40,15 +40,15 @@ Kind = Literal[
 ]
 
 _SPACE, _DELETE = 0x20, 0x7F
-# Statuses of errors, up to the last that a reply may have.
+# The range of error statuses. The maximum is the largest possible status.
 _STATUS_MIN, _STATUS_MAX = 400, 999
 
 
 def check_value(name: str, value: object, metadata: Mapping[str, Any]) -> None:
-    """One option against its kind. None is always allowed: it means the default.
+    """Checks the value of an option against its kind. None is always allowed: it means the default.
 
     Raises:
-        UsageError: it is no such value.
+        UsageError: the value is not of this kind.
     """
     if value is None:
         return
@@ -60,13 +60,13 @@ def check_value(name: str, value: object, metadata: Mapping[str, Any]) -> None:
 
 
 def require(met: bool, name: str, expected: str, value: object) -> None:
-    """Raises UsageError with what was expected unless it is met."""
+    """Raises UsageError with the expected value unless `met`."""
     if not met:
         raise UsageError(f"{name} must be {expected}, not {value!r}", options=[name])
 
 
 def check_text(name: str, value: object) -> None:
-    """Text that can stand in a request."""
+    """Checks text that is used in a request."""
     require(isinstance(value, str) and value != "", name, "a text that is not empty", value)
     text = str(value)
     require(
@@ -79,7 +79,7 @@ def check_text(name: str, value: object) -> None:
 
 
 def check_path(name: str, value: object) -> str:
-    """A path as text."""
+    """Checks a path and returns it as text."""
     require(isinstance(value, (str, os.PathLike)) and value != "", name, "a path that is not empty", value)
     path = os.fsdecode(value)  # type: ignore[arg-type]
     require("\0" not in path, name, "a path without NUL", path)
@@ -88,7 +88,7 @@ def check_path(name: str, value: object) -> str:
 
 
 def _require_utf8(name: str, text: str) -> None:
-    """Text that JSON can carry."""
+    """Checks that JSON can represent the text."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -146,7 +146,7 @@ def _is_whole(value: object, least: int) -> bool:
 
 
 def _check_answers(name: str, value: object) -> None:
-    """All of them or none, or patterns, which the core reads."""
+    """Checks a bool (all answers or none) or a sequence of patterns. The core parses the patterns."""
     if not isinstance(value, bool):
         is_list = isinstance(value, Sequence) and not isinstance(value, str) and len(value) > 0
         require(is_list, name, "True, False, or a sequence of answers as ['dns*', '5xx']", value)
@@ -154,7 +154,7 @@ def _check_answers(name: str, value: object) -> None:
 
 
 def _check_statuses(name: str, value: object) -> None:
-    """Statuses of errors, as whole numbers."""
+    """Checks a sequence of error statuses, as whole numbers."""
     is_list = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
     require(is_list, name, "a sequence of statuses as [403, 999]", value)
     for status in value:  # type: ignore[attr-defined]
@@ -163,7 +163,7 @@ def _check_statuses(name: str, value: object) -> None:
 
 
 def _check_share(name: str, value: object) -> None:
-    """A number, or a percentage: the core reads it."""
+    """Checks a number or a percentage. The core parses it."""
     is_text = isinstance(value, str) and bool(value)
     require(is_text or _is_whole(value, 0), name, "a number of targets, or a percentage as '1%'", value)
 
@@ -178,13 +178,13 @@ def _check_date(name: str, value: object) -> None:
 
 
 def _check_headers(name: str, value: object) -> None:
-    # A value may be a secret: only its type is named.
+    # A value may be a secret, so the message only names its type.
     if not isinstance(value, Mapping):
         kind = type(value).__name__
         raise UsageError(f"{name} must be a mapping of names to values, not a {kind}", options=[name])
     for field, text in value.items():
         check_text(name, field)
-        # Never in a message: it may be a secret.
+        # The text may be a secret, so no message shows it.
         require(
             isinstance(text, str) and text.isprintable(), name, f"texts without control characters ({field})", "..."
         )
@@ -204,13 +204,13 @@ def _check_function(name: str, value: object) -> None:
 
 
 def _check_dashboard(name: str, value: object) -> None:
-    """Whether there is one, or where."""
+    """Checks whether to have a dashboard, or its address."""
     is_address = isinstance(value, str) and value != ""
     require(is_address or isinstance(value, bool), name, "True, False, or HOST:PORT", value)
 
 
 def _check_token(name: str, value: object) -> None:
-    """A text, which no message shows."""
+    """Checks a secret text. No message shows it."""
     require(isinstance(value, str) and value != "", name, "a text that is not empty", "that")
 
 

@@ -1,4 +1,4 @@
-"""What a job would take, as one blocking call."""
+"""`plan`: estimates what a job would take, as one blocking call."""
 
 import tempfile
 from os import PathLike
@@ -21,24 +21,26 @@ from fetchmill.errors import TemporaryError
 
 
 def plan(source: str | PathLike[str], dest: str | PathLike[str] | None = None, **options: Unpack[PlanKeywords]) -> Plan:
-    """Tells what a job would take: time, requests, bytes, disk and inodes by format, and what limits it.
+    """Estimates what a job would take: time, requests, bytes, disk space and inodes by format, and its bottleneck.
 
     Lists the source and fetches from it for ten seconds, as `fetchmill.get` with these options would. Nothing is
-    written at the destination: a sample of some 3,000 objects lies in a temporary folder meanwhile. Blocks, and
-    releases the GIL meanwhile; any exception, KeyboardInterrupt among them, ends it at once.
+    written to the destination. A sample of about 3,000 objects is stored in a temporary folder meanwhile. Blocks until
+    the end and releases the GIL meanwhile. Any exception, including KeyboardInterrupt, ends the plan immediately.
 
     Args:
-        source: where targets come from, as for `fetchmill.get`: a server, a bucket, or the path of a list or manifest.
-        dest: the destination that the job would have, to look at its room.
-        **options: the fields of `PlanOptions`: those of `GetOptions` and the probe's own.
+        source: the source of the targets, as for `fetchmill.get`: a server, a bucket, or the path of a list or
+            manifest.
+        dest: the destination of the planned job, to check its free space.
+        **options: the fields of `PlanOptions`: those of `GetOptions`, and those of the probe.
 
     Returns:
-        Each figure with its uncertainty. That it does not fit raises nothing: `plan.formats` says it.
+        All figures with their uncertainty. If the job does not fit on disk, `plan.formats` shows it; this raises no
+        exception.
 
     Raises:
         UsageError: an option cannot be used.
-        ListingError: the source cannot be listed, or has nothing.
-        TemporaryError: nothing could be fetched in the time of the probe.
+        ListingError: the source cannot be listed, or is empty.
+        TemporaryError: nothing could be fetched during the probe.
         StorageError: the temporary folder cannot be written to.
 
     Example:
@@ -50,7 +52,7 @@ def plan(source: str | PathLike[str], dest: str | PathLike[str] | None = None, *
 
 
 def make_plan(options: PlanOptions, on_progress: OnProgress) -> Plan:
-    """The same, with options that are checked; tells how it stands."""
+    """Makes a plan from checked options, and reports its progress."""
     room = None if options.dest is None or is_bucket(str(options.dest)) else room_at(str(options.dest))
     with tempfile.TemporaryDirectory(prefix="fetchmill-plan-", ignore_cleanup_errors=True) as name:
         found = _probe(options, Path(name), room.block if room else BLOCK_MAX, on_progress)
@@ -58,7 +60,7 @@ def make_plan(options: PlanOptions, on_progress: OnProgress) -> Plan:
 
 
 def _probe(options: PlanOptions, folder: Path, block: int, on_progress: OnProgress) -> ProbeResults:
-    """Its three parts, and then what formats make of the sample."""
+    """Runs the three parts of the probe, then stores the sample in each format."""
     listing = list_alone(options, folder / "listing", on_progress)
     is_of_server = listing is not None and options.source_kind != "list"
     spent = listing.seconds if listing is not None and is_of_server else 0.0
@@ -107,7 +109,7 @@ def _reckon(options: PlanOptions, found: ProbeResults, room: Room | None) -> Pla
 
 
 def _notices(options: PlanOptions, found: ProbeResults, objects_from: ObjectsFrom) -> list[str]:
-    """What a person should know."""
+    """Returns messages for people."""
     lines = list(reckoning.share_notices(found))
     if found.rate.is_growing:
         lines.append(
@@ -127,7 +129,7 @@ def _notices(options: PlanOptions, found: ProbeResults, objects_from: ObjectsFro
 
 
 def _estimate_notice(listing: ListingPart) -> str:
-    """From how much of the list the number of its targets is estimated."""
+    """Returns the message that the number of targets is estimated from a part of the list."""
     counted = format_count(listing.targets)
     return (
         f"the number of objects is an estimate: {counted} targets were counted in {format_seconds(listing.seconds)}, "
@@ -136,4 +138,4 @@ def _estimate_notice(listing: ListingPart) -> str:
 
 
 def _ignore(*_state: object) -> None:
-    """Nobody wants to know how it stands."""
+    """Ignores progress."""

@@ -1,8 +1,10 @@
-"""Looks at a source for some seconds: what it lists, and how fast it gives objects. Nothing of it is kept.
+"""Probes a source for some seconds: its listing, and how fast it delivers objects. Nothing is kept.
 
-Three jobs, one after the other, each as `get` and `list` would run it: the listing alone, where that tells sizes or how
-many targets there are; a sample that is stored in a temporary folder, for what formats make of it; and, for most of
-the time, objects that are fetched and dropped.
+The probe runs three jobs one after another, each as `get` and `list` would run it:
+
+- The listing alone, if it shows sizes or the number of targets.
+- A sample that is stored in a temporary folder, to measure each format.
+- For most of the time, objects that are fetched and dropped.
 """
 
 import math
@@ -52,17 +54,17 @@ _SIZE = re.compile(rb'"size":(\d+)')
 
 @dataclass(frozen=True)
 class ListingPart:
-    """What the listing alone has shown.
+    """The result of the listing alone.
 
     Args:
-        targets: how many were listed.
-        seconds: in this time.
-        is_complete: whether these are all.
-        estimate: how many the whole list has, from the part that was read; None when all were listed, or when the
-            size of the source is not known.
-        share: that part, 0 to 1.
-        sizes: how many came with a size.
-        bytes: the sum of these sizes.
+        targets: number of listed targets.
+        seconds: duration of the listing in seconds.
+        is_complete: whether all targets were listed.
+        estimate: estimated number of targets in the whole list, from the part that was read; None if all were listed,
+            or if the size of the source is unknown.
+        share: share of the list that was read, 0 to 1.
+        sizes: number of targets listed with a size.
+        bytes: the sum of these sizes in bytes.
     """
 
     targets: int
@@ -76,12 +78,12 @@ class ListingPart:
 
 @dataclass(frozen=True)
 class SamplePart:
-    """What the sample has shown.
+    """The result of the sample.
 
     Args:
-        seconds: how long it took.
-        is_stored: whether there are objects in it that can be read.
-        attempts: requests for a target, the mean; None when some were still in flight at its end.
+        seconds: duration of the sample in seconds.
+        is_stored: whether the sample has readable objects.
+        attempts: mean number of requests per target; None if requests were still in flight at the end.
     """
 
     seconds: float
@@ -91,12 +93,12 @@ class SamplePart:
 
 @dataclass(frozen=True)
 class Fetching:
-    """What the part that fetches has shown.
+    """The result of the part that fetches and drops objects.
 
     Args:
         snapshots: the counters, ten times a second.
-        processors: how busy this machine was at each of them, in seconds of its processors.
-        is_finished: whether all of the source was fetched.
+        processors: processor time that this machine had used at each snapshot, in seconds.
+        is_finished: whether the whole source was fetched.
     """
 
     snapshots: Sequence[Snapshot]
@@ -110,7 +112,7 @@ class Fetching:
 
 
 def list_alone(options: PlanOptions, state: Path, on_progress: OnProgress) -> ListingPart | None:
-    """The listing without fetching, for a part of the time; None when it would tell nothing more.
+    """Runs the listing without fetching, for a part of the time. Returns None if it would show nothing new.
 
     Raises:
         FetchmillError: the source cannot be listed.

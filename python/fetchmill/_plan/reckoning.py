@@ -1,4 +1,4 @@
-"""Reckons a plan from what the probe has shown: arithmetic only, docs/guide/plan.md has the method."""
+"""Computes a plan from the results of the probe: arithmetic only. docs/guide/plan.md describes the method."""
 
 import math
 from collections import Counter
@@ -25,7 +25,7 @@ _WITHOUT_SAMPLE = {
     "jsonl": (180, 1.33),
     "warc": (750, 1.0),
 }
-# How far the bytes of a format may be off: what is compressed depends on the objects that were not in the sample.
+# Uncertainty of a format's bytes: compression depends on objects that are not in the sample.
 _UNCERTAINTY = {"files": 0.03, "tar": 0.03, "jsonl": 0.08, "parquet": 0.2, "warc": 0.15}
 _UNCERTAINTY_WITHOUT_SAMPLE = 0.6
 # So many objects in a sample make what a shard has once, and chance, as large as what is uncertain anyway.
@@ -46,7 +46,7 @@ _LISTING_BYTES = {"s3": 350, "server": 30, "list": 0}
 _HEADS_UNCERTAINTY = 0.15
 # As many are listed ahead before the listing waits for the fetching, less a part: it is not the listing's rate then.
 _AHEAD = 32 * 1024
-# A listing that took less says nothing of its rate.
+# A shorter listing does not show its rate.
 _LISTING_SECONDS_MIN = 0.3
 _PAGES_UNCERTAINTY = 0.1
 # Requests whose replies are held make the ratio of requests to outcomes as uncertain as this.
@@ -58,7 +58,7 @@ _ENDS = ("value", "low", "high")
 
 @dataclass(frozen=True)
 class ProbeResults:
-    """All that the probe has shown.
+    """The results of the probe.
 
     Args:
         listing: the listing alone.
@@ -83,17 +83,17 @@ class ProbeResults:
 
     @property
     def asked_for(self) -> int:
-        """Targets that got an outcome."""
+        """Number of targets that got an outcome, at least 1."""
         return max(self.last.asked_for, 1)
 
     @property
     def fetched_share(self) -> float:
-        """Share of them that were fetched."""
+        """Share of these targets that were fetched."""
         return self.last.fetched / self.asked_for
 
 
 def count_objects(options: PlanOptions, found: ProbeResults) -> tuple[int, ObjectsFrom]:
-    """How many objects are planned for."""
+    """Returns the number of objects of the plan, and how it is known."""
     last = found.last
     if options.objects is not None:
         return options.objects, "given"
@@ -104,21 +104,21 @@ def count_objects(options: PlanOptions, found: ProbeResults) -> tuple[int, Objec
     if found.listing is not None and found.listing.estimate is not None:
         return found.listing.estimate, "estimated"
     if last.total is not None and last.total >= last.listed > 0:
-        # The server counts what filters leave out as well.
+        # The server's total includes objects that filters leave out.
         return round(last.total * (last.listed - last.skipped) / last.listed), "told"
     return OBJECTS_DEFAULT, "assumed"
 
 
 def seconds_to_fetch(found: ProbeResults, objects: int) -> Estimate:
-    """Time of a job that stores nothing."""
+    """Estimates the duration of a job that stores nothing."""
     if found.fetching.is_finished and objects == found.last.asked_for:
-        # It was measured; the next time differs.
+        # The whole job was measured, but another run may differ.
         return Estimate.within(found.last.seconds, 2 * UNSEEN)
     return found.rate.seconds_for(objects)
 
 
 def mean_body(found: ProbeResults) -> Estimate:
-    """Bytes of a body: of all that were listed with a size, else of those that were fetched."""
+    """Estimates the size of a body: the mean of all listed sizes, else of the fetched bodies."""
     listing = found.listing
     if listing is not None and listing.sizes and listing.sizes == listing.targets:
         mean = listing.bytes / listing.sizes
@@ -127,12 +127,12 @@ def mean_body(found: ProbeResults) -> Estimate:
 
 
 def requests(options: PlanOptions, found: ProbeResults, objects: int) -> tuple[Estimate, Estimate]:
-    """For objects, and for the listing."""
+    """Estimates the number of requests for objects, and for the listing."""
     last = found.last
     first = found.fetching.snapshots[found.rate.first]
-    # What is in flight, or held, at the one end stands for what is at the other.
+    # Requests in flight or held at the start of the steady part offset those at its end.
     steady = max((last.attempts - first.attempts) / max(last.asked_for - first.asked_for, 1), 1.0)
-    # Of the sample all replies have come; but it was fetched slowly, so that nobody throttled it.
+    # All replies of the sample have arrived, but it was fetched too slowly to reveal throttling.
     each = steady if found.sample.attempts is None else max(found.sample.attempts, 1.0)
     spread = 2 * math.sqrt((each - 1) / found.asked_for)
     high = max(each + spread, min(steady, _HELD_MAX * each))
@@ -158,7 +158,7 @@ def network_bytes(
 
 
 def names_rate(options: PlanOptions, found: ProbeResults) -> Estimate | None:
-    """Names that the listing gives a second when it need not wait; None when too few came to tell."""
+    """Estimates the names listed per second without waiting for fetching; None if too few names were listed."""
     if options.source_kind == "list":
         return None
     alone = found.listing
@@ -182,9 +182,9 @@ def names_rate(options: PlanOptions, found: ProbeResults) -> Estimate | None:
 
 
 def limit_of(found: ProbeResults) -> LimitedBy | None:
-    """What held the steady part back for the longest time."""
+    """Returns the bottleneck that lasted longest in the steady part."""
     since = [each.limited_by for each in found.fetching.snapshots[found.rate.first :] if each.limited_by]
-    # The last targets of a small source limit nothing else.
+    # Ignore `last-targets`, which only occurs at the end of a small source.
     steady = [each for each in since if each.kind != "last-targets"]
     if not steady:
         return None
@@ -193,7 +193,7 @@ def limit_of(found: ProbeResults) -> LimitedBy | None:
 
 
 def cost(options: PlanOptions, asked: Estimate, listed: Estimate, bodies: Estimate) -> Estimate | None:
-    """At the prices that were given."""
+    """Estimates the cost at the given prices."""
     prices = (options.price_list, options.price_get, options.price_gb)
     if all(price is None for price in prices):
         return None
@@ -205,7 +205,7 @@ def cost(options: PlanOptions, asked: Estimate, listed: Estimate, bodies: Estima
 
 
 def formats(options: PlanOptions, found: ProbeResults, objects: int, room: Room | None) -> tuple[FormatPlan, ...]:
-    """What each format takes."""
+    """Returns the estimates for each format."""
     times, body = times_of_storing(found.stored), mean_body(found)
     planned = []
     for name in FORMATS:
@@ -265,7 +265,7 @@ def _inodes(
 
 
 def _seconds(name: str, options: PlanOptions, found: ProbeResults, objects: int, storing: StoringTimes) -> Estimate:
-    """The time of fetching, unless storing takes longer: of the processors, or because files are made slowly."""
+    """Estimates the duration: that of fetching, unless storing takes longer in CPU time or for creating files."""
     fetching = seconds_to_fetch(found, objects)
     busy = _busy_of_object(found)
     stored = objects * found.fetched_share

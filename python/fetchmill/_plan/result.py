@@ -1,4 +1,4 @@
-"""What a plan says."""
+"""The result of a plan."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -7,22 +7,22 @@ from fetchmill._job.report import LimitedBy
 from fetchmill._plan.room import Room
 from fetchmill._plan.windows import Estimate
 
-# How many objects: the user said it, all were listed, a part of the list was read, the listing's Total told it, or
-# nobody did.
+# Origin of the number of objects: the user gave it, all were listed, a part of the list was read, the listing's Total
+# has it, or it is a default.
 ObjectsFrom = Literal["given", "listed", "estimated", "told", "assumed"]
 Fits = Literal["yes", "perhaps", "no"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class FormatPlan:
-    """What a job takes when it stores in a format.
+    """The estimates for one storage format.
 
     Args:
         format: the format.
-        seconds: time of the job.
-        disk_bytes: bytes on disk, with what the job knows.
-        inodes: files and folders, with those of the job itself.
-        fits: whether that is free at the destination; None when that is not known, or there is none.
+        seconds: duration of the job in seconds.
+        disk_bytes: bytes on disk, including the job's state.
+        inodes: number of files and folders, including those of the job's state.
+        fits: whether the destination has enough free space and inodes; None if unknown, or without a destination.
     """
 
     format: str
@@ -39,31 +39,32 @@ class FormatPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a job would take, from a probe of some seconds (docs/guide/plan.md).
+    """Estimates for a job, from a probe of some seconds (docs/guide/plan.md).
 
     Args:
-        source: where targets come from.
-        dest: the destination that was asked about.
-        format: the format that was asked about; `formats` has all.
-        objects: how many it is planned for.
-        objects_from: how that is known: `given` with `objects=`, `listed` to the end, `estimated` from the part of a
-            long list that was read in 30 s (a notice says how large it is), `told` by the listing, or `assumed`.
-        probe_seconds: how long the probe took.
-        probed: targets that it fetched, without those of the sample.
-        objects_per_second: targets settled a second, once the rate is steady.
-        names_per_second: names that the listing gives a second; None for a list, or when too few came to tell.
-        seconds: time of the job in this format.
-        object_requests: requests for objects, with those that are made again.
-        listing_requests: requests for the listing; 0 for a list.
+        source: the source of the targets.
+        dest: the destination of the planned job.
+        format: the format of the planned job. `formats` has the estimates for all formats.
+        objects: number of objects that the plan is for.
+        objects_from: origin of `objects`: `given` with `objects=`; `listed` to the end; `estimated` from the part of a
+            long list that was read in 30 s (a notice states the size of the part); `told` by the listing; or `assumed`.
+        probe_seconds: duration of the probe in seconds.
+        probed: number of targets that the probe fetched, without the sample.
+        objects_per_second: targets finished per second, once the rate is steady.
+        names_per_second: names listed per second; None for a list, or if too few names were listed to measure it.
+        seconds: duration of the job in seconds, in the planned format.
+        object_requests: number of requests for objects, retries included.
+        listing_requests: number of requests for the listing; 0 for a list.
         body_bytes: bytes of bodies.
-        network_bytes: bytes of bodies, of heads and of the listing; not those of TLS, TCP and IP.
+        network_bytes: bytes of bodies, reply heads and the listing, without the overhead of TLS, TCP and IP.
         absent_share: share of the targets that were absent, 0 to 1.
         failed_share: share of the targets that failed, 0 to 1.
-        limited_by: what held the rate back in the steady part of the probe; None when nothing was found out.
-        formats: what each format takes.
-        room: what is free at the destination; None without one, for a bucket, or when its file system does not tell.
-        cost: of requests and bytes, in the currency of the prices; None without prices.
-        notices: what a person should know, a line each.
+        limited_by: the bottleneck in the steady part of the probe; None if unknown.
+        formats: the estimates for each format.
+        room: free space at the destination; None without a destination, for a bucket, or if the file system does not
+            report it.
+        cost: cost of requests and bytes, in the currency of the prices; None without prices.
+        notices: messages for people, one line each.
     """
 
     source: str
@@ -89,7 +90,7 @@ class Plan:
     notices: tuple[str, ...]
 
     def of_format(self, format: str) -> FormatPlan:
-        """What one format takes.
+        """Returns the estimates for one format.
 
         Raises:
             KeyError: there is no such format.

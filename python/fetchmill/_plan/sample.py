@@ -1,7 +1,7 @@
-"""What each format makes of a sample of the source: bytes, folders, and processor time for an object.
+"""Measures a sample of the source in each format: bytes, folders, and processor time per object.
 
-The sample is written in each format and measured, because names, heads and how far bodies can be compressed decide what
-a shard takes (docs/internals/decisions/0033-a-plan-stores-a-sample.md).
+The sample is written in each format, because the size of a shard depends on names, heads and the compressibility of
+bodies (docs/internals/decisions/0033-a-plan-stores-a-sample.md).
 """
 
 import gzip
@@ -48,7 +48,7 @@ class StoredSample:
 
 @dataclass(frozen=True)
 class StoringTimes:
-    """What storing one object takes, in seconds: of a processor, and by the clock."""
+    """The time to store one object, in seconds: CPU time and elapsed time."""
 
     cpu: float
     clock: float
@@ -56,7 +56,7 @@ class StoringTimes:
 
 @dataclass(frozen=True)
 class Heads:
-    """What goes over the network besides bodies, of one object: bytes, the mean."""
+    """Mean network bytes per object, without the body: heads of requests and replies."""
 
     request: float
     reply: float
@@ -80,10 +80,10 @@ def store_in_each_format(sample: Path, folder: Path, block: int) -> dict[str, St
 
 
 def times_of_storing(stored: Mapping[str, StoredSample]) -> dict[str, StoringTimes]:
-    """What storing one object takes, by format.
+    """Returns the time to store one object, by format.
 
-    Reading the sample and starting take the same in each format: the cheapest one, which takes next to nothing besides,
-    says how much that is.
+    Reading the sample and starting take equally long for each format. The cheapest format takes almost no other time,
+    so its time is subtracted from all.
     """
     samples = {name: sample for name, sample in stored.items() if sample.objects}
     cpu = min((sample.cpu_seconds / sample.objects for sample in samples.values()), default=0.0)
@@ -95,9 +95,9 @@ def times_of_storing(stored: Mapping[str, StoredSample]) -> dict[str, StoringTim
 
 
 def heads_of(sample: Path) -> Heads | None:
-    """The heads of requests and replies that a sample of WARC has kept; None when it has none.
+    """Returns the mean heads of requests and replies in a WARC sample; None if it has none.
 
-    Fields of requests that are secret are not kept: they come on top.
+    Secret fields of requests are not stored, so they are not included.
     """
     requests = replies = count = 0
     for shard in sorted(sample.glob("shard-*.warc.gz")):

@@ -1,9 +1,11 @@
-"""From the counters of a probe to a rate and its uncertainty (docs/guide/plan.md has the method).
+"""Computes a rate and its uncertainty from the counters of a probe (docs/guide/plan.md describes the method).
 
-The probe is cut into windows of a second. Those of its start are slower, while connections are opened and names looked
-up: how many of them do not count is found by the marginal standard error rule. A straight line through the counters of
-what is left gives the rate and, from the spread of the windows, how uncertain that is. Replies may be held for up to a
-second and then come all at once, so that the counters are a staircase: only the edges of its steps are looked at.
+The probe is divided into windows of one second. The first windows are slower, while connections are opened and names
+are resolved. The marginal standard error rule determines how many of them to ignore. A straight line through the
+remaining counters gives the rate. The spread of the windows gives the uncertainty.
+
+Replies may be held for up to a second and then arrive together, so the counters form a staircase. Only the edges of its
+steps are used.
 """
 
 import math
@@ -15,30 +17,30 @@ from typing import Self
 from fetchmill._job.report import Snapshot
 
 WINDOW_SECONDS = 1.0
-# A number of requests in flight that is being found swings by less than this factor once it is.
+# Once `auto` has found a number of requests in flight, the number varies by less than this factor.
 SWING = 1.5
-# Without anything new for longer than replies are held, the last counters are looked at as well: nothing comes.
+# If nothing new arrives for this long (longer than replies are held), the last counters are used, too: the job stalls.
 SILENT_SECONDS = 2.5
-# What a probe of seconds cannot show: how a server does in an hour. It comes on top of the spread that was seen.
+# Extra uncertainty, added to the measured spread: a probe of seconds cannot show how a server behaves in an hour.
 UNSEEN = 0.1
-# A rate that was still growing by so much from one third of the steady part to the next has not been found.
+# If the rate grows by more than this share from one third of the steady part to the next, it is not steady.
 GROWING = 0.15
 # Student's t for 95 %, by degrees of freedom from 1.
 _T = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.10)
 _T_OF_MANY = 2.0
-# Fewer windows have no spread that says anything: the value may be off by half.
+# With fewer windows the spread is meaningless, and the value may be off by `_UNKNOWN`.
 _WINDOWS_MIN = 3
 _UNKNOWN = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A value that is not certain.
+    """An estimated value with its range.
 
     Args:
         value: the most likely value.
-        low: it is hardly less.
-        high: it is hardly more.
+        low: the low end of the likely range.
+        high: the high end of the likely range.
     """
 
     value: float
@@ -47,20 +49,20 @@ class Estimate:
 
     @classmethod
     def exactly(cls, value: float) -> Self:
-        """A value that is certain."""
+        """Returns an estimate for an exactly known value."""
         return cls(value=value, low=value, high=value)
 
     @classmethod
     def within(cls, value: float, share: float) -> Self:
-        """A value that may be off by a share of it; the high end as a ratio, so that it never ends below 0."""
+        """Returns an estimate that may be off by a share of the value. `low` is a ratio, so it never falls below 0."""
         return cls(value=value, low=value / (1 + share), high=value * (1 + share))
 
     def times(self, factor: float) -> Self:
-        """So many times it."""
+        """Returns the estimate multiplied by a factor."""
         return type(self)(value=self.value * factor, low=self.low * factor, high=self.high * factor)
 
     def plus(self, other: "Estimate | float") -> Self:
-        """The sum: both may be at their ends at once."""
+        """Returns the sum. Both values may be at the same end of their ranges."""
         more = other if isinstance(other, Estimate) else Estimate.exactly(other)
         return type(self)(value=self.value + more.value, low=self.low + more.low, high=self.high + more.high)
 
@@ -71,15 +73,15 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Window:
-    """What came of a part of the probe.
+    """The counts of one window of the probe.
 
     Args:
-        start: seconds of the run at its start.
-        seconds: its length.
-        settled: targets that got an outcome.
-        fetched: those that were fetched.
-        bytes: of their bodies.
-        index: the number of the snapshot at its end.
+        start: start of the window, in seconds of the run.
+        seconds: length of the window in seconds.
+        settled: number of targets that got an outcome.
+        fetched: number of targets that were fetched.
+        bytes: bytes of the fetched bodies.
+        index: index of the snapshot at the end of the window.
     """
 
     start: float
@@ -91,7 +93,7 @@ class Window:
 
     @property
     def rate(self) -> float:
-        """Targets settled a second."""
+        """Targets finished per second."""
         return self.settled / self.seconds
 
 
@@ -100,12 +102,12 @@ class SteadyRate:
     """The steady part of a probe.
 
     Args:
-        objects: targets settled a second.
-        body_bytes: bytes of a body, its mean; None when none was fetched.
-        middle: a point of the line: seconds of the run, and targets settled by then.
-        first: the number of the snapshot at its start.
-        is_growing: whether the rate was still growing at its end.
-        windows: how many windows it has.
+        objects: targets finished per second.
+        body_bytes: mean size of a body in bytes; None if no body was fetched.
+        middle: a point on the line: seconds of the run, and targets finished by then.
+        first: index of the snapshot at the start of the steady part.
+        is_growing: whether the rate was still growing at the end.
+        windows: number of windows in the steady part.
     """
 
     objects: Estimate
@@ -116,7 +118,7 @@ class SteadyRate:
     windows: int
 
     def seconds_for(self, count: int) -> Estimate:
-        """Seconds from the start of a job until it has so many targets settled."""
+        """Estimates the seconds from the start of a job until `count` targets are finished."""
         seconds, settled = self.middle
         rest = count - settled
         if rest <= 0:
@@ -129,19 +131,20 @@ class SteadyRate:
 
 
 def steady_rate(snapshots: Sequence[Snapshot]) -> SteadyRate | None:
-    """The steady part of a probe; None when nothing was settled in any of its windows.
+    """Returns the steady part of a probe; None if no target was finished in any window.
 
     Args:
-        snapshots: of one run, in their order.
+        snapshots: the snapshots of one run, in order.
     """
     edges = _edges(snapshots)
     windows = list(_windows(edges))
     if not any(window.settled for window in windows):
         return None
-    # While the number in flight was still being looked for, the rate was another; one window stays in any case.
+    # Ignore windows from the search for the number in flight, which had other rates. Keep at least one window.
     found = snapshots[found_since(snapshots)].seconds
     looked = snapshots[looked_until(snapshots)].seconds
-    # As long as it was still tried, connections were opened and closed; without enough behind that, all near it counts.
+    # During the search, connections were opened and closed. If too few windows follow the search, use all windows
+    # whose number in flight was close to the final one.
     is_enough = sum(window.start >= looked for window in windows) >= _WINDOWS_MIN
     since = max(found, looked) if is_enough else found
     sought = min(sum(window.start < since for window in windows), len(windows) - 1)
@@ -163,7 +166,7 @@ def steady_rate(snapshots: Sequence[Snapshot]) -> SteadyRate | None:
 
 
 def found_since(snapshots: Sequence[Snapshot]) -> int:
-    """The number of the snapshot since which the number of requests in flight is about what it is at the end."""
+    """Returns the index of the snapshot after which the number of requests in flight stays close to the final one."""
     last = snapshots[-1].concurrency
     for index in range(len(snapshots) - 1, -1, -1):
         then = snapshots[index].concurrency
@@ -173,12 +176,12 @@ def found_since(snapshots: Sequence[Snapshot]) -> int:
 
 
 def looked_until(snapshots: Sequence[Snapshot]) -> int:
-    """The number of the last snapshot in which the job still looked for how many requests to make; 0 without one."""
+    """Returns the index of the last snapshot in which `auto` was still searching; 0 if there is none."""
     return max((index for index, each in enumerate(snapshots) if each.tries_concurrency), default=0)
 
 
 def mean_body(windows: Sequence[Window]) -> Estimate | None:
-    """The mean of bodies' bytes, with the spread of the windows' means."""
+    """Estimates the mean body size. The uncertainty is the spread of the windows' means."""
     with_bodies = [each for each in windows if each.fetched]
     if not with_bodies:
         return None
@@ -189,9 +192,9 @@ def mean_body(windows: Sequence[Window]) -> Estimate | None:
 
 
 def warm_up(values: Sequence[float]) -> int:
-    """How many of the first values do not count: the marginal standard error rule (White 1997), at most half.
+    """Returns how many of the first values to ignore, at most half: the marginal standard error rule (White 1997).
 
-    It takes those away without which the mean of the rest is the most certain.
+    The rule removes the values without which the mean of the rest is the most certain.
     """
 
     def error(skipped: int) -> float:
@@ -203,25 +206,25 @@ def warm_up(values: Sequence[float]) -> int:
 
 
 def relative_error(values: Sequence[float]) -> float:
-    """Half the width of the 95 % interval of a mean, as a share of it.
+    """Returns half the width of the mean's 95 % interval, as a share of the mean.
 
-    A value and the next one need not be independent: the variance is that of Newey and West (1987), with one lag.
+    Adjacent values may depend on each other, so the variance is that of Newey and West (1987), with one lag.
     """
     count, mean = len(values), sum(values) / len(values)
     if count < _WINDOWS_MIN or mean <= 0:
         return _UNKNOWN
     apart = [value - mean for value in values]
     neighbours = sum(one * other for one, other in pairwise(apart))
-    # The weight of one lag is a half, and it counts to both sides.
+    # The weight of one lag is 1/2, and it counts in both directions.
     variance = max(sum(one * one for one in apart) + neighbours, 0.0) / (count - 1)
     quantile = _T[count - 2] if count - 2 < len(_T) else _T_OF_MANY
     return quantile * math.sqrt(variance / count) / mean
 
 
 def _line(points: Sequence[tuple[float, float]]) -> tuple[float, tuple[float, float]]:
-    """The straight line with the least squares: its slope, and the point in the middle that it goes through.
+    """Returns the least-squares line: its slope, and the central point on it.
 
-    It says more than the line from the first point to the last, which are one step more or less.
+    It is more precise than a line from the first to the last point, each of which may be off by one step.
     """
     middle = tuple(sum(values) / len(points) for values in zip(*points, strict=True))
     apart = [(seconds - middle[0], settled - middle[1]) for seconds, settled in points]
@@ -230,7 +233,7 @@ def _line(points: Sequence[tuple[float, float]]) -> tuple[float, tuple[float, fl
 
 
 def _is_growing(values: Sequence[float]) -> bool:
-    """Whether the last third is faster than the one before it, and that one than the first."""
+    """Returns whether the rate grows from the first third to the second, and from the second to the last."""
     third = len(values) // 3
     if third < 2:  # noqa: PLR2004 - a third of one window is chance
         return False
@@ -239,7 +242,7 @@ def _is_growing(values: Sequence[float]) -> bool:
 
 
 def _edges(snapshots: Sequence[Snapshot]) -> list[tuple[int, Snapshot]]:
-    """The snapshots that have more than the one before, with their numbers; the first, too."""
+    """Returns the first snapshot, and each snapshot with higher counters than its predecessor, with their indexes."""
     numbered = list(enumerate(snapshots))
     edges = [numbered[0]]
     edges += [after for before, after in pairwise(numbered) if after[1].asked_for > before[1].asked_for]
@@ -249,7 +252,7 @@ def _edges(snapshots: Sequence[Snapshot]) -> list[tuple[int, Snapshot]]:
 
 
 def _windows(edges: Sequence[tuple[int, Snapshot]]) -> Iterator[Window]:
-    """The probe in windows; what is left at the end is too short for one, unless there is no other."""
+    """Divides the probe into windows. A shorter rest at the end is dropped, unless it is the only window."""
     first, is_first = edges[0][1], True
     for index, last in edges:
         is_end = index == edges[-1][0]

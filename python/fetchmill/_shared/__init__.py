@@ -1,21 +1,21 @@
-"""Shared jobs: any number of processes, on any machines, fetch one list into one job directory.
+"""Shared jobs: any number of processes on any machines fetch one list into one job directory.
 
-docs/internals/shared-jobs.md has the protocol. A worker claims a range of the list, fetches it as a job of its own, and
-makes it final with one commit record. Claims are hints; commit records decide.
+docs/internals/shared-jobs.md documents the protocol. A worker claims a range of the list, fetches it as a separate job,
+and makes it final with one commit record. Claims are only hints; commit records decide.
 """
 
 from pathlib import Path
 
-# Seconds that a bucket has to say whether it holds a shared job.
+# Timeout in seconds for the query whether a bucket has a shared job.
 _PATIENCE_SECONDS = 15.0
 
 
 def is_shared_job(dest: str) -> bool:
-    """Whether a destination is a job directory. A bucket is asked, unless a job of the working folder writes to it.
+    """Returns whether a destination is a job directory. Queries a bucket, unless a job of the working folder uses it.
 
     Raises:
-        UsageError: the bucket refuses to say.
-        TemporaryError: it does not answer.
+        UsageError: the bucket refuses the query.
+        TemporaryError: the bucket does not answer.
     """
     if not dest.startswith("s3://"):
         has_job = Path(dest, "job.json").is_file() or any(Path(dest, "claims").glob("listing.*"))

@@ -1,7 +1,7 @@
-"""One attempt at a range: a job of its own.
+"""One attempt at a range, which is a separate job.
 
-The job's journal is on this machine, its objects go to a folder of the attempt. When it is finished, the journal
-follows them, and the folder is a whole destination.
+The job's journal is on this machine. Its objects go to the attempt's folder. When the job is finished, the journal is
+copied there, too, and the folder is a complete destination.
 """
 
 import json
@@ -22,7 +22,7 @@ from fetchmill._shared.records import COUNTS, NAMED_COUNTS, CommitRecord, JobRec
 from fetchmill._shared.store import STORE_ERRORS
 from fetchmill.errors import FetchmillError, StorageError
 
-# Ranges that one commit record may leave.
+# Maximum number of remaining ranges in one commit record.
 _PIECES_MAX = 1_000
 _STEP_SECONDS = 0.01
 
@@ -72,28 +72,28 @@ class Attempt:
             raise
 
     def set_rate(self, per_second: float) -> None:
-        """From now on at most so many requests a second."""
+        """Limits the requests per second from now on."""
         self.running.set_rate(per_second)
 
     def counts(self) -> dict[str, int]:
-        """What the job counted so far."""
+        """Returns the counts of the job so far."""
         snapshot = self.running.snapshot()
         return {name: snapshot[name] for name in COUNTS}
 
     def stop(self) -> None:
-        """Ends the job; what it fetched is thrown away."""
+        """Ends the job. Its objects are discarded."""
         self.running.stop()
 
     def feed(self, is_to_end: "Callable[[Attempt], bool]", is_ended: Callable[[], bool]) -> None:
-        """Feeds the range to the job, until its end or until the caller says so.
+        """Feeds the range to the job, to its end or until the caller stops it.
 
         Args:
-            is_to_end: whether the range is to end early.
-            is_ended: whether the worker ends: a range that cannot end early is given up then.
+            is_to_end: returns whether the range must end early.
+            is_ended: returns whether the worker ends. A range that cannot end early is then given up.
 
         Raises:
             UsageError: the list has changed.
-            StorageError: it cannot be read.
+            StorageError: the list cannot be read.
         """
         try:
             self._feed.feed(self.running, lambda: is_to_end(self), is_ended)
@@ -101,7 +101,7 @@ class Attempt:
             raise StorageError(f"cannot read {self._file.path}: {error.strerror or error}") from error
 
     def abandon(self) -> None:
-        """Ends the job, and waits for that; what it fetched is not made final."""
+        """Ends the job and waits for its end. Its objects do not become final."""
         self.running.stop()
         while not self.running.wait(_STEP_SECONDS):
             pass
@@ -111,11 +111,11 @@ class Attempt:
         """Waits for the job and makes the range final.
 
         Args:
-            pieces: into how many ranges the rest is divided, at least.
-            piece_seconds: how long one of them takes, at the pace of this attempt, at most.
+            pieces: minimum number of ranges into which the rest is divided.
+            piece_seconds: maximum duration of one of these ranges in seconds, at the pace of this attempt.
 
         Returns:
-            The commit record that counts, which another attempt may have written. None if the job was stopped.
+            The valid commit record, which another attempt may have written. None if the job was stopped.
 
         Raises:
             FetchmillError: the job failed.
@@ -133,7 +133,7 @@ class Attempt:
             self._feed.close()
 
     def _report(self) -> dict[str, Any]:
-        """What the job counted; an error names the list, and not the pipe."""
+        """Returns the report of the job. Errors name the list instead of the pipe."""
         try:
             return self.running.report()
         except FetchmillError as error:
@@ -153,7 +153,7 @@ class Attempt:
             named={name: dict(report[name]) for name in NAMED_COUNTS},
             seconds=seconds,
         )
-        # A worker must not write into another job that has taken the directory's place.
+        # Another job may have replaced the directory. Do not write into it.
         self._directory.job()
         self._is_in_doubt = True
         found = self._directory.commit(record)
@@ -161,7 +161,7 @@ class Attempt:
         return found
 
     def _rest(self, position: int, pieces: int, piece_seconds: float, seconds: float) -> list[Range]:
-        """The ranges that this attempt leaves."""
+        """Returns the ranges that this attempt leaves to others."""
         whole = self.claim.range
         left = whole.end - position
         if not left:
@@ -173,13 +173,13 @@ class Attempt:
             return list(divide(opened, self._file, rest, size))
 
     def has_lost(self) -> bool:
-        """Whether another attempt has made the range final."""
+        """Returns whether another attempt has made the range final."""
         return self._directory.final_attempts().get(self.claim.range.id, self.id) != self.id
 
     def discard(self) -> None:
-        """Removes what the attempt wrote, unless a commit record names it."""
+        """Removes the objects of the attempt, unless a commit record names it."""
         shutil.rmtree(self._state, ignore_errors=True)
-        # What stays goes when the job is finished.
+        # Remaining files are removed when the job is finished.
         with suppress(*STORE_ERRORS):
             if not self._is_in_doubt and self._directory.final_attempts().get(self.claim.range.id) != self.id:
                 self._directory.store.remove_attempt(self._name)

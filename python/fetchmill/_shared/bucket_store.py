@@ -1,7 +1,7 @@
 """The files of a job directory below a prefix of a bucket.
 
-All that the protocol needs of a store is `If-None-Match: *`: a PUT that fails if the key exists. If its reply is lost,
-the object says what came of it. Times are those of the store, which has whole seconds.
+The protocol only needs `If-None-Match: *` from a store: a PUT that fails if the key exists. If the reply is lost, the
+content of the object shows whether the PUT succeeded. Times come from the store's clock, in whole seconds.
 """
 
 import json
@@ -17,13 +17,13 @@ from fetchmill._native import Bucket
 from fetchmill._shared.store import LEFT_BEHIND, StoredFile
 from fetchmill.errors import StorageError
 
-# A store that does not answer for so long has failed. It is shorter than the patience of the core with uploads.
+# A store that does not answer within this time has failed. The limit is shorter than the core's limit for uploads.
 PATIENCE_SECONDS = 60.0
-# A pause before a creation is tried again, at most.
+# Maximum pause before a creation is retried.
 _PAUSE_SECONDS = 0.5
-# What of a log is kept; each line writes all of it.
+# Maximum size of a log. Each new line rewrites the whole log.
 _LOG_BYTES = 64 << 10
-# A time of whole seconds may be older than it says by so much.
+# The store truncates times to whole seconds, so a file may be newer than its time by up to this.
 _CLOCK_STEP = 1.0
 _PART_BYTES = 8 << 20
 
@@ -41,7 +41,7 @@ class BucketStore:
         self._bucket = bucket
         self._patience = patience
         self._lock = threading.Lock()
-        # Of each file that `contents` has read: ETag and time, and its content.
+        # Cache of files read by `contents`: ETag and time, and the content.
         self._known: dict[str, tuple[tuple[str, int], bytes]] = {}
         self._logs: dict[str, bytes] = {}
 
@@ -99,7 +99,7 @@ class BucketStore:
         return None
 
     def contents(self, folder: str) -> list[StoredFile]:
-        """See `Store`. What is as it was is not read again."""
+        """See `Store`. Unchanged files are not read again."""
         before, known, files = self._known, {}, []
         for name, _, etag, modified in self._list(f"{folder}/"):
             leaf = name.removeprefix(f"{folder}/")
@@ -125,7 +125,7 @@ class BucketStore:
         self._bucket.delete(name, self._patience)
 
     def append(self, name: str, line: str) -> None:
-        """See `Store`. An object is written anew with each line, so of a long log only the end is kept."""
+        """See `Store`. Each line rewrites the object, so only the end of a long log is kept."""
         with self._lock:
             content = self._logs.get(name, b"") + line.encode(errors="backslashreplace")
             self._logs[name] = content[-_LOG_BYTES:]
@@ -167,7 +167,7 @@ class BucketStore:
         self._bucket.abort_uploads("data/", self._patience)
 
     def objects(self, attempt: str) -> dict[str, int]:
-        """The objects of an attempt, by their names in its folder: how many bytes each has."""
+        """Returns the sizes in bytes of an attempt's objects, by their names in its folder."""
         begin = f"data/{attempt}/"
         return {name.removeprefix(begin): size for name, size, *_ in self._list(begin)}
 
@@ -202,7 +202,7 @@ class BucketStore:
             )
 
     def _list(self, begin: str) -> Iterator[tuple[str, int, str, int]]:
-        """Names that begin so, with size, ETag and time."""
+        """Lists the names with a prefix, with size, ETag and time."""
         token: str | None = None
         while True:
             keys, following, _ = self._bucket.list(begin, token, self._patience)

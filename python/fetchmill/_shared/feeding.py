@@ -1,7 +1,7 @@
-"""How the list of an attempt is fed to its job: little by little, so that it can end early.
+"""Feeds the list of an attempt to its job, little by little, so that the attempt can end early.
 
-To stop early a worker feeds no more: the job fetches what it was given and is finished, and what it was not given is
-the rest. Lines go through a pipe, rows of Parquet through a gate of the job.
+To stop early, a worker stops feeding. The job then finishes the targets that it has, and the unfed part remains for
+other workers. Lines go through a pipe. For Parquet, the job reads rows itself, up to a limit that the worker raises.
 """
 
 import fcntl
@@ -18,26 +18,26 @@ from fetchmill._native import Job
 from fetchmill._shared.ranges import BLOCK, LINE_MAX, ListFile, Range
 from fetchmill.errors import UsageError
 
-# Targets that are fed ahead of those with an outcome: as many as come in this time, twice what may be in flight, and at
-# least so many. What is ahead must be fetched before a range can end early.
+# Targets are fed ahead of those with an outcome: as many as finish in this time, twice the maximum in flight, or this
+# minimum, whichever is largest. Targets fed ahead must be fetched before a range can end early.
 _AHEAD_SECONDS = 1.5
 _AHEAD_MIN = 200
-# Bytes that are fed at once: what is used in this time, at least so many.
+# Bytes fed at a time: the bytes used in this time, but at least this minimum.
 _BLOCK_SECONDS = 1.0
 _BLOCK_MIN = 8 << 10
 _PIPE_BYTES = 1 << 20
 _STEP_SECONDS = 0.01
-# Lines that were not listed after this time are no targets.
+# Lines that are not listed after this time are not targets.
 _LISTED_SECONDS = 0.1
-# How often the job is looked at while its pipe is full.
+# Poll interval for the job while its pipe is full.
 _LOOK_SECONDS = 0.2
-# More blanks than a JSON array may have before it: a line that begins with `[` is no array of the whole list.
+# More blank lines than may precede a JSON array, so that a line that begins with `[` is not read as an array.
 NO_ARRAY = b"\n" * 4097
 _MARK = b"\xef\xbb\xbf"
 
 
 class Feed(Protocol):
-    """How a range comes to a job."""
+    """Feeds a range to a job."""
 
     # What the job reads.
     source: str
@@ -58,19 +58,19 @@ class Feed(Protocol):
         """
 
     def position(self, job: Job) -> int:
-        """Where the fed part ends, when the job has ended."""
+        """Returns the end of the fed part, after the job has ended."""
 
     def close(self) -> None:
         """Lets go of descriptors."""
 
 
 def make_feed(file: ListFile, range: Range, list_format: str) -> Feed:
-    """The feed of a range."""
+    """Returns the feed of a range."""
     return PipeFeed(file, range, list_format) if file.rows is None else RowFeed(file, range)
 
 
 class _Ahead:
-    """How far the feed of a job may be ahead of its outcomes."""
+    """Limits how far the feed of a job may be ahead of its outcomes."""
 
     def __init__(self) -> None:
         self.started = time.monotonic()
@@ -80,7 +80,7 @@ class _Ahead:
         return max(time.monotonic() - self.started, 0.1)
 
     def room(self, snapshot: Mapping[str, Any]) -> int:
-        """Targets that may be listed now, besides those that are; not above 0: none."""
+        """Returns how many more targets may be listed now. If not above 0, none may."""
         settled = sum(snapshot[name] for name in ("fetched", "absent", "failed", "skipped"))
         most = max(_AHEAD_MIN, 2 * snapshot["concurrency"], int(settled / self.seconds() * _AHEAD_SECONDS))
         return int(most - (snapshot["listed"] - settled))
@@ -152,7 +152,7 @@ class PipeFeed:
             rest = block[count:]
 
     def _feed_file(self, job: Job, file: BinaryIO, is_ended: Callable[[], bool]) -> None:
-        """A file that cannot be divided: all of it, as fast as the job takes it, or nothing."""
+        """Feeds a file that cannot be divided: completely, as fast as the job reads it, or not at all."""
         while block := file.read(BLOCK):
             if not self._write(job, block, is_ended):
                 job.stop()
@@ -164,7 +164,7 @@ class PipeFeed:
         return min(max(int(pace * _BLOCK_SECONDS), _BLOCK_MIN), BLOCK)
 
     def _wait_for_room(self, job: Job, is_to_end: Callable[[], bool]) -> bool:
-        """Waits until few enough targets have no outcome; whether to go on."""
+        """Waits until few enough targets have no outcome. Returns whether to continue."""
         while not is_to_end():
             if self._has_room(job):
                 return True
@@ -174,7 +174,7 @@ class PipeFeed:
 
     def _has_room(self, job: Job) -> bool:
         snapshot = job.snapshot()
-        # What was fed last is listed a moment later. Lines that are no targets never are.
+        # The lines that were fed last are listed a moment later. Lines that are not targets are never listed.
         is_listed = snapshot["listed"] > self._listed or time.monotonic() - self._fed_at > _LISTED_SECONDS
         if not is_listed or self._ahead.room(snapshot) <= 0 or self._unread_bytes():
             return False
@@ -187,7 +187,7 @@ class PipeFeed:
         return int(count)
 
     def _write(self, job: Job, content: bytes, is_ended: Callable[[], bool] | None = None) -> bool:
-        """Writes into the pipe; false if the job has ended, or the worker ends."""
+        """Writes into the pipe. Returns False if the job has ended or the worker ends."""
         view = memoryview(content)
         while view:
             try:
@@ -200,7 +200,7 @@ class PipeFeed:
 
 
 class RowFeed:
-    """Rows of a Parquet file, which the job reads itself: so many at a time."""
+    """Rows of a Parquet file. The job reads them itself, up to a limit that the feed raises."""
 
     def __init__(self, file: ListFile, range: Range) -> None:
         self._file, self._range = file, range

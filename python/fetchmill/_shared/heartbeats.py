@@ -1,7 +1,7 @@
-"""Heartbeats: which workers of a shared job live, and how many share its limits.
+"""Heartbeats: they show which workers of a shared job are alive, and how many share its limits.
 
-Each worker writes a file of its own. Its age is by the clock of the file system or of the bucket, so that clocks of
-machines may differ.
+Each worker writes its own file. The age of a file is measured by the clock of the file system or bucket, so the clocks
+of machines may differ.
 """
 
 import json
@@ -17,16 +17,16 @@ BEATS_IN_A_LEASE = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Heartbeat:
-    """What a worker said of itself last.
+    """The last heartbeat of a worker.
 
     Args:
         worker: its name: host, process and a random part.
         state: `waiting`, `working`, `draining` or `ended`.
-        age: seconds since it said so, by the store's clock.
-        sharers: among how many workers it divides the job's rate.
-        ranges: the ids of the ranges that it has.
-        counts: what its attempts counted that are not final yet.
-        objects_per_second: outcomes of its attempts, over their time.
+        age: seconds since the heartbeat, by the store's clock.
+        sharers: number of workers among which it divides the job's rate.
+        ranges: the ids of its ranges.
+        counts: counts of its attempts that are not final yet.
+        objects_per_second: outcomes per second of its attempts.
     """
 
     worker: str
@@ -38,7 +38,7 @@ class Heartbeat:
     objects_per_second: float
 
     def lives(self, lease: float) -> bool:
-        """Whether its claims hold."""
+        """Returns whether the claims of the worker are still valid."""
         return self.state != "ended" and self.age <= lease
 
 
@@ -56,11 +56,11 @@ class Heartbeats:
         self._now = 0.0
 
     def write(self, values: Mapping[str, Any]) -> None:
-        """Says how this worker is."""
+        """Writes the heartbeat of this worker."""
         self._now = self._store.replace(f"workers/{self._worker}.json", json.dumps(values).encode())
 
     def read(self) -> list[Heartbeat]:
-        """What each worker said last; of what is damaged nothing."""
+        """Returns the last heartbeat of each worker. Damaged files are ignored."""
         found = []
         for file in self._store.contents("workers"):
             age = max(self._now - file.written_at, 0.0)
@@ -70,7 +70,7 @@ class Heartbeats:
         return found
 
     def look(self) -> list[Heartbeat]:
-        """The same for a process that is not a worker, such as `status`: it asks the store for the time."""
+        """Like `read`, for a process that is not a worker, such as `status`. It queries the time of the store."""
         self._now = self._store.now()
         return self.read()
 

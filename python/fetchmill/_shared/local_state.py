@@ -1,4 +1,4 @@
-"""The folder of a worker on its machine: journals of ranges that are not final. What dead workers left goes."""
+"""The folder of a worker on its machine, with the journals of unfinished ranges. Dead workers' folders are removed."""
 
 import os
 import secrets
@@ -11,20 +11,20 @@ from pathlib import Path
 
 from fetchmill.errors import SecurityError, StorageError
 
-# A parent that was removed is made again, so often.
+# How often a parent folder is created again if another worker removes it.
 _TRIES = 100
 
 
 def default_folder(job: str) -> Path:
-    """Where the journals of a job are on this machine, if the user names no folder.
+    """Returns the default folder for the journals of a job on this machine.
 
-    The folder for temporary files belongs to all users, so the one in it must be this user's alone.
+    All users share the folder for temporary files, so this folder inside it must belong to this user only.
 
     Args:
         job: the id of the job.
 
     Raises:
-        SecurityError: another user has made it, or can write into it.
+        SecurityError: another user owns the folder, or can write into it.
     """
     base = Path(tempfile.gettempdir()) / f"fetchmill-{os.geteuid()}"
     with suppress(FileExistsError):
@@ -36,13 +36,13 @@ def default_folder(job: str) -> Path:
 
 
 def process_name() -> str:
-    """A name for this process that no other has: host, process and a random part, with `-` between."""
+    """Returns a unique name for this process: host, process and a random part, joined by `-`."""
     letters = [letter if letter.isalnum() or letter == "-" else "-" for letter in socket.gethostname()[:40]]
     return f"{''.join(letters) or 'host'}-{os.getpid()}-{secrets.token_hex(3)}"
 
 
 def make_folder(parent: Path, worker: str) -> Path:
-    """Makes the folder of a worker, after it removed those of workers that are dead.
+    """Creates the folder of a worker, after removing the folders of dead workers.
 
     Args:
         parent: the folder for workers of the job on this machine.
@@ -76,7 +76,7 @@ def _make_parent(parent: Path) -> None:
 
 
 def _make_below(parent: Path, name: str) -> Path:
-    """Makes a folder; the last worker that ends removes the parent, perhaps just now."""
+    """Creates a folder. Creates the parent again if another worker that ends is removing it."""
     folder = parent / name
     for _ in range(_TRIES):
         with suppress(FileNotFoundError):

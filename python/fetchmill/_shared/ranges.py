@@ -1,7 +1,8 @@
 """Ranges of a list: the unit in which workers take work and make it final.
 
-A range is a part of one file of the list: bytes, from the start of a line to the start of another, or rows of Parquet.
-The plan names the first ranges. A worker that stops early makes the part before it final and names ranges for the rest.
+A range is a part of one file of the list: bytes from the start of a line to the start of another, or rows of Parquet.
+The job begins with its first ranges. A worker that stops early makes its finished part final, and divides the rest into
+new ranges.
 """
 
 import os
@@ -12,15 +13,15 @@ from typing import Any, BinaryIO, Self
 from fetchmill._quick_dataclass import dataclass
 from fetchmill.errors import UsageError
 
-# Bytes that are read at once.
+# Number of bytes read at a time.
 BLOCK = 1 << 18
-# A longer line is no line of a list: the reader of lists refuses it, too.
+# Maximum length of a line. The reader of lists refuses longer lines, too.
 LINE_MAX = 1 << 24
-# First ranges are as many as this, within the sizes below: workers divide them further by how fast they are.
+# Number of first ranges, within the sizes below. Workers divide them further, depending on their speed.
 _FIRST_RANGES = 16
 _RANGE_MIN = 1 << 20
 _RANGE_MAX = 32 << 20
-# The same of rows of Parquet.
+# Minimum and maximum number of rows in a first range of Parquet.
 _ROWS_MIN = 20_000
 _ROWS_MAX = 1_000_000
 
@@ -30,12 +31,12 @@ class ListFile:
     """A file of the list, as it was when the job was created.
 
     Args:
-        path: where every worker finds it.
-        size: its bytes.
-        modified: when it was written last, in nanoseconds since 1970.
-        has_lines: whether it can be divided at line ends. Compressed files and Parquet are one range each.
-        header: bytes of its first line, which every range of a CSV file with names of columns begins with.
-        rows: how many rows it has, if it is Parquet: its ranges are rows, those of other files bytes.
+        path: path of the file, on every machine.
+        size: size in bytes.
+        modified: modification time in nanoseconds since 1970.
+        has_lines: whether the file can be divided at line ends. A compressed file is a single range.
+        header: size in bytes of the first line, if it has column names. Every range of a CSV file begins with it.
+        rows: number of rows of a Parquet file, whose ranges are rows; None for other files, whose ranges are bytes.
     """
 
     path: str
@@ -47,11 +48,11 @@ class ListFile:
 
     @property
     def end(self) -> int:
-        """Where its last range ends."""
+        """End of the last range, in bytes or rows."""
         return self.size if self.rows is None else self.rows
 
     def share(self, range: "Range") -> int:
-        """How many bytes of the list a range stands for."""
+        """Returns the size of a range in bytes of the list."""
         if self.rows is None:
             return range.end - range.start
         return self.size * range.end // self.rows - self.size * range.start // self.rows

@@ -1,6 +1,6 @@
-"""What the files of a job directory say: the job, and what made each range final.
+"""The contents of files in a job directory: the job, and the commit records of ranges.
 
-The directory may have been written by another release, or by somebody else: what is read is checked.
+Another release or another user may have written the directory, so everything is checked when it is read.
 """
 
 import json
@@ -23,10 +23,10 @@ NAMED_COUNTS = ("failures", "failed_statuses", "skipped_by")
 
 @dataclass(frozen=True, kw_only=True)
 class JobRecord:
-    """What a shared job is asked to do; it never changes.
+    """The definition of a shared job. It never changes.
 
     Args:
-        id: random; names what workers keep on their machines.
+        id: random id of the job. It names the workers' folders on their machines.
         options: options of `fetchmill.get`, without secrets.
         secrets: names of options whose values each worker must have itself.
         source: the list, as the user wrote it.
@@ -101,18 +101,18 @@ class JobRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class CommitRecord:
-    """What makes a range final: a file that the first worker creates, and nobody changes.
+    """A commit record, which makes a range final. The first worker creates its file, and nothing changes it.
 
     Args:
         job: the id of the job.
-        range: the part that is final. A worker that stopped early made it shorter than the range that it claimed.
-        rest: the ranges that it left, which are to be done.
-        attempt: which attempt has the data; empty for a range that is set aside.
-        worker: who wrote it.
-        ledger: what the attempt counted: `listed`, `fetched`, `absent`, `failed`, `skipped`, `bytes`, `attempts`.
-        named: failed targets by kind and by status, skipped ones by reason.
-        seconds: how long the attempt took.
-        set_aside: why the range is given up; None for one that was fetched.
+        range: the final part. It is shorter than the claimed range if the worker stopped early.
+        rest: the remaining ranges, which are still to be fetched.
+        attempt: the attempt with the data; empty for a range that is set aside.
+        worker: name of the worker that wrote the record.
+        ledger: counts of the attempt: `listed`, `fetched`, `absent`, `failed`, `skipped`, `bytes`, `attempts`.
+        named: failed targets by kind and by status, skipped targets by reason.
+        seconds: duration of the attempt in seconds.
+        set_aside: why the range is set aside; None if it was fetched.
     """
 
     job: str

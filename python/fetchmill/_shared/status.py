@@ -1,4 +1,4 @@
-"""What a shared job has done so far, from its commit records; and what its workers do, from their heartbeats."""
+"""The status of a shared job: its progress from commit records, and its workers from their heartbeats."""
 
 import json
 from collections import Counter
@@ -15,15 +15,15 @@ from fetchmill._shared.source_list import SourceListRecord, read_source_list
 
 @dataclass(frozen=True, kw_only=True)
 class SumOfLedgers:
-    """The ledgers of some commit records, added up.
+    """The sum of the ledgers of some commit records.
 
     Args:
         ledger: `listed`, `fetched`, `absent`, `failed`, `skipped`, `bytes`, `attempts`.
-        named: failed targets by kind and by status, skipped ones by reason.
-        worker_seconds: time of all attempts.
-        ranges: how many ranges these are.
-        set_aside: the ids of ranges that were given up.
-        bytes_of_list: bytes of the list that these ranges stand for.
+        named: failed targets by kind and by status, skipped targets by reason.
+        worker_seconds: total duration of the attempts in seconds.
+        ranges: number of ranges.
+        set_aside: the ids of ranges that are set aside.
+        bytes_of_list: size of these ranges in bytes of the list.
     """
 
     ledger: Mapping[str, int]
@@ -65,14 +65,15 @@ def sum_of(records: Iterable[CommitRecord], job: JobRecord) -> SumOfLedgers:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerStatus:
-    """A worker of a shared job, as its last heartbeat has it.
+    """A worker of a shared job, from its last heartbeat.
 
     Args:
-        name: host, process and a random part.
-        state: `waiting`, `working`, `draining`, `ended`, or `lost`: it has not written its heartbeat for the lease.
-        age: seconds since that heartbeat.
-        ranges: the ids of the ranges that it has, or had.
-        objects_per_second: targets that got an outcome, over the time of its present attempts.
+        name: name of the worker: host, process and a random part.
+        state: `waiting`, `working`, `draining`, `ended`, or `lost`. A lost worker has written no heartbeat for longer
+            than the lease.
+        age: seconds since the last heartbeat.
+        ranges: the ids of the worker's ranges at that time.
+        objects_per_second: targets per second that got an outcome, over the duration of the current attempts.
     """
 
     name: str
@@ -96,27 +97,27 @@ class WorkerStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class SharedStatus:
-    """How far a shared job is.
+    """The status of a shared job.
 
-    Only `ledger` is final: it has what commit records say. What living workers fetched since is in `in_progress`.
+    Only `ledger` is final: it is the sum of all commit records. Later work of living workers is in `in_progress`.
 
     Args:
         source: the list.
         dest: the job directory.
-        format: how objects are stored.
-        ledger: `listed`, `fetched`, `absent`, `failed`, `skipped`, `bytes`, and `attempts`: requests.
-        failures: failed targets by failure kind.
-        failed_statuses: those that failed because of their status, by that.
-        skipped_by: skipped targets by reason.
-        in_progress: what attempts of living workers counted; they may still be thrown away.
-        bytes_of_list: bytes of the list.
-        bytes_done: those of ranges with a commit record.
-        ranges_done: ranges with a commit record.
-        ranges_open: those without one.
-        set_aside: the ids of ranges that were given up, because workers died at them.
-        worker_seconds: time of all attempts that are final.
-        workers: all workers, living ones first.
-        stopped: `drain` or `now` when `fetchmill stop` ended the job; None if it did not.
+        format: the format in which objects are stored.
+        ledger: counts by name: `listed`, `fetched`, `absent`, `failed`, `skipped`, `bytes`, and `attempts` (requests).
+        failures: number of failed targets by failure kind.
+        failed_statuses: number of targets that failed because of their HTTP status, by status.
+        skipped_by: number of skipped targets by reason.
+        in_progress: counts of unfinished attempts of living workers. An attempt may still be discarded.
+        bytes_of_list: size of the list in bytes.
+        bytes_done: size of the ranges with a commit record, in bytes of the list.
+        ranges_done: number of ranges with a commit record.
+        ranges_open: number of ranges without a commit record.
+        set_aside: the ids of ranges that are set aside because workers died while they had them.
+        worker_seconds: total duration of all final attempts in seconds.
+        workers: all workers, living workers first.
+        stopped: `drain` or `now` if `fetchmill stop` stopped the job; otherwise None.
     """
 
     source: str
@@ -143,12 +144,12 @@ class SharedStatus:
 
     @property
     def runs(self) -> bool:
-        """Whether a worker lives."""
+        """Whether any worker is alive."""
         return any(worker.state in ("working", "waiting", "draining") for worker in self.workers)
 
     @property
     def has_failures(self) -> bool:
-        """Whether something is not there that was asked for."""
+        """Whether any requested object is missing."""
         return bool(self.ledger["failed"] or self.ledger["absent"] or self.set_aside)
 
     def to_dict(self) -> dict[str, Any]:
@@ -157,11 +158,11 @@ class SharedStatus:
 
 
 def shared_status(directory: JobDirectory) -> SharedStatus:
-    """How far the shared job of a directory is.
+    """Returns the status of a directory's shared job.
 
     Raises:
-        UsageError: there is none.
-        JournalError: a file of it is damaged.
+        UsageError: there is no shared job.
+        JournalError: a file of the job directory is damaged.
         StorageError, TemporaryError: the store failed.
     """
     job = directory.job()
@@ -198,7 +199,7 @@ def shared_status(directory: JobDirectory) -> SharedStatus:
 def _with_listing(
     total: SumOfLedgers, listed: SourceListRecord | None
 ) -> tuple[Mapping[str, int], Mapping[str, int], Mapping[str, int]]:
-    """The ledger, failures and skips with those of the listing, which no range has."""
+    """Returns ledger, failures and skips, including those of the listing, which belong to no range."""
     failures, skipped_by = Counter(total.named["failures"]), Counter(total.named["skipped_by"])
     ledger = Counter(total.ledger)
     if listed is not None:

@@ -1,4 +1,4 @@
-"""Where the files of a job directory are: in a folder or below a prefix of a bucket.
+"""The store for the files of a job directory: a folder, or a prefix of a bucket.
 
 A name has `/` between its parts: `commits/00000-00000000000000.json`.
 """
@@ -11,9 +11,9 @@ from typing import Any, Protocol, Self
 from fetchmill._quick_dataclass import dataclass
 from fetchmill.errors import StorageError, TemporaryError
 
-# What a method raises when the file system or the bucket fails, and may work later.
+# Errors of methods if the file system or the bucket fails, perhaps temporarily.
 STORE_ERRORS = (StorageError, TemporaryError)
-# What a journal needs only while its job runs, and what is no part of it.
+# Files that a journal only needs while its job runs, and files that do not belong to it.
 LEFT_BEHIND = ("lock", "token", "shards", "stage", "state", "state-token")
 _BUCKET = "s3://"
 
@@ -34,7 +34,7 @@ class StoredFile:
 
 
 class Store(Protocol):
-    """Small files with names. What a method has written is durable, and all others see it.
+    """Small named files. After a method has written a file, it is durable and visible to all processes.
 
     Raises:
         StorageError, TemporaryError: of each method, when the store fails.
@@ -48,26 +48,26 @@ class Store(Protocol):
         """A file, as users write it."""
 
     def with_patience(self, seconds: float) -> Self:
-        """The same store, whose methods fail after about this time."""
+        """Returns the same store, with methods that fail after about `seconds`."""
 
     def check_owner(self, name: str) -> None:
-        """Refuses a job directory that somebody else may have made.
+        """Refuses a job directory that another user may have made.
 
         Raises:
             SecurityError: it belongs to another user, or leads elsewhere.
         """
 
     def top(self) -> list[str]:
-        """What is in the job directory itself, also what is only being written.
+        """Returns the names in the job directory itself, including files that are still being written.
 
         Raises:
             UsageError: it is not a folder.
         """
 
     def create(self, name: str, content: bytes) -> bool:
-        """Creates a file with its whole content, if no other has this name; returns whether it did.
+        """Creates a file with its whole content, unless the name exists. Returns whether it was created.
 
-        A reply that was lost can make a success look like a name that exists: read the file to know whose it is.
+        If a reply is lost, a success can look like an existing name. Read the file to see who created it.
         """
 
     def replace(self, name: str, content: bytes) -> float:
@@ -83,18 +83,18 @@ class Store(Protocol):
         """Their names."""
 
     def remove(self, name: str) -> None:
-        """Removes a file; one that is not there is no error."""
+        """Removes a file. Does nothing if the file does not exist."""
 
     def append(self, name: str, line: str) -> None:
         """Adds a line to a file that only this process writes."""
 
     def now(self) -> float:
-        """The store's time, seconds since 1970; for a process that has just written nothing."""
+        """Returns the store's time in seconds since 1970, for a process that has not just written a file."""
 
     # Attempts: folders below `data`.
 
     def destination(self, attempt: str) -> str:
-        """Where the job of an attempt stores its objects."""
+        """Returns the destination of an attempt's job."""
 
     def attempts(self) -> list[str]:
         """The names in `data`."""
@@ -111,7 +111,7 @@ class Store(Protocol):
         """Removes the objects of an attempt."""
 
     def abort_uploads(self) -> None:
-        """Removes what uploads have left that will never be an object of an attempt; for a job that is finished."""
+        """Removes unfinished uploads, after the job is finished."""
 
 
 def open_store(job: str | os.PathLike[str], reach: Mapping[str, Any] | None = None) -> Store:

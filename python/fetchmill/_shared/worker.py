@@ -19,19 +19,19 @@ from fetchmill._shared.status import sum_of
 from fetchmill._shared.store import STORE_ERRORS, Store
 from fetchmill.errors import FetchmillError, JournalError
 
-# A range is worked at for so long, and the rest of it is left as new ranges of this length.
+# An attempt ends after this time. The rest of its range is divided into new ranges of this duration.
 RANGE_SECONDS = 30.0
 # While a worker waits for work, the others end their ranges after this time and leave the rest in smaller pieces.
 SHARE_SECONDS = 3.0
-# How often a worker without work looks for some.
+# Poll interval of a worker without work.
 IDLE_SECONDS = 1.0
-# The same of one that is not ready for more.
+# Poll interval of a worker that is not ready for another range.
 _READY_SECONDS = 0.1
-# A worker whose heartbeats fail for so many leases ends.
+# A worker ends if its heartbeats fail for this many leases.
 _DEAF_LEASES = 6
-# A worker that was asked to end waits so long for what it has fed. Kubernetes kills after 30 s.
+# Maximum wait for targets already fed, after a worker was asked to end. Kubernetes kills after 30 s.
 DRAIN_SECONDS = 20.0
-# Attempts that wait for their last targets while the next range is fetched.
+# Maximum number of attempts that wait for their last targets while the next range is fetched.
 _FINISHING_MAX = 3
 
 
@@ -75,11 +75,11 @@ class RangeWorker:
         self._options = options
         self._local = local
         self._say = say
-        # What comes late is no heartbeat.
+        # A late heartbeat does not count.
         self._beating = directory.with_patience(job.lease / BEATS_IN_A_LEASE)
         self._heartbeats = Heartbeats(self._beating, self.name)
-        # Guards what the heartbeat's thread and those that finish attempts share with the one that feeds.
-        # A signal may come while this thread holds it, and its handler takes it again.
+        # Protects the state that the feeding thread shares with the heartbeat thread and the finishing threads.
+        # Reentrant, because a signal handler may take it while this thread holds it.
         self._lock = threading.RLock()
         self._attempts: list[Attempt] = []
         self._finishing: list[threading.Thread] = []
@@ -102,15 +102,15 @@ class RangeWorker:
         return self._directory.store
 
     def stop(self) -> None:
-        """Asks for the end: what is fed is fetched and made final, the rest is left."""
+        """Requests the end. Targets already fed are fetched and made final; the rest is left to other workers."""
         self._asked_at = self._asked_at or time.monotonic()
         self._asked.set()
 
     def abort(self) -> None:
-        """Ends the attempts at once; their ranges are given back."""
+        """Ends the attempts immediately and releases their ranges."""
         self.stop()
         for attempt in self._current():
-            # First of all: the process may end at once, and a claim that stays counts as a death.
+            # Release claims first: the process may end any moment, and a remaining claim counts as a death.
             with suppress(FetchmillError):
                 self._beating.release(attempt.claim)
             attempt.stop()
@@ -119,7 +119,7 @@ class RangeWorker:
         """Works until the job is finished or stopped, or this worker is asked to end.
 
         Raises:
-            FetchmillError: an attempt failed for a reason that others would meet, too; its range is given back.
+            FetchmillError: an attempt failed for a reason that affects other workers, too. Its range is released.
         """
         self._local = make_folder(self._local, self.name)
         beating = threading.Thread(target=self._beat, name="fetchmill-heartbeat", daemon=True)
@@ -167,11 +167,11 @@ class RangeWorker:
         return "failed"
 
     def _is_ready(self) -> bool:
-        """Whether a range may be started: the others know of this worker, and few attempts wait for their end."""
+        """Returns whether a range may start: other workers know this one, and few attempts wait for their end."""
         return self._may_start.wait(0.0) and len(self._finishing) < _FINISHING_MAX
 
     def _take(self, open_ranges: list[Range]) -> Claim | None:
-        """A range that no living worker has. Which one is random, so that workers seldom meet."""
+        """Claims a random range that no living worker has. Workers rarely choose the same random range."""
         claims = self._directory.claims()
         try:
             living = {each.worker for each in self._heartbeats.read() if each.lives(self._job.lease)}
@@ -187,7 +187,7 @@ class RangeWorker:
             if len(names) >= DEATHS_MAX:
                 self._set_aside(each)
             elif claim := self._directory.claim(each, self.name, number_of(names[-1]) + 1 if names else 1):
-                # It may have become final since the ranges were read.
+                # The range may have become final since the ranges were read.
                 if each.id not in self._directory.final_attempts():
                     return claim
                 self._directory.release(claim)
@@ -213,7 +213,7 @@ class RangeWorker:
     # Fetching.
 
     def _attempt(self, claim: Claim) -> None:
-        """Feeds a range; a thread of its own waits for the end of the attempt."""
+        """Feeds a range. A separate thread waits for the end of the attempt."""
         rate = self._rate
         share = None if rate is None else rate / self._sharers / (len(self._current()) + 1)
         options = {**self._options, "rate": share}
@@ -236,7 +236,7 @@ class RangeWorker:
         finishing.start()
 
     def _is_to_end(self, attempt: Attempt) -> bool:
-        """Whether an attempt is to end before the end of its range."""
+        """Returns whether an attempt must end before the end of its range."""
         seconds = time.monotonic() - attempt.started
         if self._is_ended():
             return True
@@ -249,7 +249,7 @@ class RangeWorker:
         return self._asked.is_set() or self._stopped is not None or self._failure is not None
 
     def _finish(self, attempt: Attempt, failure: BaseException | None) -> None:
-        """Waits for an attempt and makes its range final, or gives the range back."""
+        """Waits for an attempt and makes its range final, or releases the range."""
         try:
             if failure is not None:
                 attempt.abandon()
@@ -259,7 +259,7 @@ class RangeWorker:
                 if record is not None and record.attempt == attempt.id:
                     self._count(record)
         except BaseException as error:  # noqa: BLE001 - it is raised where the worker ends
-            # Others remove what a late attempt has written, when the job is finished: then its job fails.
+            # When a shared job is finished, other workers remove the files of late attempts, whose jobs then fail.
             failure = failure or (None if self._has_lost(attempt) else error)
         finally:
             with self._lock:
@@ -289,7 +289,7 @@ class RangeWorker:
         self._finishing = [thread for thread in self._finishing if thread.is_alive()]
 
     def _join_finishing(self) -> None:
-        """Waits for all attempts; when this worker was asked to end, not for ever."""
+        """Waits for all attempts. If the worker was asked to end, the wait is limited."""
         while any(thread.is_alive() for thread in self._finishing):
             for thread in self._finishing:
                 thread.join(0.1)
@@ -305,7 +305,7 @@ class RangeWorker:
             return list(self._attempts)
 
     def _conclude(self) -> None:
-        """Writes the sum of all ledgers, and removes what no commit record names."""
+        """Writes the sum of all ledgers, and removes attempts that no commit record names."""
         directory = JobDirectory(self.store)
         if directory.open_ranges(directory.job()):
             raise JournalError(f"{directory.text} has open ranges again; run the same command again")
@@ -335,7 +335,7 @@ class RangeWorker:
                 self._take_rate(self._beating.rate(self._job))
                 last = written
             except STORE_ERRORS as error:
-                # Others may fetch this worker's ranges by then. With a rate it must not fetch beside them.
+                # By then, others may fetch this worker's ranges. With a rate, it must not fetch at the same time.
                 leases = _DEAF_LEASES if self._rate is None else 0.7
                 if time.monotonic() - last > self._job.lease * leases:
                     self._fail(error)
@@ -373,7 +373,7 @@ class RangeWorker:
         return "waiting" if self._is_waiting else "working"
 
     def _look_at_peers(self) -> None:
-        """Divides the rate by the workers that live. A new one starts when all others have done so."""
+        """Divides the rate by the number of living workers. A new worker starts after all others have done so."""
         peers = [each for each in self._heartbeats.read() if each.worker != self.name and each.lives(self._job.lease)]
         sharers = len(peers) + 1
         if sharers != self._sharers:
@@ -390,7 +390,7 @@ class RangeWorker:
             self._set_rates()
 
     def _set_rates(self) -> None:
-        """The share of this worker, divided by its attempts."""
+        """Divides this worker's share of the rate among its attempts."""
         attempts, rate = self._current(), self._rate
         for attempt in attempts:
             if rate is not None:

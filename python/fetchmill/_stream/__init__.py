@@ -1,1 +1,1 @@
-"""`stream`, `astream`, `stream_batches` and `Client`: replies to a program instead of a destination."""
+"""`stream`, `astream`, `stream_batches` and `Client`: return replies to a program instead of storing them."""

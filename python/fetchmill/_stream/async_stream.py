@@ -1,4 +1,4 @@
-"""Replies for an event loop. The core's thread wakes it once a batch, by a descriptor that any loop can watch."""
+"""Replies for an event loop. The core's thread wakes the loop once per batch, through a file descriptor."""
 
 import asyncio
 from collections.abc import AsyncIterable
@@ -11,8 +11,9 @@ from fetchmill._native import Reply, Request, Stream
 class AsyncStream:
     """An async iterator of replies, and a context manager that closes it.
 
-    A reply that is there is given without suspending. Whatever ends the loop over it (`break`, an exception,
-    cancellation) gives up what is in flight once nobody holds the iterator; `aclose` does so at once.
+    If a reply is ready, it is returned without suspending. After the loop is left (`break`, an exception,
+    cancellation), requests in flight are abandoned once nothing refers to the iterator. `aclose` abandons them
+    immediately.
     """
 
     def __init__(self, stream: Stream, items: AsyncIterable[str | Request] | None) -> None:
@@ -34,7 +35,7 @@ class AsyncStream:
         return await reader.next() if reply is None else reply
 
     async def aclose(self) -> None:
-        """Gives up what is in flight, and waits for the input's end."""
+        """Abandons requests in flight, and waits for the task that reads the input."""
         await self._reader.aclose()
 
     async def __aenter__(self) -> Self:
@@ -50,7 +51,7 @@ class AsyncStream:
 
 
 class _LoopReader:
-    """What the loop holds of a stream: it must not hold the iterator, or nobody would ever let it go."""
+    """The part of a stream that the loop refers to. It must not refer to the iterator, or the loop keeps that alive."""
 
     def __init__(self, stream: Stream, items: AsyncIterable[str | Request] | None) -> None:
         self.failed: BaseException | None = None
@@ -75,7 +76,7 @@ class _LoopReader:
                 await self._wait()
 
     async def next_of_fed(self) -> Reply:
-        """The same while items come from a task of this loop."""
+        """Waits for a reply while a task of this loop feeds items."""
         self._attach()
         while True:
             if self.failed is not None:
@@ -91,7 +92,7 @@ class _LoopReader:
                 await self._wait()
 
     def _ready(self) -> Reply | None:
-        """A reply that is there. Behind an error or the last one there is nothing to watch any more."""
+        """Returns a reply if one is ready. After an error or the last reply, the descriptor is no longer watched."""
         try:
             return self._stream.ready()
         except BaseException:
@@ -99,14 +100,14 @@ class _LoopReader:
             raise
 
     async def aclose(self) -> None:
-        """Closes it and waits for the task that took the items."""
+        """Closes the stream and waits for the task that reads the input."""
         feeder = self._feeder
         self.close()
         if feeder is not None and feeder is not asyncio.current_task():
             await asyncio.wait((feeder,))
 
     def close(self) -> None:
-        """Gives up what is in flight; the feeder ends when the loop comes to it."""
+        """Abandons requests in flight and cancels the feeder, which ends when the loop next runs it."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.remove_reader(self._descriptor)
             if self._feeder is not None:
@@ -116,7 +117,7 @@ class _LoopReader:
         self._wake()
 
     def _attach(self) -> None:
-        """Watches the descriptor, from the first wait on."""
+        """Begins to watch the descriptor, at the first wait."""
         if self._loop is None and self._stream.is_open():
             self._loop = asyncio.get_running_loop()
             self._descriptor = self._stream.fileno()
@@ -140,12 +141,12 @@ class _LoopReader:
             self._waiter.set_result(None)
 
     async def _feed(self, items: AsyncIterable[Any]) -> None:
-        """Takes items while there is room for them."""
+        """Reads items while the stream has room for them."""
         try:
             async for item in items:
                 self._fed.append(item)
                 if len(self._fed) == 1:
-                    # Those that come without suspending go together.
+                    # Items that arrive without suspending are added together.
                     asyncio.get_running_loop().call_soon(self._add)
                 if len(self._fed) >= self._stream.room():
                     self._add()

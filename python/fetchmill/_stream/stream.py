@@ -1,10 +1,10 @@
-"""Requests out of a program and replies into it: any iterable of URLs in, replies out, memory flat.
+"""Streams: an iterable of URLs goes in, replies come out, in flat memory.
 
     for reply in fetchmill.stream(f"http://127.0.0.1:8080/get/{number}" for number in range(1_000_000)):
         print(reply.url, reply.status, len(reply.body))
 
-The core fetches on a thread of its own. What goes to it and comes from it are batches, so a reply costs no lock, no
-message and no task; the iterable runs in the thread of whoever takes the replies.
+The core fetches on a separate thread. It exchanges batches with the program, so a reply costs no lock, no message and
+no task. The iterable runs in the thread that takes the replies.
 """
 
 import os
@@ -25,16 +25,16 @@ OnReplyError = Literal["reply", "raise"]
 RequestItems = Iterable[str | Request] | AsyncIterable[str | Request]
 StatePath = str | os.PathLike[str] | None
 
-# Rows of a batch: some megabytes with small bodies.
+# Rows per batch: some megabytes with small bodies.
 BATCH_SIZE = 8192
 
 Mapping.register(Headers)
 
 
 class Client:
-    """Fetches for any number of streams and keeps its connections from one to the next.
+    """Fetches for any number of streams and keeps its connections open between them.
 
-    It may be used by several threads and event loops at once; a stream belongs to one of them.
+    Several threads and event loops may use one client. Each stream belongs to one of them.
 
     Args:
         **options: the fields of `StreamOptions`.
@@ -61,7 +61,7 @@ class Client:
         state: StatePath = None,
         certain: bool | None = None,
     ) -> Stream:
-        """The same as `fetchmill.stream`, on this client's connections."""
+        """Like `fetchmill.stream`, on this client's connections."""
         return _open(self._fetcher, items, _Manner(ordered, on_error, state, certain), owns=False)
 
     def astream(
@@ -73,25 +73,25 @@ class Client:
         state: StatePath = None,
         certain: bool | None = None,
     ) -> AsyncStream:
-        """The same as `fetchmill.astream`, on this client's connections."""
+        """Like `fetchmill.astream`, on this client's connections."""
         return _open_async(self._fetcher, items, _Manner(ordered, on_error, state, certain), owns=False)
 
     def stream_batches(self, items: RequestItems, *, batch_size: int = BATCH_SIZE, certain: bool = False) -> Batches:
-        """The same as `fetchmill.stream_batches`, on this client's connections."""
+        """Like `fetchmill.stream_batches`, on this client's connections."""
         return _open_batches(self._fetcher, items, batch_size, certain=certain, owns=False)
 
     def get(self, item: str | Request) -> Reply:
-        """One reply."""
+        """Fetches one URL or request and returns the reply."""
         with self.stream((item,)) as replies:
             return next(replies)
 
     @property
     def concurrency(self) -> int:
-        """Requests in flight at most, now: with `concurrency="auto"` it changes."""
+        """Current maximum number of requests in flight. It changes with `concurrency="auto"`."""
         return self._fetcher.concurrency
 
     def close(self) -> None:
-        """Closes all connections; streams that are open end. A second call does nothing."""
+        """Closes all connections and ends open streams. A second call does nothing."""
         self._fetcher.close()
 
     def __enter__(self) -> Self:
@@ -112,37 +112,40 @@ def stream(
     certain: bool | None = None,
     **options: Unpack[StreamKeywords],
 ) -> Stream:
-    """Fetches what an iterable gives, and gives the replies.
+    """Fetches the URLs of an iterable and yields the replies.
 
-    The iterable may be endless. At most `concurrency` requests are in flight, with `auto` as many as prove useful, and
-    at most 256 items more are taken from it whose reply the loop has not had: while the loop is busy with one, nothing
-    is taken. The iterable runs in the loop's own thread, between two replies, so one that is slow delays replies that
-    are there; an async iterable runs in an event loop of its own, and up to 64 items more are taken from it. What the
-    iterable raises ends the loop. Leaving the loop gives up what is in flight.
+    The iterable may be endless. At most `concurrency` requests are in flight; with `auto`, fetchmill finds a useful
+    number. In addition, up to 256 items are read ahead whose replies the loop has not taken. No item is read while the
+    loop body runs.
 
-    A reply of whatever status is a `Reply`: 408, 425, 429 and 5xx are tried `attempts` times before. A request without
-    a complete reply is one too, with its `error`.
+    The iterable runs in the loop's thread between two replies, so a slow iterable delays replies that are ready. An
+    async iterable runs in a separate event loop, and up to 64 more items are read ahead. If the iterable raises, the
+    exception ends the loop. Leaving the loop abandons requests in flight.
+
+    Every status results in a `Reply`. Requests answered with 408, 425, 429 or 5xx are first tried `attempts` times. A
+    request without a complete reply also results in a `Reply`, with its `error` set.
 
     Args:
-        items: URLs, `s3://bucket/key` too, or `Request` for what is not a plain GET.
-        ordered: replies in the order of the input; otherwise as they come.
+        items: URLs, including `s3://bucket/key`, or `Request` objects for anything but a plain GET.
+        ordered: whether replies are in the order of the input. If False, they come in the order of completion.
         on_error: `raise` raises the `ReplyError` of the first request without a complete reply. A status never raises,
             nor does a reply that opted out (`opt_out`).
-        state: a folder that remembers how far the loop is. A reply counts as done once the loop asks for the next one;
-            with the same folder and the same items in the same order, what is done is left out. A kill costs at most
-            what was taken from the input and not done, and what was done in the last second.
-        certain: whether a reply is held until it is certain whose it is: for up to a second, and up to `concurrency +
-            4096` items are taken from the input. False gives replies at once, and raises `StrayReplyError` when it
-            turns out that some may be those of other requests. The default is True with `state`, and False without.
+        state: a folder that stores the progress of the loop. A reply is done once the loop requests the next one. With
+            the same folder and the same items in the same order, items that are done are skipped. A killed program
+            repeats at most the items that were read but not done, and those done in the last second.
+        certain: whether a reply is held until it certainly belongs to its request. It is held for up to a second, and
+            up to `concurrency + 4096` items are read ahead. If False, replies are returned immediately, and
+            `StrayReplyError` is raised if some of them may belong to other requests. The default is True with `state`
+            and False without.
         **options: the fields of `StreamOptions`.
 
     Returns:
         An iterator of replies, and a context manager that closes it.
 
     Raises:
-        UsageError: an option or an item cannot be used, or the items are others than before.
-        StrayReplyError: replies that were given may be those of other requests; by the loop, seldom with `certain`.
-        BusyError: another stream has the state folder.
+        UsageError: an option or an item cannot be used, or the items differ from those of the earlier run.
+        StrayReplyError: the loop raises it if replies may belong to other requests. Rare with `certain`.
+        BusyError: another stream uses the state folder.
 
     Example:
         >>> urls = (f"http://127.0.0.1:8080/get/{number}" for number in range(1_000_000))  # doctest: +SKIP
@@ -161,9 +164,9 @@ def astream(
     certain: bool | None = None,
     **options: Unpack[StreamKeywords],
 ) -> AsyncStream:
-    """The same for an event loop: an async iterator of replies.
+    """Fetches the URLs of an iterable and yields the replies in an event loop, like `stream`.
 
-    An async iterable runs in a task of the same loop; any other one runs between two replies, and must not block.
+    An async iterable runs in a task of the same loop. Any other iterable runs between two replies and must not block.
 
     Args:
         items: as for `stream`.
@@ -178,7 +181,7 @@ def astream(
 
     Raises:
         UsageError: an option cannot be used.
-        BusyError: another stream has the state folder.
+        BusyError: another stream uses the state folder.
 
     Example:
         >>> async for reply in fetchmill.astream(urls, concurrency=128):  # doctest: +SKIP
@@ -190,16 +193,16 @@ def astream(
 def stream_batches(
     items: RequestItems, *, batch_size: int = BATCH_SIZE, certain: bool = False, **options: Unpack[StreamKeywords]
 ) -> Batches:
-    """The same as record batches of Arrow: no Python object is made for a reply.
+    """Fetches the URLs of an iterable and yields the replies as Arrow record batches.
 
-    The columns are index (the place in the input), url, tag (as text), status, error (the failure kind), content_type,
-    body and total_time (seconds). Each batch can be given to whatever reads the Arrow PyCapsule interface, such as
-    `pyarrow.record_batch(batch)` or `polars.DataFrame(batch)`, and so can all of them at once:
-    `pyarrow.table(fetchmill.stream_batches(urls))`.
+    No Python object is made for a reply. The columns are index (the position in the input), url, tag (as text), status,
+    error (the failure kind), content_type, body and total_time (seconds). Any library that reads the Arrow PyCapsule
+    interface accepts a batch: `pyarrow.record_batch(batch)`, `polars.DataFrame(batch)`. It also accepts all batches
+    together: `pyarrow.table(fetchmill.stream_batches(urls))`.
 
     Args:
         items: as for `stream`.
-        batch_size: rows of a batch; it may have fewer when its bodies have 16 MiB.
+        batch_size: maximum number of rows in a batch. A batch has fewer rows if its bodies reach 16 MiB.
         certain: as for `stream`.
         **options: the fields of `StreamOptions`.
 
@@ -221,7 +224,7 @@ def _fetcher(options: StreamKeywords) -> Fetcher:
 
 
 class _Manner(NamedTuple):
-    """How replies are given: the arguments of `stream`."""
+    """The arguments of `stream` that determine how replies are returned."""
 
     ordered: bool
     on_error: OnReplyError
@@ -230,7 +233,7 @@ class _Manner(NamedTuple):
 
     @property
     def is_certain(self) -> bool:
-        """The default: certain where it is remembered which replies are done."""
+        """Whether replies are held until they are certain; the default is True with a state folder."""
         return self.state is not None if self.certain is None else self.certain
 
 
@@ -265,7 +268,7 @@ def _open_batches(fetcher: Fetcher, items: RequestItems, batch_size: int, *, cer
 
 
 def _check_items(items: RequestItems, on_error: OnReplyError) -> bool:
-    """Whether errors are raised."""
+    """Checks the arguments. Returns whether errors are raised."""
     if isinstance(items, (str, bytes, Request)) or not isinstance(items, (Iterable, AsyncIterable)):
         raise UsageError(f"the input must be an iterable of URLs, not {type(items).__name__}; put one URL into a list")
     if on_error not in ("reply", "raise"):

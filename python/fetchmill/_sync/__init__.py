@@ -1,1 +1,1 @@
-"""Makes a folder like its source, again and again: `sync`, its passes and what they report."""
+"""`sync` keeps a folder up to date with its source: passes and their reports."""

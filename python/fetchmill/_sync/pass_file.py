@@ -1,6 +1,6 @@
-"""What a sync knows of the pass that it is in, and the files of that pass.
+"""The state of a sync's current pass, and the files of that pass.
 
-All of it is in DEST/.fetchmill/sync. A pass is begun when `pass.json` is there, and the other files tell how far it is.
+All files are in DEST/.fetchmill/sync. A pass has begun if `pass.json` exists. The other files show its progress.
 """
 
 import contextlib
@@ -14,26 +14,26 @@ from typing import Any
 from fetchmill._shared.folder_store import sync_folder
 from fetchmill.errors import JournalError, StorageError
 
-# Of `pass.json`; another number is that of a later release.
+# Version of `pass.json`. A later release writes another number.
 _VERSION = 1
-# What stays when a pass has ended.
+# Files that stay when a pass has ended.
 _KEPT = ("lock", "base.sqlite")
 
 
 @dataclass(frozen=True)
 class BegunPass:
-    """What is fixed when a pass begins, or when its plan is made.
+    """The values that are fixed when a pass begins, or when its plan is made.
 
     Args:
-        number: of the pass, from 1.
-        source: where the targets come from.
-        filters: what decides which objects the source has.
-        started_at: seconds since 1970 UTC.
-        delete: whether objects that are not listed are removed.
+        number: number of the pass, from 1.
+        source: the source of the targets.
+        filters: the options that determine the objects of the source.
+        started_at: start time in seconds since 1970 UTC.
+        delete: whether objects that are no longer listed are removed.
         refetch: whether all objects are fetched.
-        overwrite_local: whether files that were changed are replaced.
-        check_local: whether all files are looked at.
-        is_applying: whether files of the destination may have been changed by it.
+        overwrite_local: whether locally changed files are replaced.
+        check_local: whether all files are checked.
+        is_applying: whether the pass may have changed files of the destination.
     """
 
     number: int
@@ -47,10 +47,10 @@ class BegunPass:
     is_applying: bool = False
 
     def plan_options(self, protected: list[str]) -> str:
-        """For the native module: how the plan is made.
+        """Returns the options of the plan, for the native module.
 
         Args:
-            protected: texts (`name_text`) that the names of objects which are not removed begin with.
+            protected: prefixes (`name_text`) of the names of objects that must not be removed.
         """
         values = {name: value for name, value in asdict(self).items() if name != "is_applying"}
         return json.dumps(values | {"protected": protected})
@@ -72,11 +72,11 @@ class PassFolder:
         self._begun = folder / "pass.json"
 
     def begun(self) -> BegunPass | None:
-        """The pass that was begun; None without one.
+        """Returns the pass that has begun; None if there is no such pass.
 
         Raises:
-            JournalError: its file cannot be understood.
-            StorageError: its file cannot be read.
+            JournalError: the file of the pass is not valid.
+            StorageError: the file of the pass cannot be read.
         """
         try:
             text = self._begun.read_bytes()
@@ -87,10 +87,10 @@ class PassFolder:
         return _understood(self._begun, text)
 
     def write(self, begun: BegunPass) -> None:
-        """Makes it durable.
+        """Writes the pass durably.
 
         Raises:
-            StorageError: it cannot be written.
+            StorageError: the file cannot be written.
         """
         part = self._begun.with_name("pass.json.part")
         try:
@@ -104,30 +104,30 @@ class PassFolder:
             raise StorageError(f"cannot write {self._begun}: {error.strerror or error}") from None
 
     def forget_fetched(self) -> None:
-        """Removes what was fetched for a plan that is not there any more."""
+        """Removes objects that were fetched for an earlier plan."""
         self._remove(self.requests)
         self._remove(self.fetched)
 
     def forget_listing(self) -> None:
-        """Removes a listing, whole or not."""
+        """Removes a listing, complete or not."""
         self._remove(self.listing)
         self._remove(self.listing.with_name("listing.csv.zst.fetchmill"))
 
     def forget(self) -> None:
-        """Removes all that belongs to a pass. Cut short, the pass is over all the same: what is left is removed later.
+        """Removes all files of a pass. If this is interrupted, the pass is still over; the rest is removed later.
 
         Raises:
-            StorageError: something cannot be removed.
+            StorageError: a file cannot be removed.
         """
         self._remove(self._begun)
         try:
-            # Otherwise a power cut could bring it back without the rest.
+            # Otherwise a power cut could restore `pass.json` without the other files.
             sync_folder(self.folder)
             paths = list(self.folder.iterdir())
         except OSError as error:
             raise StorageError(f"cannot read {self.folder}: {error.strerror or error}") from None
         for path in paths:
-            # SQLite's own files of the base belong to it.
+            # SQLite's auxiliary files of `base.sqlite` stay, too.
             if not path.name.startswith(_KEPT):
                 self._remove(path)
 

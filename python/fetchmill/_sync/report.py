@@ -1,4 +1,4 @@
-"""What a pass of a sync has done, as values."""
+"""The plan and the report of a sync's pass."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, field
@@ -11,15 +11,16 @@ from fetchmill._quick_dataclass import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class SyncPlan:
-    """What a pass is going to do.
+    """The plan of a pass.
 
     Args:
-        unchanged: objects that are as they were: no request is made for them.
-        fetch: objects that are new or differ.
-        ask: objects of which only the server can tell: requests on a condition.
-        remove: objects to remove.
-        kept: objects that are not listed any more and stay.
-        objects: what the destination had before.
+        unchanged: number of unchanged objects. No request is made for them.
+        fetch: number of objects that are new or differ.
+        ask: number of objects to check with conditional requests, because the listing does not show whether they
+            changed.
+        remove: number of objects to remove.
+        kept: number of objects that are no longer listed and stay.
+        objects: number of objects in the destination before the pass.
     """
 
     unchanged: int
@@ -35,32 +36,32 @@ class SyncReport(ReadableReport):
     """The ledger of a pass. listed = unchanged + fetched + absent + failed + skipped.
 
     Args:
-        source: where the targets came from.
+        source: the source of the targets.
         dest: the destination.
-        number: of the pass, from 1.
-        started_at: when the pass began, UTC; of one that an earlier call has begun, that was then.
+        number: number of the pass, from 1.
+        started_at: time when the pass began, UTC. For a resumed pass, this is the time of the earlier call.
         resumed: whether an earlier call began the pass.
-        interrupted: whether the run was stopped before the end; the same call goes on.
-        dry_run: whether nothing was to be changed; then the plan is what counts.
-        plan: what it is going to do, or was; None when it was stopped before that was known.
-        listed: objects that the source listed.
-        unchanged: objects that are as they were.
-        fetched: objects that were fetched and are in their places.
-        absent: 404 and 410, though they were listed.
-        failed: objects that could not be had, or not be put into their places; the next pass tries them again.
-        skipped: rows with the name of one before them.
-        removed: objects that were removed.
-        not_removed: objects that were to be removed and stay: their files were changed.
-        kept: objects that are not listed any more and stay.
-        bytes: bytes of fetched objects.
-        failures: failed objects by failure kind.
-        failed_statuses: those that failed because of their status, by that: `401 Unauthorized`.
-        credentials: whether requests of this run may have had credentials; None when that is not known.
-        failed_folders: folders that gave no listing: what is below them was left as it is.
-        left_out: what the listing left out on purpose, such as by `exclude`.
-        attempts: requests for objects, all attempts of this run counted.
-        seconds: time of this run.
-        notices: what a person should know, a line each.
+        interrupted: whether the run was stopped before the end. The same call continues it.
+        dry_run: whether this was a dry run, which changes nothing. The result is then in `plan`.
+        plan: the plan of the pass; None if the run was stopped before the plan was made.
+        listed: number of objects that the source listed.
+        unchanged: number of unchanged objects.
+        fetched: number of objects that were fetched and put in place.
+        absent: number of listed objects with status 404 or 410.
+        failed: number of objects that could not be fetched or not be put in place. The next pass tries them again.
+        skipped: number of rows with a name that an earlier row already has.
+        removed: number of objects that were removed.
+        not_removed: number of objects that should be removed but stay, because their files were changed locally.
+        kept: number of objects that are no longer listed and stay.
+        bytes: size of the fetched objects in bytes.
+        failures: number of failed objects by failure kind.
+        failed_statuses: number of objects that failed because of their HTTP status, by status: `401 Unauthorized`.
+        credentials: whether requests of this run may have had credentials; None if unknown.
+        failed_folders: number of folders whose listing failed. Objects below them were not changed.
+        left_out: number of targets that the listing left out on purpose, for example because of `exclude`.
+        attempts: number of requests for objects in this run, retries included.
+        seconds: duration of this run in seconds.
+        notices: messages for people, one line each.
     """
 
     source: str
@@ -92,7 +93,7 @@ class SyncReport(ReadableReport):
 
     @property
     def complete(self) -> bool:
-        """Whether all that was listed is in the destination, and the listing was whole."""
+        """Whether the listing was complete and the destination has every listed object."""
         missing = self.absent + self.failed + self.not_removed + self.failed_folders
         return not self.interrupted and not missing
 

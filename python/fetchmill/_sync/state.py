@@ -1,11 +1,11 @@
-"""Where a sync keeps what it knows, and whether a folder is kept by one; needs nothing else of the package."""
+"""The state folder of a sync, and a check whether a folder is synced. It imports nothing else of the package."""
 
 import os
 
-# Below the destination.
+# Path of the state folder, relative to the destination.
 STATE = ".fetchmill/sync"
 
 
 def is_synced(dest: str) -> bool:
-    """Whether a sync keeps this folder; False if it may not be looked at, which is said by what opens it next."""
+    """Returns whether a sync keeps this folder. False if access is denied; a later open then reports the error."""
     return any(os.access(f"{dest or '.'}/{STATE}/{name}", os.F_OK) for name in ("base.sqlite", "pass.json"))

@@ -1,4 +1,4 @@
-"""What a folder that a sync keeps says of itself, also while a pass runs."""
+"""The status of a synced folder. A pass may be running."""
 
 import fcntl
 import os
@@ -15,23 +15,23 @@ from fetchmill._sync.pass_file import PassFolder
 from fetchmill._sync.state import STATE
 from fetchmill._sync.sync_pass import Phase
 
-# Failures that are read at once.
+# Number of failures read at a time.
 _ROWS = 1000
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SyncStatus(ReadableReport):
-    """The last pass, and the one that is not finished.
+    """The last finished pass of a synced folder, and its unfinished pass.
 
     Args:
-        source: what the folder is kept like.
+        source: the source of the folder.
         dest: the folder.
-        objects: what it holds, as the last pass has left it.
-        number: of the last pass that was finished; 0 before the first.
-        ledger: what that has done, as `fetchmill.SyncReport` has it; None before the first.
-        running: whether a process works on it now.
-        phase: how far a pass is that is not finished; None without one.
-        started_at: when that pass began, UTC.
+        objects: number of objects after the last finished pass.
+        number: number of the last finished pass; 0 if none has finished.
+        ledger: the ledger of that pass, with the fields of `fetchmill.SyncReport`; None if no pass has finished.
+        running: whether a process works on the folder now.
+        phase: the phase of the unfinished pass; None if there is none.
+        started_at: time when the unfinished pass began, UTC.
     """
 
     source: str
@@ -49,13 +49,13 @@ class SyncStatus(ReadableReport):
 
 
 def sync_status(dest: str) -> SyncStatus:
-    """How a folder stands that a sync keeps.
+    """Returns the status of a synced folder.
 
     Raises:
-        JournalError: what is known of it cannot be read.
+        JournalError: the state of the folder cannot be read.
     """
     folder = PassFolder(Path(dest) / STATE)
-    # First: what ends meanwhile has changed the rest.
+    # Check the lock first. If the pass ends during the later reads, they already show its result.
     is_running = _is_locked(folder.folder / "lock")
     begun = folder.begun()
     with tempfile.TemporaryDirectory(prefix="fetchmill-sync-") as scratch:
@@ -78,7 +78,7 @@ def sync_status(dest: str) -> SyncStatus:
 
 
 def sync_failures(dest: str) -> Iterator[tuple[bytes, str, str | None, str | None]]:
-    """What the last pass could not do, each with its name, outcome, failure kind and a line for people."""
+    """Iterates over the failures of the last pass: name, outcome, failure kind and a line for people."""
     with tempfile.TemporaryDirectory(prefix="fetchmill-sync-") as scratch:
         store = SyncStore(dest, scratch)
         try:
@@ -101,7 +101,7 @@ def _phase_of(folder: PassFolder, *, is_applying: bool) -> Phase:
 
 
 def _is_locked(path: Path) -> bool:
-    """Whether a process holds the lock."""
+    """Returns whether a process holds the lock."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -1,4 +1,4 @@
-"""A sync as one blocking call."""
+"""`sync` as one blocking call."""
 
 import contextlib
 import tempfile
@@ -32,33 +32,34 @@ def sync(
     progress: ProgressChoice = None,
     **options: Unpack[SyncKeywords],
 ) -> SyncReport:
-    """Makes a folder like its source: fetches what is new or has changed, and removes what is gone if that is wished.
+    """Synchronizes a folder with its source: fetches new and changed objects, and with `delete` removes missing ones.
 
-    One call is one pass, or the rest of one that an earlier call has begun. Blocks until the end and releases the GIL
-    meanwhile. Killed at any moment, each object is old or new, and the same call goes on. On KeyboardInterrupt (or any
-    other exception that a signal handler raises) a checkpoint is written, and the exception goes on.
+    One call is one pass, or the rest of a pass that an earlier call has begun. Blocks until the end and releases the
+    GIL meanwhile. If the process is killed, each object is completely old or completely new, and the same call
+    continues the pass. On KeyboardInterrupt (or any other exception that a signal handler raises), a checkpoint is
+    written and the exception is raised.
 
     Args:
-        source: a server that lists its objects, a bucket, the path of a list, or an iterable, as for `get`. It is
-            listed anew by each pass.
-        dest: the folder: missing, empty, the one of an earlier sync of the same source, or that of a finished
-            `fetchmill.get` with the same format.
-        dry_run: only list and compare: the report has the plan, and `dest` is not touched.
-        progress: as for `fetchmill.get`; a pass lists first, and fetches then.
-        **options: the fields of `SyncOptions`, which has their units and defaults.
+        source: a server that lists its objects, a bucket, the path of a list, or an iterable, as for `get`. Each pass
+            lists it again.
+        dest: the folder: missing, empty, of an earlier sync of the same source, or of a finished `fetchmill.get` with
+            the same format.
+        dry_run: only list and compare. The report has the plan, and `dest` is not changed.
+        progress: as for `fetchmill.get`. A pass first lists, then fetches.
+        **options: the fields of `SyncOptions`, which documents their units and defaults.
 
     Returns:
-        The ledger. What is absent or failed is counted there and raises nothing; the next pass tries it again.
+        The ledger. Absent and failed objects are counted there and raise no exception. The next pass tries them again.
 
     Raises:
-        UsageError: an option cannot be used, or the destination is kept like another source; nothing was touched.
+        UsageError: an option cannot be used, or the destination belongs to another source; nothing was changed.
         DeleteLimitError: more objects would be removed than `max_delete` allows; nothing was changed.
         ListingError: the listing failed, is incomplete or never ends.
-        TemporaryError: the origin gave no success for `give_up_after` seconds.
-        SecurityError: the listing led to another origin, or the only server's certificate is not to be trusted.
+        TemporaryError: no request to the origin succeeded for `give_up_after` seconds.
+        SecurityError: the listing led to another origin, or the certificate of the only server is not trusted.
         StorageError: the local storage failed.
         BusyError: another process syncs this folder.
-        JournalError: what is known of the folder is damaged.
+        JournalError: the state of the folder is damaged.
 
     Example:
         >>> report = fetchmill.sync("http://127.0.0.1:8080", "mirror/", delete=True)  # doctest: +SKIP
@@ -86,14 +87,14 @@ def run_pass(
     show: Callable[[SyncStore], object] = lambda _: None,
     items: Callable[[], Iterator[Any]] | None = None,
 ) -> SyncReport:
-    """A pass, or the rest of one.
+    """Runs a pass, or the rest of one.
 
     Args:
-        options: what is asked for.
-        runner: who waits.
-        dry_run: only lists and compares.
-        show: is called with the plan of a dry run.
-        items: the targets of a program.
+        options: the options of the sync.
+        runner: waits for long operations.
+        dry_run: whether to only list and compare.
+        show: called with the plan of a dry run.
+        items: returns the targets, if the source is an iterable.
     """
     dest = Path(options.dest)
     _refuse_foreign(dest, is_overwriting=options.overwrite_local)
@@ -108,7 +109,7 @@ def run_pass(
 
 
 class _ProgramRunner:
-    """Waits so that a program's signal handlers run; what they raise ends the pass."""
+    """Waits in short steps, so that a program's signal handlers run. If a handler raises, the pass ends."""
 
     is_stopped = False
 
@@ -116,23 +117,23 @@ class _ProgramRunner:
         self._show = show
 
     def begin(self, phase: Phase, plan: SyncPlan | None) -> None:
-        """The numbers of each phase begin anew by themselves."""
+        """Does nothing: the counters of each phase start from 0 by themselves."""
 
     def run(self, start: Callable[[], RunningJob]) -> dict[str, Any]:
         """Runs a job to its end."""
         return run_to_end(start, self._show)
 
     def call(self, call: Callable[[], T]) -> T:
-        """Makes a call on a thread of its own."""
+        """Makes a call on a separate thread."""
         return call_in_steps(call, lambda: None)
 
 
 def call_in_steps(call: Callable[[], T], step: Callable[[], object]) -> T:
-    """Makes a call on a thread of its own, so that signals are handled meanwhile.
+    """Makes a call on a separate thread, so that signals are handled meanwhile.
 
     Args:
-        call: what takes long. It is always waited for.
-        step: called now and then; what it raises is raised when the call has ended.
+        call: the long operation. This function always waits for its end.
+        step: called every `STEP_SECONDS`. If it raises, the exception is raised after the call has ended.
     """
     results: list[T] = []
     errors: list[BaseException] = []
@@ -165,7 +166,7 @@ def _opened(store: SyncStore) -> Iterator[SyncStore]:
 
 
 def _refuse_foreign(dest: Path, *, is_overwriting: bool) -> None:
-    """A folder with files that no sync and no job has put there is not ours, unless the user says so."""
+    """Refuses a folder with foreign files, which neither a sync nor a job has made, unless the user allows it."""
     state = dest / Path(STATE).parent
     try:
         foreign = next((path.name for path in dest.iterdir() if path.name != state.name), None)

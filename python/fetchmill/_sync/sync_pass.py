@@ -1,4 +1,4 @@
-"""A pass: list, compare, fetch what differs, put it into its places. Each step goes on where a kill has left it."""
+"""A pass: list, compare, fetch changes, put them in place. After a kill, each step continues where it stopped."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -19,41 +19,41 @@ from fetchmill.errors import DeleteLimitError, JournalError, UsageError
 T = TypeVar("T")
 Phase = Literal["listing", "comparing", "fetching", "preparing", "applying"]
 
-# An application of changes looks around this often.
+# `prepare` and `apply` return this often, to check whether the pass is stopped.
 _STEP_SECONDS = 0.2
-# Folders that are asked for at once.
+# Number of folders read at a time.
 _FOLDERS = 1000
-# Of those that gave no listing, so many are named.
+# Maximum number of failed folders in a message.
 _FOLDERS_NAMED = 5
 _PLANNED = ("delete", "refetch", "overwrite_local", "check_local")
 
 
 class Runner(Protocol):
-    """Who waits for what takes long: a program, or the command line with its displays and signals."""
+    """Waits for long operations: on behalf of a program, or of the command line with its displays and signals."""
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the pass is to end after what it does now."""
+        """Whether the pass must end after its current operation."""
 
     def begin(self, phase: Phase, plan: SyncPlan | None) -> None:
-        """Is told what comes next."""
+        """Called before each phase."""
 
     def run(self, start: Callable[[], RunningJob]) -> dict[str, Any]:
-        """Runs a job to its end, or until it is stopped; gives its report."""
+        """Runs a job to its end, or until it is stopped. Returns its report."""
 
     def call(self, call: Callable[[], T]) -> T:
         """Makes a call that may take long."""
 
 
 class SyncPass:
-    """One pass, from wherever an earlier call has left it.
+    """One pass, which continues where an earlier call stopped.
 
     Args:
-        options: what is asked for.
-        store: what the destination holds, and the plan.
+        options: the options of the sync.
+        store: the contents of the destination, and the plan.
         folder: the files of the pass.
-        runner: who waits.
-        items: the targets of a program.
+        runner: waits for long operations.
+        items: returns the targets, if the source is an iterable.
     """
 
     def __init__(
@@ -74,15 +74,15 @@ class SyncPass:
         self._has_credentials: bool | None = None
         self._notices: list[str] = []
         self._plan: SyncPlan | None = None
-        # Shows the plan of a dry run, also one that removes more than is allowed.
+        # Shows the plan of a dry run, even if it removes more than is allowed.
         self._show: Callable[[SyncStore], object] = lambda _: None
 
     def run(self) -> SyncReport:
-        """The pass to its end, or until the runner is stopped.
+        """Runs the pass to its end, or until the runner is stopped.
 
         Raises:
-            UsageError: the destination is kept like another source.
-            DeleteLimitError: more would be removed than is allowed; nothing was changed.
+            UsageError: the destination belongs to another source.
+            DeleteLimitError: more objects would be removed than is allowed; nothing was changed.
         """
         begun, is_resumed = self._begin()
         begun = self._list_and_compare(begun)
@@ -95,13 +95,13 @@ class SyncPass:
         return report
 
     def run_dry(self, show: Callable[[SyncStore], object]) -> SyncReport:
-        """Lists and compares only, in a folder of its own.
+        """Only lists and compares, in a separate folder.
 
         Args:
             show: called with the plan.
 
         Raises:
-            DeleteLimitError: more would be removed than is allowed; the plan was shown.
+            DeleteLimitError: more objects would be removed than is allowed; the plan was shown.
         """
         self._show = show
         base = self._store.base()
@@ -113,10 +113,10 @@ class SyncPass:
         return self._report(begun, is_resumed=False, interrupted=self._plan is None)
 
     def _begin(self) -> tuple[BegunPass, bool]:
-        """The pass, and whether an earlier call has begun it."""
+        """Returns the pass, and whether an earlier call has begun it."""
         begun, base = self._folder.begun(), self._store.base()
         if begun is not None and base is not None and begun.number <= base["pass"]:
-            begun = None  # it was concluded, and killed before its files were removed
+            begun = None  # the pass was concluded; the process was killed before it removed the files
         self._require_same(base)
         if begun is not None:
             self._require_same(asdict(begun))
@@ -138,7 +138,7 @@ class SyncPass:
         return BegunPass(last + 1, str(self._options.source), self._options.filters, now, **wanted)
 
     def _require_same(self, known: Mapping[str, Any] | None) -> None:
-        """A destination keeps one source."""
+        """Refuses another source or other filters than those of the destination."""
         if known is None:
             return
         dest, source, filters = self._options.dest, self._options.source, self._options.filters
@@ -151,7 +151,7 @@ class SyncPass:
             )
 
     def _list_and_compare(self, begun: BegunPass) -> BegunPass:
-        """Both, unless that is done; the pass as it was planned. Without a plan it was stopped."""
+        """Lists and compares, unless already done. Returns the planned pass. If stopped, `self._plan` stays None."""
         if not self._store.has_plan():
             if begun.is_applying:
                 raise JournalError(f"{self._folder.folder} has lost the plan of its pass: restore it from a copy")
@@ -160,12 +160,12 @@ class SyncPass:
         return self._compare(begun)
 
     def _list(self) -> bool:
-        """Whether the listing is whole."""
+        """Lists the source. Returns whether the listing is complete."""
         if self._folder.listing.exists():
             return True
         self._runner.begin("listing", None)
         manifest = str(self._folder.listing)
-        # What a listing that was not finished has found may be gone from the source, and a list may be made anew.
+        # Start again: the source may have lost objects of an unfinished listing, and a list may have been rewritten.
         self._folder.forget_listing()
         if self._items is None:
             as_json = self._options.list_json(manifest)
@@ -203,7 +203,7 @@ class SyncPass:
         return wanted
 
     def _protected(self) -> list[str]:
-        """Beginnings of names that may be missing because a folder gave no listing."""
+        """Returns prefixes of names that may be missing because the listing of a folder failed."""
         found: list[str] = []
         last: bytes | None = None
         named: list[bytes] = []
@@ -215,7 +215,7 @@ class SyncPass:
             shown = ", ".join(path.decode(errors="backslashreplace") + "/" for path in named)
             more = f" and {format_count(len(found) - len(named))} more" if len(found) > len(named) else ""
             self._notices.append(f"these folders gave no listing, and nothing below them is removed: {shown}{more}")
-            # A destination of an older fetchmill names what is not UTF-8 by its URL.
+            # In destinations of older releases, a name that is not UTF-8 is replaced by its URL.
             origin = origin_of(str(self._options.source))
             found.append((origin.partition("://")[2] if self._options.format == "files" else origin) + "/")
         return found
@@ -233,7 +233,7 @@ class SyncPass:
         )
 
     def _fetch(self, begun: BegunPass) -> bool:
-        """Whether all that can be had is there."""
+        """Fetches new and changed objects. Returns whether this is complete."""
         if begun.is_applying or not self._has_requests():
             return self._prepare(begun)
         self._runner.begin("fetching", self._plan)
@@ -250,7 +250,7 @@ class SyncPass:
         return not ended["interrupted"] and not self._runner.is_stopped and self._prepare(begun)
 
     def _prepare(self, begun: BegunPass) -> bool:
-        """Whether all that is to be applied is ready. The destination is as it was."""
+        """Prepares the changes. Returns whether all are ready. The destination is still unchanged."""
         if begun.is_applying:
             return True
         if self._options.format != "files":
@@ -261,7 +261,7 @@ class SyncPass:
         return True
 
     def _apply(self, begun: BegunPass) -> bool:
-        """Whether everything is in its place."""
+        """Applies the changes. Returns whether all objects are in place."""
         if not begun.is_applying:
             self._folder.write(replace(begun, is_applying=True))
         self._runner.begin("applying", self._plan)
@@ -274,7 +274,7 @@ class SyncPass:
         return str(self._folder.fetched) if self._has_requests() else None
 
     def _failed_statuses(self) -> Mapping[str, int]:
-        """Objects of the pass that failed because of their status, also in earlier calls: its job has counted them."""
+        """Returns the pass's failures by HTTP status, earlier calls included. The job that fetches has counted them."""
         is_fetched = self._has_requests() and self._folder.fetched.exists()
         return status(self._folder.fetched).failed_statuses if is_fetched else {}
 

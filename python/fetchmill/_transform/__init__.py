@@ -1,1 +1,1 @@
-"""`transform`: the user's function between fetching and storing, in processes of its own."""
+"""`transform`: runs the user's function between fetching and storing, in separate processes."""

@@ -1,8 +1,8 @@
 """`--image-max-side` and its relatives: images are decoded, filtered by size, shrunk and encoded by Pillow.
 
-Images come from strangers. So only decoders of common formats are used, Pillow's limit of pixels (89 million) is an
-error, and whatever it raises is the failure of that image. A process needs at most 12 bytes of memory for each pixel:
-4 for the decoded image, and 4 for each of its copies in another mode, of which there are two at most.
+Images are untrusted. So only decoders of common formats are used, exceeding Pillow's pixel limit (89 million) is an
+error, and any exception of Pillow fails only that image. A process needs at most 12 bytes of memory per pixel: 4 for
+the decoded image, and 4 for each copy in another mode. There are at most two copies.
 """
 
 import io
@@ -17,10 +17,10 @@ from fetchmill._transform.reply import FetchedReply
 
 # Without EPS, which starts another program, and formats that hardly any web server has.
 _DECODERS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF")
-# What an image of another format becomes if it must be encoded and no format is asked for.
+# Output format if an image must be encoded, has none of the formats in `_MODES`, and no output format is given.
 _OTHERWISE = "PNG"
 _WHITE = (255, 255, 255)
-# Modes that each encoder takes as they are.
+# Modes that each encoder accepts without conversion.
 _MODES = {"JPEG": ("L", "RGB"), "PNG": ("1", "L", "LA", "P", "RGB", "RGBA", "I;16"), "WEBP": ("RGB", "RGBA")}
 
 COLUMNS = ("width", "height", "original_width", "original_height")
@@ -29,16 +29,16 @@ COLUMNS = ("width", "height", "original_width", "original_height")
 
 @dataclass(frozen=True, slots=True)
 class ImageTransform:
-    """A transform that stores images in the size and format that is asked for.
+    """A transform that stores images in the requested size and format.
 
-    An image that needs no change is stored byte for byte, after it was decoded to prove that it is whole.
+    An image that needs no change is stored byte for byte. It is decoded first to prove that it is complete.
 
     Args:
-        max_side: pixels of the longer side of what is stored, at most. None: any number.
-        min_side: pixels of the shorter side, at least; smaller images are skipped. None: any number.
-        format: what images are stored as. None: as they came; GIF, BMP, TIFF and AVIF become PNG if they are shrunk.
-        quality: of JPEG and WebP, 1 to 100.
-        columns: which of COLUMNS results have.
+        max_side: maximum length of the longer side in pixels, as stored. None: no maximum.
+        min_side: minimum length of the shorter side in pixels; smaller images are skipped. None: no minimum.
+        format: output format. None: the original format; GIF, BMP, TIFF and AVIF become PNG if they are shrunk.
+        quality: quality of JPEG and WebP, 1 to 100.
+        columns: the columns of results, from COLUMNS.
     """
 
     max_side: int | None = None
@@ -48,7 +48,7 @@ class ImageTransform:
     columns: tuple[str, ...] = ()
 
     def __call__(self, replies: list[FetchedReply]) -> Iterator[bytes | dict[str, Any] | Exception | None]:
-        """A result for each reply: the image, None if it is too small, or why it is no image."""
+        """Yields a result for each reply: the image, None if it is too small, or an error if it is not an image."""
         for reply in replies:
             try:
                 with warnings.catch_warnings():
@@ -61,7 +61,7 @@ class ImageTransform:
                 yield error
 
     def text(self) -> str:
-        """What is made of images, as it identifies a job."""
+        """Returns the settings as text. The text is part of a job's identity."""
         values = {"max_side": self.max_side, "min_side": self.min_side, "format": self.format, "quality": self.quality}
         return " ".join(f"{name}={value}" for name, value in values.items() if value is not None)
 
@@ -77,7 +77,7 @@ class ImageTransform:
         return {"body": stored, **{name: values[name] for name in self.columns}}
 
     def _stored(self, image: Image.Image, body: bytes) -> tuple[bytes, tuple[int, int]]:
-        """The bytes that are stored, with their width and height."""
+        """Returns the bytes to store, with width and height."""
         came = str(image.format)
         encoder = self.format.upper() if self.format else came if came in _MODES else _OTHERWISE
         is_large = self.max_side is not None and max(image.size) > self.max_side
@@ -88,7 +88,7 @@ class ImageTransform:
         if is_large:
             image = _mixable(image)
             image.thumbnail((self.max_side, self.max_side), Image.Resampling.LANCZOS)  # type: ignore[arg-type]
-        # How it is to be turned is in the metadata, which is left out.
+        # Rotate the pixels now, because the metadata with the orientation is not stored.
         ImageOps.exif_transpose(image, in_place=True)
         encodable = _encodable(image, encoder)
         profile = image.info.get("icc_profile") if encodable.mode == image.mode else None
@@ -98,19 +98,19 @@ class ImageTransform:
 
 
 def _mixable(image: Image.Image) -> Image.Image:
-    """The same image in a mode whose pixels can be averaged: Pillow drops pixels of the others, or refuses them."""
+    """Converts an image to a mode whose pixels can be averaged. Pillow drops pixels of other modes, or refuses them."""
     if image.mode in ("1", "P"):
         return _encodable(image, "WEBP")
     return _gray(image) if image.mode.startswith("I") else image
 
 
 def _gray(image: Image.Image) -> Image.Image:
-    """Of 16 bits for each pixel the upper eight."""
+    """Converts 16 bits per pixel to the upper 8 bits."""
     return image.point(lambda value: value / 256).convert("L")
 
 
 def _encodable(image: Image.Image, encoder: str) -> Image.Image:
-    """The same image in a mode that the encoder takes; what is transparent is white in a JPEG."""
+    """Converts an image to a mode that the encoder accepts. Transparent pixels become white in a JPEG."""
     if image.mode in _MODES[encoder]:
         return image
     if image.mode.startswith("I"):

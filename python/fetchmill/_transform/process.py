@@ -1,7 +1,7 @@
-"""What runs in a transform process: it gets replies by a socket, calls the function, and says what came of each.
+"""The main function of a transform process: receives replies over a socket, calls the function, and sends results.
 
-crates/fetchmill-engine/src/writer/transform/frame.rs says what goes over the socket. The process ends when the other
-end is closed, and at once when the job's thread that it belongs to is gone, whatever the function does.
+crates/fetchmill-engine/src/writer/transform/frame.rs documents the protocol. The process ends when the other end of the
+socket is closed. If the job's thread that it belongs to ends, the kernel kills the process immediately.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ _ANSWER = struct.Struct("<cIQ")
 _NONE = 0xFFFFFFFF
 _NO_DATE = -(1 << 63)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# More of a message is cut off; the engine takes four times as much.
+# Longer messages are cut. The engine accepts four times as much.
 _DETAIL_CHARS = 1000
 _DETAIL_BYTES = 4096
 _PR_SET_PDEATHSIG = 1
@@ -38,7 +38,7 @@ EncodedResult = tuple[bytes, bytes, bytes]
 
 @dataclass(frozen=True, slots=True)
 class TransformSetup:
-    """What a transform process is told first."""
+    """The first message to a transform process."""
 
     preparation: dict[str, Any]
     """What makes it like the process that started it: search path, working folder, main module."""
@@ -51,7 +51,7 @@ class TransformSetup:
 def main() -> None:
     """Works until the engine closes its end of the socket, which is standard input."""
     _exit_with_job()
-    # Ctrl-C reaches all processes of a terminal: the job decides what becomes of it.
+    # Ctrl-C reaches all processes of a terminal. Only the job handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     taken = _take_socket()
     with taken.makefile("rb") as requests, taken.makefile("wb") as answers, contextlib.suppress(BrokenPipeError):
@@ -77,12 +77,12 @@ def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
 
 
 def _exit_with_job() -> None:
-    """A function may hang where nothing else reaches it: the kernel kills it when the job's thread is gone."""
+    """Makes the kernel kill this process when the job's thread ends, because the user's function may hang."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _take_socket() -> socket.socket:
-    """The socket, away from standard input. What the function prints goes to standard error: the rest may be data."""
+    """Moves the socket away from standard input. Standard output goes to standard error, because it may carry data."""
     taken = socket.socket(fileno=os.dup(0))
     nowhere = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nowhere, 0)
@@ -92,8 +92,8 @@ def _take_socket() -> socket.socket:
 
 
 def _load(setup: TransformSetup) -> Function:
-    """The function, with its modules."""
-    # As multiprocessing has it: what starts processes while the main module is imported would do so for ever.
+    """Loads the function and its modules."""
+    # As in multiprocessing: a main module that starts processes while it is imported would otherwise do so forever.
     current = vars(process.current_process())
     current["_inheriting"] = True
     try:
@@ -104,7 +104,7 @@ def _load(setup: TransformSetup) -> Function:
 
 
 def _read_part(requests: BinaryIO) -> bytes:
-    """Bytes behind their length; none when the engine has closed its end."""
+    """Reads a length and that many bytes. Returns b"" if the engine has closed its end."""
     head = requests.read(_LENGTH.size)
     if len(head) < _LENGTH.size:
         return b""
@@ -149,7 +149,7 @@ def _replies(request: bytes) -> list[FetchedReply]:
 
 
 def _read_file(path: bytes) -> bytes:
-    """A body that was too large for the engine's memory."""
+    """Reads a body that was too large for the engine's memory."""
     with open(path, "rb") as file:  # noqa: PTH123 - bytes are no Path
         return file.read()
 
@@ -166,7 +166,7 @@ def _date(seconds: int) -> datetime | None:
 
 
 def _results(function: Function, replies: list[FetchedReply], columns: Sequence[str]) -> list[EncodedResult]:
-    """The answer for each reply; when the function raises for many, each is tried by itself."""
+    """Returns the answer for each reply. If the function raises for several replies, each one is tried separately."""
     try:
         results = _call(function, replies)
     except BaseException as error:  # noqa: BLE001 - it is the reply's failure
@@ -203,12 +203,12 @@ def _encode(result: object, columns: Sequence[str]) -> EncodedResult:
 def _body_of(value: object) -> bytes:
     if not isinstance(value, (bytes, bytearray, memoryview)):
         raise TypeError(f"a result must be bytes, None or a dict, not {type(value).__name__}")
-    # A view knows its length in items, which may be wider than bytes.
+    # A memoryview counts its length in items, which may be larger than a byte.
     return value if isinstance(value, bytes) else bytes(value)
 
 
 def _values(result: Mapping[Any, object], columns: Sequence[str]) -> bytes:
-    """The values of all columns, in their order; none for those that the result has not."""
+    """Encodes the values of all columns in order. Columns that the result lacks get the marker `_NONE`."""
     if not columns:
         raise TypeError("a dict needs transform_columns, and a format that has columns")
     if unknown := [key for key in result if key != "body" and key not in columns]:

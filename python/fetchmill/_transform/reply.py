@@ -1,4 +1,4 @@
-"""What a transform gets."""
+"""The input of a transform."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -7,17 +7,17 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class FetchedReply:
-    """A reply that was fetched, as a transform gets it; `None` is what is not known.
+    """A fetched reply, as passed to a transform. A value is `None` if it is unknown.
 
     Args:
-        name: the name under which it will be stored; bytes that are not UTF-8 are surrogates, as in names of files.
-        url: the URL it was asked for or, after redirects, the one that answered.
-        status: its status.
-        body: its bytes, complete, as they were sent.
-        content_type: the field `Content-Type`.
-        etag: the field `ETag`.
-        last_modified: the field `Last-Modified`, in UTC.
-        content_encoding: the field `Content-Encoding`: the body is in this form, although nobody asked for one.
+        name: the name under which the object will be stored. Bytes that are not UTF-8 are surrogates, as in file names.
+        url: the requested URL, or the URL that answered after redirects.
+        status: the HTTP status.
+        body: the complete body, as sent by the server.
+        content_type: the header field `Content-Type`.
+        etag: the header field `ETag`.
+        last_modified: the header field `Last-Modified`, in UTC.
+        content_encoding: the header field `Content-Encoding` of the body, which the request did not ask for.
     """
 
     name: str

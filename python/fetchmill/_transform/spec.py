@@ -1,6 +1,7 @@
-"""`transform`: a function between fetching and storing, made ready for the processes that run it.
+"""`transform`: prepares a function for the processes that run it between fetching and storing.
 
-The engine starts the processes and talks to them (`transform_process`); nothing of this one's is on the way of a reply.
+The engine starts the processes and talks to them (`transform_process`). Replies do not pass through this process's
+Python code.
 """
 
 import inspect
@@ -23,15 +24,15 @@ _PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from fetchmill._transform.pr
 
 
 def native_transform(transform: Function | str, columns: Sequence[str], images: str | None = None) -> dict[str, Any]:
-    """What the native module needs to run a transform.
+    """Returns the settings that the native module needs to run a transform.
 
     Args:
-        transform: the function, or where it is, `module:function`.
-        columns: columns that it may fill.
-        images: what it makes of images, if that is what it does: another text is another job.
+        transform: the function, or its location `module:function`.
+        columns: the columns that the function may fill.
+        images: the settings of an image transform, as text. It identifies the job: another text is another job.
 
     Raises:
-        UsageError: it cannot be imported, or not by another process.
+        UsageError: the function cannot be imported here or in another process.
     """
     function = _import(transform) if isinstance(transform, str) else transform
     if inspect.iscoroutinefunction(function):
@@ -41,7 +42,7 @@ def native_transform(transform: Function | str, columns: Sequence[str], images: 
     needs_main = sent is function and b"__main__" in pickled
     setup = TransformSetup(_preparation(needs_main=needs_main), pickled, tuple(columns))
     return {
-        # As multiprocessing starts its own, with the interpreter's own switches.
+        # Like multiprocessing, with the switches of this interpreter.
         "command": [sys.executable, *subprocess._args_from_interpreter_flags(), "-c", _PROGRAM, *sys.path],  # type: ignore[attr-defined]  # noqa: SLF001
         "setup": list(pickle.dumps(setup)),
         "images": images,
@@ -49,7 +50,7 @@ def native_transform(transform: Function | str, columns: Sequence[str], images: 
 
 
 def _import(text: str) -> Function:
-    """The function that a text names."""
+    """Imports the function that a text names."""
     module, _, path = text.partition(":")
     try:
         found = attrgetter(path)(import_module(module))
@@ -70,7 +71,7 @@ def _portable(function: Function) -> Function:
 
 
 def _preparation(*, needs_main: bool) -> dict[str, Any]:
-    """What makes a process like this one; the main module only where the function needs it."""
+    """Returns the data that prepares a process like this one. It has the main module only if the function needs it."""
     try:
         preparation: dict[str, Any] = spawn.get_preparation_data("fetchmill-transform")
     except RuntimeError as error:
@@ -78,7 +79,7 @@ def _preparation(*, needs_main: bool) -> dict[str, Any]:
             "a transform process imports the main module, which starts a job: start it below "
             "`if __name__ == '__main__':`"
         ) from error
-    # A secret of multiprocessing's own connections, that does not leave the process.
+    # The key of multiprocessing's connections is secret and must not leave this process.
     preparation.pop("authkey", None)
     if not needs_main:
         preparation = {key: value for key, value in preparation.items() if not key.startswith("init_main")}

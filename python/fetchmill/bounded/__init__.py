@@ -6,19 +6,19 @@
 
 | name | what it is for |
 |---|---|
-| `as_completed` | `asyncio.as_completed` with a limit: results of awaitables as they come |
-| `TaskPool` | `asyncio.TaskGroup` with a limit: work is put in from anywhere, errors end the block |
-| `each`, `map` | a coroutine function over items, by workers that may each keep something open |
+| `as_completed` | `asyncio.as_completed` with a limit: results of awaitables as they complete |
+| `TaskPool` | `asyncio.TaskGroup` with a limit: work is added from anywhere, errors end the block |
+| `each`, `map` | calls a coroutine function for each item; each worker may keep a resource open |
 | `threads.each`, `threads.map` | the same for a plain function, in threads |
-| `processes.each`, `processes.map` | the same in processes |
-| `Failed`, `Tally`, `WorkerDiedError` | an item that failed, what `each` gives, a worker process that died |
-| `ItemTimeoutError` | a worker process that was killed, since an item took longer than `item_timeout` |
+| `processes.each`, `processes.map` | the same for a plain function, in processes |
+| `Failed`, `Tally`, `WorkerDiedError` | a failed item, the counts that `each` returns, a worker process that died |
+| `ItemTimeoutError` | a worker process was killed because an item took longer than `item_timeout` |
 
-`attempts=3` tries an item again after an error, and `item_timeout=10` gives it so many seconds.
+With `attempts=3` an item is tried up to three times. With `item_timeout=10` it may take 10 seconds.
 
-All of them read on in their input only when there is a place for what they read: at most `limit` items are worked on,
-and at most `2 * limit` are read and not yet handed over. Nothing here imports the rest of fetchmill. Modules are loaded
-when a name is first used: a worker process needs little of this.
+All functions limit how far they read ahead. At most `limit` items are worked on, and at most `2 * limit` items have
+been read and not yet handed over. Nothing here imports the rest of fetchmill. Modules are loaded when a name is first
+used, because a worker process needs few of them.
 """
 
 from importlib import import_module

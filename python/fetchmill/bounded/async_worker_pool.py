@@ -1,4 +1,4 @@
-"""Tasks that work through calls: started on demand, over an input of any length, in bounded memory."""
+"""A pool of tasks that make calls: started on demand, for input of any length, in bounded memory."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from fetchmill.bounded.scaling import Scaler
 
 
 def inputs(iterables: tuple[Iterable[Any] | AsyncIterable[Any], ...]) -> AsyncGenerator[tuple[Any, ...], None]:
-    """The arguments of call after call; an async iterable must be the only one."""
+    """Yields the arguments of each call. An async iterable must be the only one."""
     plain = [iterable for iterable in iterables if not isinstance(iterable, AsyncIterable)]
     if len(plain) == len(iterables):
         return _zip(zip(*plain, strict=False))
@@ -38,7 +38,10 @@ async def _read(items: AsyncIterable[Any]) -> AsyncGenerator[tuple[Any, ...], No
 
 
 class AsyncWorkerPool:
-    """The tasks: one reads, the others work. It must not hold the iterator, or nobody would ever let it go."""
+    """One task that reads the input, and the tasks that work.
+
+    The pool must not refer to the results iterator: the running tasks would then keep the iterator alive forever.
+    """
 
     def __init__(
         self,
@@ -64,24 +67,24 @@ class AsyncWorkerPool:
         self._work: asyncio.Queue[Call | None] = asyncio.Queue()
         self._take_lock = asyncio.Lock()
         self._is_ended = False
-        # An error will be raised: what was begun is ended, nothing else begins.
+        # An error will be raised: calls in progress finish, and no other call begins.
         self._is_failing = False
         self._is_closed = False
         self._errors: list[Exception] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        # Those of them that have begun to put things away.
+        # The tasks that run `on_done`.
         self._leaving: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._waiters: list[asyncio.Future[None]] = []
 
     def start(self) -> None:
-        """Begins to read, the first time."""
+        """Begins to read the input. Only the first call has an effect."""
         if self._loop is None and not self._is_closed:
             self._loop = asyncio.get_running_loop()
             self._add_task(self._feed())
 
     async def next_call(self) -> Call | None:
-        """Waits for the next call that is done; None when there are no more."""
+        """Waits for the next finished call. Returns None when there are no more."""
         while True:
             call = self._buffer.take()
             if call is not None:
@@ -93,7 +96,7 @@ class AsyncWorkerPool:
             await self._change()
 
     def finish(self) -> None:
-        """Raises what the input, `on_start` and `on_done` raised, once."""
+        """Raises the errors of the input, `on_start` and `on_done`, once."""
         errors, self._errors = self._errors, []
         if len(errors) == 1:
             raise errors[0]
@@ -101,7 +104,7 @@ class AsyncWorkerPool:
             raise ExceptionGroup("workers could not start or put things away", errors)
 
     async def aclose(self) -> None:
-        """Cancels everything and waits for it; what is raised meanwhile goes to the loop's exception handler."""
+        """Cancels all tasks and waits for them. Errors raised meanwhile go to the loop's exception handler."""
         self.close()
         waited_for = self._tasks - {asyncio.current_task()}
         if waited_for:
@@ -114,14 +117,14 @@ class AsyncWorkerPool:
         self._errors.clear()
 
     def close(self) -> None:
-        """Cancels everything but what is being put away."""
+        """Cancels all tasks except those that run `on_done`."""
         if not self._is_closed:
             self._is_closed = True
             for task in self._tasks - self._leaving:
                 task.cancel()
 
     def close_soon(self) -> None:
-        """The same from whatever thread lets the results go."""
+        """Calls `close` in the loop's thread. Any thread may call this when it drops the results."""
         if self._tasks and self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self.close)
 
@@ -136,7 +139,7 @@ class AsyncWorkerPool:
         self._wake()
 
     async def _feed(self) -> None:
-        """Reads while there are places; what the input raises is raised behind the results."""
+        """Reads the input while the window has room. An error of the input is raised after the results."""
         number = 0
         try:
             async with contextlib.aclosing(self._items) as items:
@@ -149,7 +152,7 @@ class AsyncWorkerPool:
                         await self._change()
                     if self._is_failing:
                         break
-        except Exception as error:  # noqa: BLE001 - raised behind the results
+        except Exception as error:  # noqa: BLE001 - raised after the results
             self._errors.append(error)
         finally:
             self._is_ended = True
@@ -178,7 +181,7 @@ class AsyncWorkerPool:
                 del call
         except asyncio.CancelledError:
             if not self._is_closed:
-                # Somebody else cancelled this task: its item would be missing without a word.
+                # The pool did not cancel this task. Without an error, its item would be missing silently.
                 self._errors.append(RuntimeError("a worker's task was cancelled by what it called"))
                 self.close()
             raise
@@ -187,7 +190,7 @@ class AsyncWorkerPool:
             await self._close_worker(started)
 
     async def _take(self) -> Call | None:
-        """Waits for a call, and for its moment if there is a rate. None when there are no more."""
+        """Waits for a call, and with a rate until the call may begin. Returns None when there are no more."""
         async with self._take_lock if self._rate_limiter is not None else contextlib.nullcontext():
             call = await self._work.get()
             if call is None or self._is_failing:
@@ -207,13 +210,13 @@ class AsyncWorkerPool:
         except asyncio.CancelledError as error:
             if _is_being_cancelled():
                 raise
-            # The function's own: it has awaited something that was cancelled.
+            # The function awaited something that was cancelled; this task itself was not.
             call.error = error
         if call.error is not None and not self._returns_errors:
             self._is_failing = True
         self._scaler.on_call_done(0)
         self._buffer.add(call)
-        # An error holds this frame by its traceback: it must not hold the error.
+        # The error's traceback refers to this frame; without `del` they would form a cycle.
         del call
         self._wake()
 
@@ -224,11 +227,11 @@ class AsyncWorkerPool:
             self._leaving.add(task)
         try:
             await _await(self._on_done(*started or (None,)))
-        except Exception as error:  # noqa: BLE001 - raised behind the results
+        except Exception as error:  # noqa: BLE001 - raised after the results
             self._errors.append(error)
 
     async def _change(self) -> None:
-        """Waits until something is done or taken."""
+        """Waits until a call is done or a result is taken."""
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         await waiter

@@ -1,14 +1,14 @@
-"""One call of the function, and the order in which calls are handed over."""
+"""A call of the function, and the buffer that orders finished calls."""
 
 from collections import deque
 from typing import Any, NamedTuple
 
-# Items that are read and not yet handed over, for each place of the limit: one is worked on, one waits on either side.
+# Items read and not yet handed over, per unit of `limit`: one being worked on, and one waiting before or after.
 AHEAD = 2
 
 
 class Call:
-    """The function with one item: its arguments, then its value or error."""
+    """A call of the function: its arguments, and later its value or error."""
 
     __slots__ = ("arguments", "error", "number", "value")
 
@@ -19,14 +19,14 @@ class Call:
         self.error: BaseException | None = None
 
     def errors(self) -> list[BaseException]:
-        """What failed of it."""
+        """Returns the errors of the call, or those of its items if it has several."""
         if isinstance(self.value, Chunk):
             return [outcome.error for outcome in self.value if outcome.error is not None]
         return [] if self.error is None else [self.error]
 
 
 class Outcome(NamedTuple):
-    """How one item ended, where a call has several."""
+    """The outcome of one item in a call that has several items."""
 
     arguments: tuple[Any, ...]
     value: Any
@@ -34,16 +34,16 @@ class Outcome(NamedTuple):
 
 
 class Chunk(list[Outcome]):
-    """What a call gives that has several items."""
+    """The outcomes of a call that has several items."""
 
 
 def item_of(arguments: tuple[Any, ...]) -> Any:  # noqa: ANN401 - whatever the input gives
-    """An item as the input gave it: without the tuple where there is one argument."""
+    """Returns an item as the input gave it: a single argument without its tuple."""
     return arguments[0] if len(arguments) == 1 else arguments
 
 
 class ResultBuffer:
-    """Calls that are done and not yet handed over: as they come, or by their numbers."""
+    """Finished calls that are not yet handed over, in the order of completion or of their numbers."""
 
     def __init__(self, *, ordered: bool) -> None:
         self._is_ordered = ordered
@@ -52,7 +52,7 @@ class ResultBuffer:
         self._next = 0
 
     def add(self, call: Call) -> None:
-        """One that is done."""
+        """Adds a finished call."""
         if not self._is_ordered:
             self._ready.append(call)
             return
@@ -62,16 +62,16 @@ class ResultBuffer:
             self._next += 1
 
     def take(self) -> Call | None:
-        """The next one, if it is there."""
+        """Returns the next call; None if it is not there yet."""
         return self._ready.popleft() if self._ready else None
 
     def is_ready(self) -> bool:
-        """Whether one is there."""
+        """Returns whether the next call is there."""
         return bool(self._ready)
 
 
 def as_raisable(error: BaseException) -> BaseException:
-    """An error as an iterator may raise it: one that means the iterator's end would be lost without a word."""
+    """Returns an error that an iterator may raise. StopIteration would end the iterator silently, so it is wrapped."""
     if isinstance(error, StopIteration | StopAsyncIteration):
         instead = RuntimeError(f"the function raised {type(error).__name__}")
         instead.__cause__ = error

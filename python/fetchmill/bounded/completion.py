@@ -1,4 +1,4 @@
-"""`as_completed` with a limit: results of awaitables as they come, from an input of any length."""
+"""`as_completed` with a limit: results of awaitables as they complete, for input of any length."""
 
 import asyncio
 import inspect
@@ -20,9 +20,9 @@ def as_completed(
     *,
     timeout: float | None = None,
 ) -> "AsCompleted[T]":
-    """Gives the results of awaitables as they come, at most `limit` of them at work.
+    """Yields the results of awaitables as they complete, with at most `limit` of them running.
 
-    A plain `for` yields awaitables, each of which gives the next result or raises the next error:
+    A plain `for` yields awaitables. Each one returns the next result or raises the next error:
 
     >>> async def main() -> None:
     ...     for awaitable in as_completed((asyncio.sleep(0.001, word) for word in ("a", "b")), limit=1):
@@ -31,7 +31,7 @@ def as_completed(
     a
     b
 
-    `async for` yields the finished tasks, or the futures that were given; it takes an async iterable, too:
+    `async for` yields the finished tasks, or the futures of the input. It also accepts an async iterable:
 
     >>> async def main() -> None:
     ...     async for task in as_completed((asyncio.sleep(0.001, word) for word in ("a", "b")), limit=1):
@@ -40,25 +40,26 @@ def as_completed(
     a
     b
 
-    `limit=None` means what `asyncio.as_completed` means in Python 3.13: everything is read and started at the first
-    step, an awaitable that is given twice counts once, and what has been started goes on whatever becomes of the loop.
+    With `limit=None` it behaves like `asyncio.as_completed` in Python 3.13. Everything is read and started at the first
+    step, a duplicate awaitable counts once, and started awaitables keep running even if the loop is left.
 
-    With a limit, the input is read on when a result comes or is taken: at most `limit` awaitables are at work, at most
-    `2 * limit` are started and not yet taken. What the input raises is raised by the loop, after the results of all
-    that was read before. Asking for the next awaitable before the last is awaited reads one more, which starts when
-    there is a place. An awaitable that is cancelled while it waits loses no result. When nobody holds the iterator nor
-    an awaitable of it any more (`break`, an error, a cancellation), and at `aclose()`, tasks that it started are
-    cancelled and nothing is read on; futures that were given are left alone.
+    With a limit, the input is read when a result arrives or is taken. At most `limit` awaitables run, and at most
+    `2 * limit` are started and not yet taken. If the input raises, the loop raises that error after the results of
+    everything read before. Requesting the next awaitable before the last one is awaited reads one more awaitable. It
+    starts when fewer than `limit` run. Cancelling an awaitable that waits loses no result.
+
+    If nothing refers to the iterator or its awaitables any more (`break`, an error, a cancellation), or at `aclose()`,
+    the tasks that it started are cancelled and reading stops. Futures of the input are not cancelled.
 
     Args:
         aws: Coroutines, futures or other awaitables.
-        limit: How many are at work at most; None for all.
-        timeout: Seconds from the first step on. After them, awaitables (in `async for`, the loop) raise TimeoutError.
+        limit: Maximum number of awaitables that run; None for no limit.
+        timeout: Seconds from the first step. After that, the awaitables (in `async for`, the loop) raise TimeoutError.
 
     Raises:
         ValueError: `limit` is below 1.
-        TypeError: At the first step: `aws` is no such iterable, or it is async and the loop is not.
-        TimeoutError: Not all were done in `timeout` seconds.
+        TypeError: At the first step: `aws` is not such an iterable, or it is async and the loop is not.
+        TimeoutError: Not all awaitables were done within `timeout` seconds.
     """
     if limit is not None:
         check_count("limit", limit, ", or None for all at once")
@@ -66,7 +67,7 @@ def as_completed(
 
 
 class AsCompleted(Generic[T]):
-    """What `as_completed` gives: an iterator, an async iterator, and an async context manager that closes it."""
+    """The return value of `as_completed`: an iterator, an async iterator, and an async context manager."""
 
     def __init__(self, completion: "_Completion[T]") -> None:
         self._completion = completion
@@ -82,11 +83,11 @@ class AsCompleted(Generic[T]):
         return self._result()
 
     async def _result(self) -> T:
-        # It holds this iterator: the tasks live as long as one of the two does.
+        # The awaitable refers to the iterator, so the tasks live as long as either of them.
         try:
             return (await self._completion.take()).result()
         finally:
-            # But an error holds this frame by its traceback, maybe for long.
+            # An error's traceback keeps this frame alive, and the frame must not keep the iterator alive.
             del self
 
     def __aiter__(self) -> Self:
@@ -98,11 +99,11 @@ class AsCompleted(Generic[T]):
         try:
             return await completion.next()
         finally:
-            # An error holds this frame by its traceback, maybe for long.
+            # An error's traceback keeps this frame alive, and the frame must not keep the iterator alive.
             del self
 
     async def aclose(self) -> None:
-        """Cancels the tasks that it started and waits for them. With `limit=None` it does nothing, as asyncio does."""
+        """Cancels the tasks that were started here and waits for them. Does nothing with `limit=None`, like asyncio."""
         await self._completion.aclose()
 
     async def __aenter__(self) -> Self:
@@ -118,7 +119,7 @@ class AsCompleted(Generic[T]):
 
 
 class _Completion(Generic[T]):
-    """The state that tasks call back to: it must not hold the iterator, or nobody would ever let it go."""
+    """The state that tasks call back to. It must not refer to the iterator, or the tasks would keep that alive."""
 
     def __init__(
         self,
@@ -132,7 +133,7 @@ class _Completion(Generic[T]):
         self._timeout = timeout
         self._iterator: Iterator[Awaitable[T]] | None = None
         self._done: asyncio.Queue[asyncio.Future[T] | None] = asyncio.Queue()
-        # Read beyond the limit, because somebody asked for more than he awaited.
+        # Awaitables read beyond the limit, because the caller requested more than it awaited.
         self._held: deque[Awaitable[T]] = deque()
         self._own: set[asyncio.Future[T]] = set()
         self._running = 0
@@ -147,7 +148,7 @@ class _Completion(Generic[T]):
         self._is_ended = False
 
     def start(self, *, is_async: bool) -> None:
-        """Begins with the first step."""
+        """Begins to read the input, at the first step."""
         if self._aws is None:
             return
         aws = self._aws
@@ -167,7 +168,7 @@ class _Completion(Generic[T]):
             self._timer = self._loop.call_later(self._timeout, self._time_out)
 
     def ask(self) -> bool:
-        """Sets a result aside for somebody who asks. False when no more has been read."""
+        """Reserves a result for the caller. Returns False if nothing more has been read."""
         self._fill()
         if self._claimed == self._read:
             self._hold_one()
@@ -177,7 +178,7 @@ class _Completion(Generic[T]):
         return True
 
     async def next(self) -> "asyncio.Future[T]":
-        """Waits for a result, if there is to be one."""
+        """Waits for the next result."""
         while not self.ask():
             if self._is_ended:
                 self.raise_failure()
@@ -186,7 +187,7 @@ class _Completion(Generic[T]):
         return await self.take()
 
     async def take(self) -> "asyncio.Future[T]":
-        """Waits for a result that was set aside."""
+        """Waits for a result that `ask` reserved."""
         try:
             future = await self._done.get()
         except BaseException:
@@ -200,13 +201,13 @@ class _Completion(Generic[T]):
         return future
 
     def raise_failure(self) -> None:
-        """What the input raised, once."""
+        """Raises the error of the input, once."""
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
 
     def _fill(self) -> None:
-        """Starts as many as there are places for."""
+        """Starts awaitables while the limits allow it."""
         while self._running < self._limit and self._running + self._done.qsize() < AHEAD * self._limit:
             if not self._held:
                 self._hold_one()
@@ -249,7 +250,7 @@ class _Completion(Generic[T]):
             return
         self._running -= 1
         self._done.put_nowait(future)
-        # Nobody but a loop that ends cancels these: then nothing else may begin, unless somebody asks.
+        # Only a loop that ends cancels these tasks. Nothing else may begin then, unless the caller requests more.
         if not (is_own and _is_cancelling(future)):
             self._fill()
         self._wake()
@@ -265,7 +266,7 @@ class _Completion(Generic[T]):
         self._wake()
 
     def _time_out(self) -> None:
-        """Lets all that were read and are not done raise TimeoutError; what was not read counts as one."""
+        """Makes all unfinished awaitables raise TimeoutError. The unread rest of the input counts as one."""
         if self._iterator is not None:
             self._hold_one()
         missing = self._running + len(self._held)
@@ -294,7 +295,7 @@ class _Completion(Generic[T]):
                 self._done.put_nowait(dropped)
 
     def close_soon(self) -> None:
-        """The same from whatever thread lets the iterator go, when there is something to close."""
+        """Calls `close` in the loop's thread, if there is something to close. Any thread may call this."""
         has_feeder = self._feeder is not None and not self._feeder.done()
         if not (self._own or self._held or has_feeder):
             return
@@ -304,7 +305,7 @@ class _Completion(Generic[T]):
             self._loop.call_soon_threadsafe(self.close)
 
     async def aclose(self) -> None:
-        """Closes it and waits for what it started."""
+        """Closes the input and waits for the tasks that were started here."""
         waited_for: set[asyncio.Future[Any]] = set(self._own)
         if self._feeder is not None:
             waited_for.add(self._feeder)
@@ -313,7 +314,7 @@ class _Completion(Generic[T]):
             await asyncio.wait(waited_for)
 
     async def _feed(self, aws: AsyncIterable[Awaitable[T]]) -> None:
-        """Reads an async iterable while there are places."""
+        """Reads an async iterable while the limits allow it."""
         iterator = aiter(aws)
         try:
             async for awaitable in iterator:
@@ -330,7 +331,7 @@ class _Completion(Generic[T]):
                 await iterator.aclose()
 
     async def _change(self) -> None:
-        """Waits until something has been read, or done, or the end has come."""
+        """Waits until an awaitable is read or done, or the input ends."""
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         try:
@@ -351,6 +352,6 @@ def _is_cancelling(future: "asyncio.Future[Any]") -> bool:
 
 
 def _close_unused(awaitable: Awaitable[Any]) -> None:
-    """Lets go of a coroutine that never ran, without the warning that it was forgotten."""
+    """Closes a coroutine that never ran, so that Python does not warn that it was never awaited."""
     if isinstance(awaitable, Coroutine):
         awaitable.close()

@@ -1,4 +1,4 @@
-"""What failed: an item, or the process that had it; and what `each` tells of all its items."""
+"""Failed items, errors of worker processes, and the counts that `each` returns."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 OnError = Literal["raise", "return"]
 
-# Failures that a tally keeps in full: there may be millions of them, and each holds its item and a traceback.
+# Number of failures that a tally keeps. There may be millions, and each one holds its item and a traceback.
 FAILURES_MAX = 100
 # Characters of an item in a message.
 SHOWN_MAX = 200
@@ -24,7 +24,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What became of the items of an `each`."""
+    """The counts of an `each`: items done and items failed."""
 
     done: int
     """Items whose function returned."""
@@ -35,19 +35,19 @@ class Tally:
 
 
 class WorkerDiedError(RuntimeError):
-    """A worker process ended by itself, by a signal or for want of memory. The message names the item it had."""
+    """A worker process ended unexpectedly: by itself, by a signal or without memory. The message names its item."""
 
 
 class ItemTimeoutError(WorkerDiedError, TimeoutError):
-    """A worker process was killed, since its item took longer than `item_timeout`."""
+    """A worker process was killed because its item took longer than `item_timeout`."""
 
 
 class RemoteTraceback(Exception):  # noqa: N818 - it is no error of its own: the cause of one
-    """Where in a worker process an error was raised: the traceback as text, as the error's `__cause__`."""
+    """The traceback of a worker process as text. It becomes the `__cause__` of the error raised there."""
 
 
 def count(results: Iterable[object]) -> Tally:
-    """Takes all results and counts them."""
+    """Consumes all results and counts them."""
     counter = Counter()
     for result in results:
         counter.add(result)
@@ -63,7 +63,7 @@ class Counter:
         self._failures: list[Failed] = []
 
     def add(self, result: object) -> None:
-        """One more."""
+        """Counts one result."""
         if not isinstance(result, Failed):
             self._done += 1
             return
@@ -72,29 +72,29 @@ class Counter:
             self._failures.append(result)
 
     def tally(self) -> Tally:
-        """All so far."""
+        """Returns the counts so far."""
         return Tally(self._done, self._failed, tuple(self._failures))
 
 
 def format_item(item: object) -> str:
-    """An item in a message: its `repr` in one line, cut where it is long."""
+    """Formats an item for a message: its `repr` in one line, cut after `SHOWN_MAX` characters."""
     text = repr(item)
     return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
 
 
 def check_count(name: str, value: object, otherwise: str = "") -> None:
-    """Raises ValueError for what is no number of items: it may come from a configuration, as a text.
+    """Raises ValueError if a value is not a number of items. Values from a configuration may be text.
 
     Args:
-        name: of the keyword.
-        value: what was given for it.
-        otherwise: what else could be given.
+        name: name of the keyword.
+        value: its value.
+        otherwise: text for the message that names other allowed values.
     """
     if not isinstance(value, int) or value < 1:
         raise ValueError(f"{name} is {value!r}: give a whole number of at least 1{otherwise}")
 
 
 def check_on_error(on_error: str) -> None:
-    """Raises ValueError for what is neither of the two."""
+    """Raises ValueError if the value is neither "raise" nor "return"."""
     if on_error not in {"raise", "return"}:
         raise ValueError(f"on_error is {on_error!r}: give 'raise' or 'return'")

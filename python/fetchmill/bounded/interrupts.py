@@ -1,4 +1,4 @@
-"""Worker processes and Ctrl-C: it reaches every process of a terminal, and only the parent decides what it means."""
+"""Makes worker processes ignore Ctrl-C. The terminal sends SIGINT to all processes; only the parent handles it."""
 
 import signal
 from multiprocessing import resource_tracker
@@ -6,11 +6,11 @@ from multiprocessing.process import BaseProcess
 
 
 def start_without_interrupts(process: BaseProcess) -> None:
-    """Starts a process with SIGINT blocked: one that comes while the interpreter starts must not end in a traceback.
+    """Starts a process with SIGINT blocked, so that Ctrl-C during its start does not print a traceback.
 
     The process calls `ignore_interrupts` first. A mask belongs to a thread, so this is safe in any thread.
     """
-    # Starting the tracker later would unblock SIGINT: it does so for itself.
+    # The tracker's start unblocks SIGINT, so it must start before the mask is set.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -20,6 +20,6 @@ def start_without_interrupts(process: BaseProcess) -> None:
 
 
 def ignore_interrupts() -> None:
-    """In the process: what has come meanwhile and what will come is passed over."""
+    """Ignores SIGINT from now on, pending signals included. The worker process calls it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

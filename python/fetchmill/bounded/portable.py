@@ -1,4 +1,4 @@
-"""Functions on their way to another process, also those that are defined in a notebook."""
+"""Makes functions picklable for another process, including those defined in a notebook."""
 
 import pickle
 import sys
@@ -11,17 +11,17 @@ T = TypeVar("T")
 
 
 class NotPortableError(TypeError):
-    """A function that no other process can have."""
+    """A function cannot be sent to another process."""
 
 
 def portable(value: T) -> T:
-    """The value, or a stand-in that becomes the value in another process.
+    """Returns the value, or a wrapper that becomes the value when another process unpickles it.
 
-    A function of a module is found there by its name. A lambda, a function inside a function, and a function of a
-    notebook's cell are taken along by value, if cloudpickle is installed.
+    The other process imports a module's function by its name. A lambda, a nested function, and a function of a
+    notebook's cell are pickled by value, if cloudpickle is installed.
 
     Raises:
-        NotPortableError: the value can be taken along neither way.
+        NotPortableError: the value can be pickled neither by name nor by value.
     """
     reason = _why_not_by_name(value)
     if reason is None:
@@ -40,12 +40,12 @@ def portable(value: T) -> T:
 
 
 def _why_not_by_name(value: object) -> str | None:
-    """Why another process cannot find it; None if it can."""
+    """Returns why another process cannot import the value; None if it can."""
     try:
         pickled = bytes(ForkingPickler.dumps(value))
     except Exception as error:  # noqa: BLE001 - whatever an object of somebody else's does
         return f"{type(error).__name__}: {error}"
-    # A main module without a file is known to this process alone.
+    # Only this process knows a main module without a file.
     file = getattr(sys.modules["__main__"], "__file__", None)
     if b"__main__" in pickled and (file is None or not Path(file).exists()):
         return "it is defined in an interactive session or a notebook"
@@ -53,7 +53,7 @@ def _why_not_by_name(value: object) -> str | None:
 
 
 class _ByValue:
-    """Becomes the value when it is unpickled."""
+    """A pickled value that unpickles as the value itself."""
 
     def __init__(self, taken: bytes) -> None:
         self._taken = taken

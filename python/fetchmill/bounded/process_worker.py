@@ -1,4 +1,4 @@
-"""A worker of a pool that has a process do the work: started by spawn, fed by a pipe, its death noticed."""
+"""A pool's worker that runs calls in a process: started by spawn, connected by a pipe, watched for its death."""
 
 import contextlib
 import math
@@ -32,10 +32,10 @@ class ProcessWorker:
         self._call_timeout = call_timeout
         self._process: SpawnProcess | None = None
         self._connection: Connection | None = None
-        # Death is seen by it even while a grandchild holds the pipe open, and it cannot mean another process.
+        # The pidfd shows the process's death even if a grandchild holds the pipe open. It is never reused like a pid.
         self._pidfd = -1
         self._events = select.poll()
-        # Over the descriptor; reentrant, because `give_up` may come from a finalizer in the middle of anything.
+        # Protects `_pidfd`. Reentrant, because a finalizer may call `give_up` at any point.
         self._lock = threading.RLock()
         self._is_busy = False
         self._is_given_up = False
@@ -54,10 +54,10 @@ class ProcessWorker:
             raise
 
     def call(self, chunk: list[tuple[Any, ...]]) -> Chunk:
-        """Has the process call the function with each."""
+        """Makes the process call the function for each item of the chunk."""
         pickled = [_pickle(arguments) for arguments in chunk]
         sent = pickle.dumps([item for item in pickled if isinstance(item, bytes)])
-        # Either this sees that all is given up, or `give_up` sees that there is something to end.
+        # Set the flag first: either this code sees `_is_given_up`, or `give_up` sees a busy process and kills it.
         self._is_busy = True
         if self._is_given_up:
             raise WorkerDiedError("all was given up")
@@ -70,7 +70,7 @@ class ProcessWorker:
         )
 
     def end(self) -> None:
-        """Has the process put things away, and waits for its end."""
+        """Makes the process run `on_done`, and waits for its end."""
         try:
             if self._pidfd >= 0 and self._process is not None and not self._is_busy:
                 self._is_busy = True
@@ -82,7 +82,7 @@ class ProcessWorker:
             self._release()
 
     def give_up(self) -> None:
-        """Ends a process that does anything; an idle one is told to end."""
+        """Kills the process if it is busy. An idle process ends when the pool calls `end`."""
         self._is_given_up = True
         if self._is_busy:
             self._kill()
@@ -99,13 +99,13 @@ class ProcessWorker:
             with self._lock:
                 self._pidfd = os.pidfd_open(process.pid or -1)
         finally:
-            # Held open here, it would hide that the process is gone.
+            # If this end stayed open here, the process's death would go unnoticed.
             child_end.close()
         self._events.register(self._connection, select.POLLIN)
         self._events.register(self._pidfd, select.POLLIN)
 
     def _ask(self, request: bytes, when: str, seconds: float | None = None) -> bytes:
-        """Sends something and waits for the answer, at most so long; `when` is for the message if the process dies."""
+        """Sends a request and waits up to `seconds` for the answer. The error of a dead process contains `when`."""
         try:
             if self._connection is not None:
                 self._connection.send_bytes(request)
@@ -118,7 +118,7 @@ class ProcessWorker:
             self._kill()
             raise ItemTimeoutError(f"a worker process was killed {when}: it took longer than {seconds:g} s")
         try:
-            # What it said before it died counts.
+            # An answer that was sent before the death is valid.
             if self._connection is not None and self._connection.poll():
                 return self._connection.recv_bytes()
         except (EOFError, OSError):
@@ -143,7 +143,7 @@ class ProcessWorker:
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
     def _release(self) -> None:
-        """Waits for the process's end, which comes by itself unless it is busy."""
+        """Waits for the process's end. A busy process is killed; an idle one ends by itself."""
         if self._is_busy:
             self._kill()
         process, self._process = self._process, None
@@ -151,7 +151,7 @@ class ProcessWorker:
             self._connection.close()
         if process is not None:
             process.join()
-            # Somebody else may have waited for it.
+            # Other code may have waited for the process.
             with contextlib.suppress(ValueError):
                 process.close()
         with self._lock:
@@ -161,7 +161,7 @@ class ProcessWorker:
 
 
 def _pickle(arguments: tuple[Any, ...]) -> bytes | Exception:
-    """An item as bytes, or why it cannot be: that is its own failure."""
+    """Pickles an item. Returns the error if that fails; then only this item fails."""
     try:
         return bytes(ForkingPickler.dumps(arguments))
     except Exception as error:  # noqa: BLE001 - raised where the results are taken
@@ -174,14 +174,14 @@ def _describe_chunk(chunk: list[tuple[Any, ...]]) -> str:
 
 
 def _result(pickled: bytes) -> Any:  # noqa: ANN401 - whatever the function gave
-    """What the process gave, or the error that it met, with its traceback as the cause."""
+    """Returns the value of the process, or raises its error with the process's traceback as the cause."""
     value, error, text = pickle.loads(pickled)  # noqa: S301 - our own process
     if isinstance(error, BaseException):
         error.__cause__ = RemoteTraceback(f"\n{text}")
         try:
             raise error
         finally:
-            # It holds this frame by its traceback.
+            # The error's traceback refers to this frame; without `del` they would form a cycle.
             del error
     return value
 

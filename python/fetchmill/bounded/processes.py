@@ -7,18 +7,19 @@
     if __name__ == "__main__":
         main()
 
-It is `bounded.threads` with a process for each thread, and ends in the same ways, but for these:
+It works like `bounded.threads` with a process instead of each thread, and ends in the same ways, except:
 
-- Processes start by spawn, when an item waits and none is free: the function, `on_start`, `on_done`, items and results
-  are pickled, and the program's main module needs its `if __name__ == "__main__":`.
-- A worker process that dies (a signal, no memory, `os._exit`) fails the items that it had, with `WorkerDiedError`,
-  which names them; with `on_error="return"` another takes its place. One that dies before it was ready ends everything.
-- A call that runs when all is given up (an exception, `break`, `timeout`, KeyboardInterrupt) is ended with its process,
-  by SIGKILL: there `on_done` does not run. Ctrl-C means something to this process only.
-- When this process is killed, workers end after the call they are in.
-- An error comes with the worker's traceback as its cause; one that cannot be pickled as a RuntimeError with its text.
+- Processes start by spawn when an item waits and no worker is free. The function, `on_start`, `on_done`, items and
+  results are pickled, and the program's main module needs `if __name__ == "__main__":`.
+- If a worker process dies (a signal, no memory, `os._exit`), its items fail with `WorkerDiedError`, which names them.
+  With `on_error="return"` another worker replaces it. If a worker dies before it is ready, everything ends.
+- If the run is abandoned (an exception, `break`, `timeout`, KeyboardInterrupt), busy worker processes are killed with
+  SIGKILL, and `on_done` does not run in them. Workers ignore Ctrl-C; only this process handles it.
+- If this process is killed, each worker finishes its current call and ends.
+- An error has the worker's traceback as its cause. An error that cannot be pickled becomes a RuntimeError with the same
+  text.
 
-multiprocessing itself keeps one more process, its resource tracker, until this one ends.
+multiprocessing itself keeps one more process, its resource tracker, until this process ends.
 """
 
 import multiprocessing.util  # noqa: F401 - it registers what waits for all processes at the interpreter's end
@@ -53,31 +54,31 @@ def each(
     rate: float | None = None,
     **retries: Unpack[CallOptions],
 ) -> Tally:
-    """Calls `function(item)` for every item, in at most `limit` processes, and waits for all; results are dropped.
+    """Calls `function(item)` for every item in up to `limit` processes, waits for all and drops the results.
 
     >>> each(abs, [-1, 2], limit=4)
     Tally(done=2, failed=0, failures=())
 
     Args:
-        function: Called with an item, and with what `on_start` gave, if there is one.
-        items: Any iterable, also one without end; read on when there is a place.
-        limit: How many items are worked on at most.
+        function: Called with an item, and with the value that `on_start` returned, if `on_start` is given.
+        items: Any iterable, even an endless one. The next item is read when a worker has room for it.
+        limit: Maximum number of items worked on at the same time.
         on_start: Called once by each process, before its first item.
-        on_done: Called once by each process, after its last item, with what `on_start` gave (None without one).
-        on_error: "raise" ends it with the first exception of the function; "return" counts failures.
-        rate: Items a second that begin, evenly; None for as fast as it goes.
-        retries: `attempts`, how often an item is tried (1); `retry_on`, the errors after which it is tried again
-            (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5), which double
-            each time, to 30 at most, and are shortened by up to a half at random. A worker waits with its item.
-            `item_timeout`: seconds of a call, all attempts included; then its process is killed and the item has failed
-            with `ItemTimeoutError`. With `chunksize` it is that of a chunk's items together.
+        on_done: Called once by each process, after its last item, with the value of `on_start` (None without one).
+        on_error: "raise" stops at the first exception of the function and raises it; "return" counts failures.
+        rate: Items to begin per second, evenly spaced; None for no limit.
+        retries: `attempts`, the maximum attempts for an item (1); `retry_on`, the errors after which it is tried again
+            (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5). The wait
+            doubles each time, up to 30 s, less a random part of up to half. The worker keeps its item meanwhile.
+            `item_timeout`, seconds for a call, all attempts included. After that, the process is killed and the item
+            fails with `ItemTimeoutError`. With `chunksize`, a chunk has the sum of its items' times.
 
     Returns:
-        How many were done and how many failed, with the first hundred failures.
+        The number of items done and failed, and the first 100 failures.
 
     Raises:
-        ValueError: `limit`, `rate` or `on_error` makes no sense.
-        Exception: What the function, the input, `on_start` or `on_done` raised.
+        ValueError: `limit`, `rate` or `on_error` is not valid.
+        Exception: The exception that the function, the input, `on_start` or `on_done` raised.
     """
     policy = RetryPolicy(**retries)
     functions = WorkerFunctions(policy.of_function(function), on_start, on_done, keeps_values=False)
@@ -127,33 +128,33 @@ def map(  # noqa: PLR0913 - Executor.map's and each's together
     chunksize: int = 1,
     **retries: Unpack[CallOptions],
 ) -> Results[Any]:
-    """Gives `function(item)` for every item, as they come; at most `limit` processes.
+    """Yields `function(item)` for every item as results arrive, using up to `limit` processes.
 
     >>> list(map(pow, [2, 3], [5, 2], limit=2, ordered=True))
     [32, 9]
 
-    At most `2 * limit` items are read and not yet handed over, so that any iterable will do, also one without end.
+    At most `2 * limit` items have been read and not yet handed over, so the input may be endless.
 
     Args:
-        function: Called with an item (with one of each iterable), and with what `on_start` gave, if there is one.
-        iterables: The input; it ends with the shortest.
-        limit: How many items are worked on at most.
-        ordered: Gives results in the order of the input, as `Executor.map` does: one slow item holds up the rest.
+        function: Called with one item of each iterable, and with the value that `on_start` returned, if given.
+        iterables: The input. It ends when the shortest iterable ends.
+        limit: Maximum number of items worked on at the same time.
+        ordered: Yield results in the order of the input, as `Executor.map` does. One slow item then delays the rest.
         on_start: Called once by each process, before its first item.
-        on_done: Called once by each process, after its last item, with what `on_start` gave (None without one).
-        on_error: "raise" raises the function's exception; "return" gives a `Failed` in the result's place.
-        rate: Items a second that begin, evenly; None for as fast as it goes.
-        timeout: Seconds from this call on, after which waiting for a result raises TimeoutError.
-        chunksize: Items that travel to a process together, which costs less for each. The window and `rate` count
-            chunks; a worker that dies fails its whole chunk.
-        retries: `attempts`, how often an item is tried (1); `retry_on`, the errors after which it is tried again
-            (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5), which double
-            each time, to 30 at most, and are shortened by up to a half at random. A worker waits with its item.
-            `item_timeout`: seconds of a call, all attempts included; then its process is killed and the item has failed
-            with `ItemTimeoutError`. With `chunksize` it is that of a chunk's items together.
+        on_done: Called once by each process, after its last item, with the value of `on_start` (None without one).
+        on_error: "raise" raises the function's exception; "return" yields a `Failed` in place of the result.
+        rate: Items to begin per second, evenly spaced; None for no limit.
+        timeout: Seconds from this call. After that, waiting for a result raises TimeoutError.
+        chunksize: Number of items sent to a process together, which lowers the cost per item. The window and `rate`
+            count chunks. If a worker dies, its whole chunk fails.
+        retries: `attempts`, the maximum attempts for an item (1); `retry_on`, the errors after which it is tried again
+            (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5). The wait
+            doubles each time, up to 30 s, less a random part of up to half. The worker keeps its item meanwhile.
+            `item_timeout`, seconds for a call, all attempts included. After that, the process is killed and the item
+            fails with `ItemTimeoutError`. With `chunksize`, a chunk has the sum of its items' times.
 
     Raises:
-        ValueError: `limit`, `rate`, `chunksize` or `on_error` makes no sense.
+        ValueError: `limit`, `rate`, `chunksize` or `on_error` is not valid.
     """
     policy = RetryPolicy(**retries)
     functions = WorkerFunctions(policy.of_function(function), on_start, on_done, keeps_values=True)
@@ -198,7 +199,7 @@ def _results(  # noqa: PLR0913 - those of `map`
 
 
 def _chunks(items: Iterator[tuple[Any, ...]], size: int) -> Iterator[list[tuple[Any, ...]]]:
-    """What the input raises in the middle of a chunk comes behind that chunk."""
+    """Groups items into chunks. If the input raises in the middle of a chunk, that chunk is yielded first."""
     chunk: list[tuple[Any, ...]] = []
     try:
         for item in items:

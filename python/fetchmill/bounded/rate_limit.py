@@ -1,13 +1,13 @@
-"""A rate: so many items a second, evenly. No clock of its own: time is an argument."""
+"""A rate limit in items per second, evenly spaced. It has no clock: the caller passes the time."""
 
 import math
 
-# How far behind it may run to catch up: a sleep ends some milliseconds late, a thread waits for the interpreter.
+# Delay in seconds that the limiter may catch up: a sleep ends some milliseconds late, a thread waits for the GIL.
 SLACK_SECONDS = 0.02
 
 
 class RateLimiter:
-    """The generic cell rate algorithm (GCRA): moments at even distances, one for each item.
+    """The generic cell rate algorithm (GCRA): evenly spaced start times, one for each item.
 
     >>> limiter = RateLimiter(10)
     >>> [round(limiter.reserve(0.0), 1) for _ in range(4)]
@@ -21,12 +21,12 @@ class RateLimiter:
         self._next: float | None = None
 
     def reserve(self, now: float) -> float:
-        """Takes the next moment; how long it is until then, in seconds."""
+        """Reserves the next start time. Returns the seconds until then."""
         moment = now if self._next is None else max(self._next, now - SLACK_SECONDS)
         self._next = moment + self._seconds
         return max(0.0, moment - now)
 
 
 def make_rate_limiter(rate: float | None) -> RateLimiter | None:
-    """None for no rate."""
+    """Returns a limiter for `rate`; None if there is no rate."""
     return None if rate is None else RateLimiter(rate)

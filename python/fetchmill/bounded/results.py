@@ -1,4 +1,4 @@
-"""Results of calls that threads or processes work on: what `map` gives there."""
+"""The results iterator that `threads.map` and `processes.map` return."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,10 +14,10 @@ R = TypeVar("R")
 
 
 class Results(Generic[R]):
-    """An iterator of results, and a context manager that gives up what is left and waits for what runs.
+    """An iterator of results, and a context manager that abandons remaining items and waits for running calls.
 
-    It belongs to one thread at a time. When nobody holds it any more, no other item begins; calls that run in threads
-    come to their ends by themselves, in processes they are ended with them.
+    Only one thread may use it at a time. If the iterator is dropped, no other item begins. Calls that run in threads
+    continue to their end; calls that run in processes are killed with their processes.
     """
 
     def __init__(self, pool: WorkerPool, on_error: OnError, iterables: tuple[Iterable[Any], ...]) -> None:
@@ -26,7 +26,7 @@ class Results(Generic[R]):
         self._ready: deque[Outcome] = deque()
         self._is_begun = False
         self._is_over = False
-        # Reading from these takes no time; another input is read when somebody asks.
+        # Reading a collection takes no time, so it is read now. Other inputs are read when results are requested.
         if iterables and all(isinstance(iterable, Sequence | AbstractSet | Mapping) for iterable in iterables):
             pool.read_at_once()
 
@@ -41,7 +41,7 @@ class Results(Generic[R]):
             if outcome is not None:
                 return self._unpack(outcome)
         except BaseException:
-            # The error holds this frame by its traceback: it must not hold the error.
+            # The error's traceback refers to this frame. The frame must not refer to the error.
             outcome = None
             self._give_up()
             raise
@@ -72,7 +72,7 @@ class Results(Generic[R]):
                 return failed  # type: ignore[no-any-return] # R is wide enough where errors are returned
             raise as_raisable(error)
         finally:
-            # As there.
+            # The error's traceback refers to this frame, too.
             del error, outcome
 
     def _give_up(self) -> None:
@@ -81,7 +81,7 @@ class Results(Generic[R]):
         self._pool.give_up()
 
     def close(self) -> None:
-        """Gives up what has not begun, and waits for the rest; in processes that is ended at once."""
+        """Abandons items that have not begun and waits for running calls. Running processes are killed."""
         self._give_up()
         self._pool.join()
 
@@ -97,7 +97,7 @@ class Results(Generic[R]):
         if self._is_begun:
             self._pool.give_up()
         else:
-            # As of Executor.map: what was read at the call is done, even if nobody ever asks for it.
+            # As with Executor.map, items read at the call are done even if no result is ever requested.
             self._pool.end_input()
 
 
@@ -105,7 +105,7 @@ def _outcomes(call: Call) -> Iterator[Outcome]:
     if isinstance(call.value, Chunk):
         yield from call.value
     elif isinstance(call.arguments, list):
-        # Nothing came back: the error is that of each.
+        # The worker returned nothing, so every item of the chunk gets the error.
         yield from (Outcome(arguments, None, call.error) for arguments in call.arguments)
     else:
         yield Outcome(call.arguments, call.value, call.error)

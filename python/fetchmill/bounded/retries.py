@@ -1,4 +1,4 @@
-"""Attempts: a function that failed is called again, after a wait that doubles each time."""
+"""Retries: a function that raised is called again after a wait that doubles each time."""
 
 import asyncio
 import random
@@ -15,7 +15,7 @@ WAIT_MAX = 30.0
 
 
 class RetryOptions(TypedDict, total=False):
-    """Keywords of `each` and `map`: those of RetryPolicy that are for all workers."""
+    """The keywords of RetryPolicy that `each` and `map` accept for all kinds of workers."""
 
     attempts: int
     retry_on: RetryOn
@@ -23,24 +23,24 @@ class RetryOptions(TypedDict, total=False):
 
 
 class CallOptions(RetryOptions, total=False):
-    """The same where a call can be ended."""
+    """The keywords of RetryPolicy for workers whose calls can be stopped: coroutines and processes."""
 
     item_timeout: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often an item is tried, after which errors, and how long each time may be.
+    """How often an item is tried, after which errors, and how long each call may take.
 
     Args:
-        attempts: calls of an item, at most.
-        retry_on: errors after which there is another one.
-        retry_wait: seconds before the second; each further wait is twice as long, 30 s at most. Each is shortened by
-            up to a half at random, so that items that failed together are not tried together.
-        item_timeout: seconds of a call; None for any number.
+        attempts: maximum number of calls for an item.
+        retry_on: errors after which the item is tried again.
+        retry_wait: seconds before the second attempt. Each further wait is twice as long, up to 30 s. A random part of
+            up to half is taken off, so that items that failed together are not retried together.
+        item_timeout: seconds for a call; None for no limit.
 
     Raises:
-        ValueError: a number makes no sense.
+        ValueError: a number is out of range.
     """
 
     attempts: int = 1
@@ -56,23 +56,23 @@ class RetryPolicy:
             raise ValueError(f"item_timeout is {self.item_timeout!r}: give seconds above 0, or None")
 
     def wait_after(self, attempt: int) -> float:
-        """Seconds after the attempt of this number, from 1."""
-        # A power of two that no float has is an error: 64 doublings are more than enough.
+        """Returns the seconds to wait after this attempt. The first attempt is 1."""
+        # A power too large for a float raises an error, so the exponent is at most 64.
         wait: float = min(self.retry_wait * 2.0 ** min(attempt - 1, 64), WAIT_MAX)
         return wait * random.uniform(0.5, 1)  # noqa: S311 - no secret
 
     def of_function(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A plain function with these attempts; its time is not limited here."""
+        """Wraps a plain function to be retried. The caller enforces `item_timeout`."""
         return function if self.attempts == 1 else Retrying(function, self)
 
     def of_coroutines(self, function: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        """A coroutine function with these attempts, each with its time."""
+        """Wraps a coroutine function to be retried. `item_timeout` holds for each attempt."""
         return function if self.attempts == 1 and self.item_timeout is None else RetryingCoroutines(function, self)
 
 
 @dataclass(frozen=True, slots=True)
 class Retrying:
-    """A function that is called again after some errors; another process can have it if it can have the function."""
+    """A function that is called again after some errors. It can be pickled if the function can."""
 
     function: Callable[..., Any]
     policy: RetryPolicy
@@ -89,7 +89,7 @@ class Retrying:
 
 @dataclass(frozen=True, slots=True)
 class RetryingCoroutines:
-    """The same for coroutines, each of which has only so much time."""
+    """A coroutine function that is called again after some errors. Each attempt has a time limit."""
 
     function: Callable[..., Awaitable[Any]]
     policy: RetryPolicy

@@ -1,14 +1,14 @@
-"""When another worker is worth starting. No clock, no lock: numbers in, a number out."""
+"""Decides when to start another worker. It has no clock and no lock: the caller passes all numbers."""
 
 from fetchmill.bounded.failures import check_count
 
 
 class Scaler:
-    """Counts workers and says how many more to start: on demand, never more than `limit`.
+    """Counts workers and decides how many more to start: on demand, up to `limit`.
 
-    Where a start is slow (`is_slow`: a client is made, a process is started), as many start at once as are ready, and
-    one more: starts often use the processor, and a hundred at once would hold up the workers that are ready. When the
-    input has ended, none is started that would be ready only after the others are through.
+    If a start is slow (`is_slow`: a client is made, a process is started), the number of workers that start together is
+    limited to one more than are ready. Starts often use the processor, and a hundred together would delay the workers
+    that are ready. After the end of the input, no worker starts if the others would finish before it is ready.
     """
 
     def __init__(self, limit: int, *, is_slow: bool, is_paced: bool) -> None:
@@ -23,8 +23,8 @@ class Scaler:
         self._call_seconds = _MovingAverage(weight=0.125)
 
     def scale_up(self, waiting: int, *, is_ended: bool) -> int:
-        """How many to start now for so many items that wait, counted as starting from here on."""
-        # With a rate one takes an item after the other; a second idle one would have nothing to do.
+        """Returns how many workers to start for `waiting` items, and counts them as starting."""
+        # With a rate, items are taken one at a time, so a second idle worker would have nothing to do.
         wanted = min(waiting, 1) if self._is_paced else waiting
         number = min(wanted - self.idle - self.starting, self.limit - self.ready - self.starting)
         if self._is_slow:
@@ -36,43 +36,43 @@ class Scaler:
         return number
 
     def on_started(self, seconds: float) -> None:
-        """One is ready, so many seconds after it was started, and idle."""
+        """A worker is ready and idle, `seconds` after its start."""
         self.starting -= 1
         self.ready += 1
         self.idle += 1
         self._start_seconds.add(seconds)
 
     def on_start_failed(self) -> None:
-        """One could not be started."""
+        """A worker could not be started."""
         self.starting -= 1
 
     def on_taken(self) -> None:
-        """One that was idle has an item."""
+        """An idle worker has taken an item."""
         self.idle -= 1
 
     def on_call_done(self, seconds: float) -> None:
-        """It is idle again, after so many seconds."""
+        """A worker is idle again after a call of `seconds`."""
         self.idle += 1
         self._call_seconds.add(seconds)
 
     def on_returned(self) -> None:
-        """It is idle again, and has done nothing."""
+        """A worker is idle again and has not called the function."""
         self.idle += 1
 
     def on_left(self) -> None:
-        """One that was idle is gone."""
+        """An idle worker has ended."""
         self.ready -= 1
         self.idle -= 1
 
     def _is_worthwhile(self, waiting: int) -> bool:
-        """Whether what waits keeps those that are ready busy for twice as long as a start takes."""
+        """Returns whether the waiting items keep the ready workers busy for more than two start times."""
         if not self.ready or self._call_seconds.value is None or self._start_seconds.value is None:
             return True
         return waiting * self._call_seconds.value / self.ready > 2 * self._start_seconds.value
 
 
 class _MovingAverage:
-    """A mean in which the latest values count most: starts take the longer the more there are at once."""
+    """A mean in which the latest values count most. Starts take longer if many happen together."""
 
     def __init__(self, *, weight: float) -> None:
         self._weight = weight

@@ -1,4 +1,4 @@
-"""A group of tasks with a number of places."""
+"""A task group that limits how many tasks run."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -17,9 +17,9 @@ class TaskPool:
     ...             await pool.put(asyncio.sleep(0.001 * number))
     >>> asyncio.run(main())
 
-    Leaving the block waits for the rest. When a task fails, or the block raises, the others are cancelled and waited
-    for, and the block ends with an `ExceptionGroup` of every error, as a task group does; those are at most `limit`
-    and the block's own. A task that is cancelled is no error.
+    Leaving the block waits for the remaining tasks. If a task fails or the block raises, the other tasks are cancelled
+    and waited for. The block then raises an `ExceptionGroup` of all errors, as a task group does: at most `limit`
+    errors of tasks, and the block's own. A cancelled task is not an error.
 
     Raises:
         ValueError: `limit` is below 1.
@@ -31,14 +31,15 @@ class TaskPool:
         self._group = asyncio.TaskGroup()
 
     async def put(self, coroutine: Coroutine[Any, Any, object]) -> None:
-        """Waits for a place and starts the coroutine in it. For results there are `as_completed` and `map`.
+        """Waits until fewer than `limit` tasks run, then starts the coroutine.
 
-        A coroutine that gets no place, because the wait is cancelled or the pool ends, is closed and never runs.
-        A task of the pool that puts others keeps its own place while it waits: enough of those wait for one another
-        forever.
+        To get results, use `as_completed` or `map`.
+
+        If the wait is cancelled or the pool ends, the coroutine is closed and never runs. A task of the pool that calls
+        `put` still counts while it waits. If `limit` tasks do this at the same time, they wait forever.
 
         Raises:
-            RuntimeError: The block was not entered, or has been left.
+            RuntimeError: The block was not entered, or it has been left.
         """
         try:
             await self._slots.acquire()

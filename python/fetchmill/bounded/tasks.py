@@ -3,21 +3,22 @@
     async for body in bounded.map(fetch, urls(), limit=1000, on_start=aiohttp.ClientSession, on_done=close):
         ...
 
-A worker is a task that takes one item after the other; one starts when an item waits and none is free. The input, an
-iterable or async iterable, is read by a task of its own, from the first result on that is asked for.
+A worker is a task that takes one item after another. A worker starts when an item waits and no worker is free. The
+input, an iterable or async iterable, is read by a separate task. Reading begins when the first result is requested.
 
 How it ends:
 
-- The input ends: results of all items, then every `on_done` has run.
-- The input raises: results of all that was read before, then its exception.
-- The function raises: its exception, in its place among the results, and everything else is cancelled; with
-  `on_error="return"` a `Failed` in the result's place, and all goes on.
-- `on_start` raises: its exception, everything else is cancelled. `on_done` raises: its exception, behind all results.
-- `timeout`: TimeoutError; everything is cancelled.
-- The task that asks for results is cancelled: nothing is lost, another may go on to ask.
-- The results are let go of (`break`, an exception, KeyboardInterrupt), or closed: everything is cancelled.
+- The input ends: the results of all items are yielded. Then every `on_done` has run.
+- The input raises: the results of all items read before are yielded, then the exception is raised.
+- The function raises: the exception is raised in place of the result, and everything else is cancelled. With
+  `on_error="return"` a `Failed` is yielded instead and the run continues.
+- `on_start` raises: the exception is raised, and everything else is cancelled.
+- `on_done` raises: the exception is raised after all results.
+- `timeout`: TimeoutError is raised, and everything is cancelled.
+- The task that requests results is cancelled: no result is lost, and another task may continue to request them.
+- The results are dropped (`break`, an exception, KeyboardInterrupt) or closed: everything is cancelled.
 
-Whatever is cancelled has its `on_done` run. `aclose()`, leaving an `async with`, and `each` wait for that.
+`on_done` runs for cancelled workers, too. `aclose()`, leaving an `async with`, and `each` wait for that.
 """
 
 import asyncio
@@ -46,7 +47,7 @@ async def each(
     rate: float | None = None,
     **retries: Unpack[CallOptions],
 ) -> Tally:
-    """Awaits `function(item)` for every item, at most `limit` at once, and waits for all; results are dropped.
+    """Awaits `function(item)` for every item, up to `limit` at a time, waits for all and drops the results.
 
     >>> async def show(word: str) -> None:
     ...     print(word)
@@ -55,24 +56,24 @@ async def each(
     Tally(done=1, failed=0, failures=())
 
     Args:
-        function: Called with an item, and with what `on_start` gave, if there is one.
-        items: Any iterable or async iterable, also one without end; read on when there is a place.
-        limit: How many items are worked on at most.
-        on_start: Called, and awaited if it is to be, once by each worker, before its first item.
-        on_done: The same after the last item, with what `on_start` gave (None without one).
-        on_error: "raise" ends it with the first exception of the function; "return" counts failures.
-        rate: Items a second that begin, evenly; None for as fast as it goes.
-        retries: `attempts`, how often an item is tried (1); `retry_on`, the errors after which it is tried again
-            (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5), which double
-            each time, to 30 at most, and are shortened by up to a half at random. A worker waits with its item.
-            `item_timeout`: seconds of each attempt, after which it is cancelled and has failed with TimeoutError.
+        function: Called with an item, and with the value that `on_start` returned, if `on_start` is given.
+        items: Any iterable or async iterable, even an endless one. The next item is read when a worker has room for it.
+        limit: Maximum number of items worked on at the same time.
+        on_start: Called once by each worker before its first item; the result is awaited if it is awaitable.
+        on_done: Called likewise after the worker's last item, with the value of `on_start` (None without one).
+        on_error: "raise" stops at the first exception of the function and raises it; "return" counts failures.
+        rate: Items to begin per second, evenly spaced; None for no limit.
+        retries: `attempts`, the maximum attempts for an item (1); `retry_on`, the errors after which it is tried again
+            (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5). The wait
+            doubles each time, up to 30 s, less a random part of up to half. The worker keeps its item meanwhile.
+            `item_timeout`, seconds for each attempt, after which it is cancelled and fails with TimeoutError.
 
     Returns:
-        How many were done and how many failed, with the first hundred failures.
+        The number of items done and failed, and the first 100 failures.
 
     Raises:
-        ValueError: `limit`, `rate` or `on_error` makes no sense.
-        Exception: What the function, the input, `on_start` or `on_done` raised.
+        ValueError: `limit`, `rate` or `on_error` is not valid.
+        Exception: The exception that the function, the input, `on_start` or `on_done` raised.
     """
     counter = Counter()
     options: dict[str, Any] = {"on_start": on_start, "on_done": on_done, "on_error": on_error, "rate": rate}
@@ -120,7 +121,7 @@ def map(
     timeout: float | None = None,
     **retries: Unpack[CallOptions],
 ) -> "AsyncResults[Any]":
-    """Gives what `function(item)` gives for every item, as they come; at most `limit` at once.
+    """Yields the result of `function(item)` for every item as results arrive, up to `limit` at a time.
 
     >>> async def double(number: int) -> int:
     ...     return 2 * number
@@ -129,26 +130,26 @@ def map(
     >>> asyncio.run(main())
     [0, 2, 4]
 
-    At most `2 * limit` items are read and not yet handed over, so that any iterable will do, also one without end.
+    At most `2 * limit` items have been read and not yet handed over, so the input may be endless.
 
     Args:
-        function: Called with an item (with one of each iterable), and with what `on_start` gave, if there is one.
-        iterables: The input; it ends with the shortest. An async iterable goes alone.
-        limit: How many items are worked on at most.
-        ordered: Gives results in the order of the input: one slow item holds up the rest.
-        on_start: Called, and awaited if it is to be, once by each worker, before its first item.
-        on_done: The same after the last item, with what `on_start` gave (None without one).
-        on_error: "raise" raises the function's exception; "return" gives a `Failed` in the result's place.
-        rate: Items a second that begin, evenly; None for as fast as it goes.
-        timeout: Seconds from the first result on that is asked for; after them waiting raises TimeoutError.
-        retries: `attempts`, how often an item is tried (1); `retry_on`, the errors after which it is tried again
-            (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5), which double
-            each time, to 30 at most, and are shortened by up to a half at random. A worker waits with its item.
-            `item_timeout`: seconds of each attempt, after which it is cancelled and has failed with TimeoutError.
+        function: Called with one item of each iterable, and with the value that `on_start` returned, if given.
+        iterables: The input. It ends when the shortest iterable ends. An async iterable must be the only one.
+        limit: Maximum number of items worked on at the same time.
+        ordered: Yield results in the order of the input. One slow item then delays the rest.
+        on_start: Called once by each worker before its first item; the result is awaited if it is awaitable.
+        on_done: Called likewise after the worker's last item, with the value of `on_start` (None without one).
+        on_error: "raise" raises the function's exception; "return" yields a `Failed` in place of the result.
+        rate: Items to begin per second, evenly spaced; None for no limit.
+        timeout: Seconds from the request of the first result. After that, waiting for a result raises TimeoutError.
+        retries: `attempts`, the maximum attempts for an item (1); `retry_on`, the errors after which it is tried again
+            (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5). The wait
+            doubles each time, up to 30 s, less a random part of up to half. The worker keeps its item meanwhile.
+            `item_timeout`, seconds for each attempt, after which it is cancelled and fails with TimeoutError.
 
     Raises:
-        ValueError: `limit`, `rate` or `on_error` makes no sense.
-        TypeError: An async iterable beside another one.
+        ValueError: `limit`, `rate` or `on_error` is not valid.
+        TypeError: An async iterable is given together with another iterable.
     """
     check_on_error(on_error)
     pool = AsyncWorkerPool(
@@ -165,7 +166,7 @@ def map(
 
 
 class AsyncResults(Generic[R]):
-    """An async iterator of results, and an async context manager that cancels what is left and waits for it."""
+    """An async iterator of results, and an async context manager that cancels remaining work and waits for it."""
 
     def __init__(self, pool: AsyncWorkerPool, on_error: OnError, timeout: float | None) -> None:
         self._pool = pool
@@ -182,7 +183,7 @@ class AsyncResults(Generic[R]):
         try:
             call = await self._next_call()
         except BaseException:
-            # It holds this frame by its traceback, maybe for long.
+            # The error's traceback keeps this frame alive, and the frame must not keep the iterator alive.
             del self
             raise
         if call is None:
@@ -198,7 +199,7 @@ class AsyncResults(Generic[R]):
         try:
             raise as_raisable(call.error)
         finally:
-            # An error holds this frame by its traceback.
+            # The error's traceback refers to this frame; without `del` they would form a cycle.
             del call
 
     async def _next_call(self) -> Call | None:
@@ -219,7 +220,7 @@ class AsyncResults(Generic[R]):
         return self._deadline
 
     async def aclose(self) -> None:
-        """Cancels what is left, and waits until every `on_done` has run."""
+        """Cancels the remaining work and waits until every `on_done` has run."""
         await self._pool.aclose()
 
     async def __aenter__(self) -> Self:

@@ -3,25 +3,27 @@
     with bounded.threads.map(fetch, urls(), limit=50, on_start=Session, on_done=Session.close) as bodies:
         for body in bodies: ...
 
-Threads start when an item waits and none is free. With `on_start` (which often takes long), as many start at once as
-are ready, and one more; none starts that would be ready too late to help.
+A thread starts when an item waits and no thread is free. `on_start` is often slow, so with it the number of threads
+that start together is limited to one more than are ready. A thread that would be ready too late to help does not start.
 
-The input is read by the thread that asks for results, when it asks: a generator is run by the thread that uses it.
-Reading begins at the call where all inputs are collections, as of `Executor.map`; otherwise at the first result.
+The input is read by the thread that asks for results, so a generator runs in the thread that uses it. If all inputs are
+collections, reading begins at the call, as with `Executor.map`; otherwise it begins at the first result.
 
 How it ends:
 
-- The input ends: results of all items, then every `on_done` has run and every thread has ended.
-- The input raises: results of all that was read before, then its exception.
-- The function raises: its exception, in its place among the results, and no other item begins; with
-  `on_error="return"` a `Failed` in the result's place, and all goes on. What is no `Exception` is always raised.
-- `on_start` raises: its exception. `on_done` raises: its exception behind the last result, an `ExceptionGroup` of
-  several; after giving up, `threading.excepthook` has it.
-- `timeout`, KeyboardInterrupt: raised at once; no other item begins.
-- The results are let go of (`break`): no other item begins. If no result was ever asked for, what was read is done.
+- The input ends: the results of all items are yielded. Then every `on_done` has run and every thread has ended.
+- The input raises: the results of all items read before are yielded, then the exception is raised.
+- The function raises: the exception is raised in place of the result, and no other item begins. With
+  `on_error="return"` a `Failed` is yielded instead and the run continues. A `BaseException` that is not an `Exception`
+  is always raised.
+- `on_start` raises: the exception is raised.
+- `on_done` raises: the exception is raised after the last result, several as an `ExceptionGroup`. If the run was
+  abandoned, `threading.excepthook` gets it.
+- `timeout`, KeyboardInterrupt: raised immediately; no other item begins.
+- The results are dropped (`break`): no other item begins. If no result was ever requested, items already read are done.
 
-A call that runs cannot be stopped: it comes to its end, then `on_done` runs and the thread ends. `close()`, leaving
-a `with`, and `each` wait for that; interrupting them a second time stops the waiting. The interpreter's end waits, too.
+A running call cannot be stopped: it runs to its end, then `on_done` runs and the thread ends. `close()`, leaving
+a `with`, and `each` wait for that; a second interrupt stops the waiting. The interpreter waits for it at exit, too.
 """
 
 from collections.abc import Callable, Iterable
@@ -51,30 +53,30 @@ def each(
     rate: float | None = None,
     **retries: Unpack[RetryOptions],
 ) -> Tally:
-    """Calls `function(item)` for every item, in at most `limit` threads, and waits for all; results are dropped.
+    """Calls `function(item)` for every item in up to `limit` threads, waits for all and drops the results.
 
     >>> each(print, ["one"], limit=4)
     one
     Tally(done=1, failed=0, failures=())
 
     Args:
-        function: Called with an item, and with what `on_start` gave, if there is one.
-        items: Any iterable, also one without end; read on when there is a place.
-        limit: How many items are worked on at most.
+        function: Called with an item, and with the value that `on_start` returned, if `on_start` is given.
+        items: Any iterable, even an endless one. The next item is read when a worker has room for it.
+        limit: Maximum number of items worked on at the same time.
         on_start: Called once by each thread, before its first item.
-        on_done: Called once by each thread, after its last item, with what `on_start` gave (None without one).
-        on_error: "raise" ends it with the first exception of the function; "return" counts failures.
-        rate: Items a second that begin, evenly; None for as fast as it goes.
-        retries: `attempts`, how often an item is tried (1); `retry_on`, the errors after which it is tried again
-            (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5), which double
-            each time, to 30 at most, and are shortened by up to a half at random. A worker waits with its item.
+        on_done: Called once by each thread, after its last item, with the value of `on_start` (None without one).
+        on_error: "raise" stops at the first exception of the function and raises it; "return" counts failures.
+        rate: Items to begin per second, evenly spaced; None for no limit.
+        retries: `attempts`, the maximum attempts for an item (1); `retry_on`, the errors after which it is tried again
+            (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5). The wait
+            doubles each time, up to 30 s, less a random part of up to half. The worker keeps its item meanwhile.
 
     Returns:
-        How many were done and how many failed, with the first hundred failures.
+        The number of items done and failed, and the first 100 failures.
 
     Raises:
-        ValueError: `limit`, `rate` or `on_error` makes no sense.
-        Exception: What the function, the input, `on_start` or `on_done` raised.
+        ValueError: `limit`, `rate` or `on_error` is not valid.
+        Exception: The exception that the function, the input, `on_start` or `on_done` raised.
     """
     options: dict[str, Any] = {"on_start": on_start, "on_done": on_done, "on_error": on_error, "rate": rate}
     with map(function, items, limit=limit, **options, **retries) as results:
@@ -122,30 +124,30 @@ def map(  # noqa: PLR0913 - Executor.map's and each's together
     chunksize: int = 1,
     **retries: Unpack[RetryOptions],
 ) -> Results[Any]:
-    """Gives `function(item)` for every item, as they come; at most `limit` threads.
+    """Yields `function(item)` for every item as results arrive, using up to `limit` threads.
 
     >>> list(map(pow, [2, 3], [5, 2], limit=2, ordered=True))
     [32, 9]
 
-    At most `2 * limit` items are read and not yet handed over, so that any iterable will do, also one without end.
+    At most `2 * limit` items have been read and not yet handed over, so the input may be endless.
 
     Args:
-        function: Called with an item (with one of each iterable), and with what `on_start` gave, if there is one.
-        iterables: The input; it ends with the shortest.
-        limit: How many items are worked on at most.
-        ordered: Gives results in the order of the input, as `Executor.map` does: one slow item holds up the rest.
+        function: Called with one item of each iterable, and with the value that `on_start` returned, if given.
+        iterables: The input. It ends when the shortest iterable ends.
+        limit: Maximum number of items worked on at the same time.
+        ordered: Yield results in the order of the input, as `Executor.map` does. One slow item then delays the rest.
         on_start: Called once by each thread, before its first item.
-        on_done: Called once by each thread, after its last item, with what `on_start` gave (None without one).
-        on_error: "raise" raises the function's exception; "return" gives a `Failed` in the result's place.
-        rate: Items a second that begin, evenly; None for as fast as it goes.
-        timeout: Seconds from this call on, after which waiting for a result raises TimeoutError.
-        chunksize: Means nothing for threads; as in `Executor.map`.
-        retries: `attempts`, how often an item is tried (1); `retry_on`, the errors after which it is tried again
-            (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5), which double
-            each time, to 30 at most, and are shortened by up to a half at random. A worker waits with its item.
+        on_done: Called once by each thread, after its last item, with the value of `on_start` (None without one).
+        on_error: "raise" raises the function's exception; "return" yields a `Failed` in place of the result.
+        rate: Items to begin per second, evenly spaced; None for no limit.
+        timeout: Seconds from this call. After that, waiting for a result raises TimeoutError.
+        chunksize: Ignored for threads, as in `Executor.map`.
+        retries: `attempts`, the maximum attempts for an item (1); `retry_on`, the errors after which it is tried again
+            (`Exception`, or a tuple of classes); `retry_wait`, seconds before the second attempt (0.5). The wait
+            doubles each time, up to 30 s, less a random part of up to half. The worker keeps its item meanwhile.
 
     Raises:
-        ValueError: `limit`, `rate`, `chunksize` or `on_error` makes no sense.
+        ValueError: `limit`, `rate`, `chunksize` or `on_error` is not valid.
     """
     check_on_error(on_error)
     if chunksize < 1:

@@ -1,6 +1,6 @@
-"""What runs in a worker process: it gets items by a pipe, calls the function, and gives outcomes back.
+"""The main function of a worker process: receives items over a pipe, calls the function, and sends back outcomes.
 
-It imports little, because every worker process has to.
+It imports little, because every worker process pays for the imports.
 """
 
 import pickle
@@ -13,13 +13,13 @@ from typing import Any
 
 from fetchmill.bounded.interrupts import ignore_interrupts
 
-# What the parent sends instead of items when there are no more.
+# Message of the parent that there are no more items.
 END = b""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerFunctions:
-    """What a worker process does."""
+    """The functions that a worker process calls."""
 
     function: Callable[..., Any]
     on_start: Callable[[], Any] | None
@@ -28,22 +28,22 @@ class WorkerFunctions:
     """Whether anybody wants to have what the function gives."""
 
     def start(self) -> tuple[Any, ...]:
-        """What each call gets beside its item."""
+        """Calls `on_start`. Returns the extra arguments of each call."""
         return () if self.on_start is None else (self.on_start(),)
 
     def call(self, arguments: tuple[Any, ...], started: tuple[Any, ...]) -> Any:  # noqa: ANN401 - whatever it gives
-        """The function with one item."""
+        """Calls the function with one item."""
         value = self.function(*arguments, *started)
         return value if self.keeps_values else None
 
     def end(self, started: tuple[Any, ...]) -> None:
-        """Puts away what was started."""
+        """Calls `on_done` with the value of `on_start`."""
         if self.on_done is not None:
             self.on_done(*started or (None,))
 
 
 def serve(connection: Connection, functions: WorkerFunctions) -> None:
-    """Works until the parent says that it is over, or is gone."""
+    """Works until the parent sends `END` or has ended."""
     ignore_interrupts()
     try:
         started = functions.start()
@@ -57,14 +57,14 @@ def serve(connection: Connection, functions: WorkerFunctions) -> None:
             connection.send_bytes(pickle.dumps(outcomes))
             del request, outcomes
     except (EOFError, OSError):
-        # The parent is gone: nobody is left who would want to know how it ends.
+        # The parent has ended, so nobody receives the outcome of `end`.
         functions.end(started)
         return
     connection.send_bytes(_end(functions, started))
 
 
 def _call(functions: WorkerFunctions, pickled: bytes, started: tuple[Any, ...]) -> bytes:
-    """What the function gives or raises for an item, as bytes: each by itself, so that what cannot be fails alone."""
+    """Pickles the function's value or error for one item. Each is pickled separately, so that it can fail alone."""
     try:
         return _encode_value(functions.call(pickle.loads(pickled), started))  # noqa: S301 - the parent's
     except BaseException as error:  # noqa: BLE001 - raised in the parent
@@ -84,7 +84,7 @@ def _encode_value(value: Any) -> bytes:  # noqa: ANN401 - whatever the function 
 
 
 def _encode_error(error: BaseException) -> bytes:
-    """An error as bytes; one that does not survive pickling as a RuntimeError with its text."""
+    """Pickles an error. An error that does not survive pickling becomes a RuntimeError with the same text."""
     text = "".join(traceback.format_exception(error))
     try:
         pickled = bytes(ForkingPickler.dumps((None, error, text)))

@@ -1,8 +1,8 @@
-"""Threads that work through calls: started on demand, over an input of any length, in bounded memory.
+"""A pool of threads that make calls: started on demand, for input of any length, in bounded memory.
 
-The thread that asks for results reads the input, hands out the calls and alone knows how many are out. Workers take
-calls from one queue and put them into another. Both queues may be used from a finalizer, so that giving up takes no
-lock: a marker at the end of the first queue ends one worker after the other.
+The thread that requests results reads the input and hands out the calls. Only that thread counts the calls that are
+out. Workers take calls from one queue and put them into another. A finalizer may use both queues, so abandoning the
+pool takes no lock: a marker at the end of the first queue ends one worker after another.
 """
 
 import atexit
@@ -20,33 +20,33 @@ from fetchmill.bounded.failures import OnError, WorkerDiedError
 from fetchmill.bounded.rate_limit import RateLimiter
 from fetchmill.bounded.scaling import Scaler
 
-# A call that is done, a worker's failed start, or (`_EndError`) its failed end.
+# A finished call, the error of a worker's start, or (`_EndError`) the error of its end.
 _Message = Call | BaseException
 
-# How long a thread may take to begin after it has been started: the interpreter's lock may be busy.
+# Time that a started thread may take to begin: another thread may hold the GIL.
 START_MILLISECONDS_MAX = 1000
 
 
 class Worker(Protocol):
-    """What a thread of the pool works with; made and used by that thread alone, but for `give_up`."""
+    """Makes the calls of one thread of the pool. Only that thread uses it, except for `give_up`."""
 
     def start(self) -> None:
-        """Gets ready. What it raises ends everything."""
+        """Gets ready. An error ends the whole pool."""
 
     def call(self, arguments: Any) -> Any:  # noqa: ANN401 - whatever the input gives
-        """Works on one item. WorkerDiedError says that this worker is lost, anything else that the item failed."""
+        """Works on one item. WorkerDiedError means that this worker is lost; any other error fails the item."""
 
     def end(self) -> None:
-        """Puts things away."""
+        """Runs `on_done` and releases resources."""
 
     def give_up(self) -> None:
-        """Ends a call that runs, if that can be done; from any thread."""
+        """Stops a running call if possible. Any thread may call this."""
 
 
 class WorkerPool:
-    """Workers, each with a thread, and the calls that they are given.
+    """Workers, each with a thread, and their calls.
 
-    One thread at a time may use `read_at_once`, `next_call` and `finish`; any may use `give_up` and `join`.
+    Only one thread at a time may use `read_at_once`, `next_call` and `finish`. Any thread may use `give_up` and `join`.
     """
 
     def __init__(
@@ -73,31 +73,31 @@ class WorkerPool:
         self._input_error: BaseException | None = None
         self._end_errors: list[Exception] = []
         self._work: SimpleQueue[Call | None] = SimpleQueue()
-        # A SimpleQueue may wait forever when its time is over before it has begun to wait.
+        # SimpleQueue.get may wait forever if its timeout expires before it begins to wait.
         self._done: SimpleQueue[_Message] | Queue[_Message] = SimpleQueue() if timeout is None else Queue()
-        # Held until all is given up: it can be waited for, and released from a finalizer.
+        # Held until the pool is abandoned. Threads can wait for a lock, and a finalizer can release it.
         self._running = threading.Lock()
         self._running.acquire()
         self._take_lock = threading.Lock()
-        # Over the scaler's numbers, the threads and the workers.
+        # Protects the scaler, `_threads`, `_workers` and `_failed_at`.
         self._lock = threading.Lock()
         self._threads: set[threading.Thread] = set()
         self._workers: set[Worker] = set()
-        # The number of a call whose error will be raised: those before it come to their ends, no later one begins.
+        # Number of the call whose error will be raised. Calls before it finish; no later call begins.
         self._failed_at: float = math.inf
         self._is_given_up = False
         _open_pools.add(self)
 
     def read_at_once(self) -> None:
-        """Reads as much as may be read, whether or not anything is done already."""
+        """Reads as much as the window allows, without waiting for results."""
         while self._items is not None and self._out < self._window:
             self._read_one()
 
     def next_call(self) -> Call | None:
-        """Waits for the next call that is done; None when there are no more.
+        """Waits for the next finished call. Returns None when there are no more.
 
         Raises:
-            TimeoutError: The time is over.
+            TimeoutError: The pool's timeout has expired.
             BaseException: A worker could not be started.
         """
         while True:
@@ -111,7 +111,7 @@ class WorkerPool:
             self._receive(self._next_done())
 
     def finish(self) -> None:
-        """Waits for the workers' ends, once there are no more calls; raises what they and the input raised."""
+        """Waits for the workers to end, after the last call. Raises their errors and the error of the input."""
         self.end_input()
         self.join()
         while not self._done.empty():
@@ -124,24 +124,24 @@ class WorkerPool:
             raise ExceptionGroup("workers could not put things away", self._end_errors)
 
     def end_input(self) -> None:
-        """Reads no more. What has been read is worked on; then the workers end."""
+        """Stops reading. The workers finish what has been read, then end."""
         if self._items is not None:
             self._items = None
             self._work.put(None)
 
     def give_up(self) -> None:
-        """Ends what can be ended. Calls that run in threads come to their ends, no other begins."""
+        """Abandons the pool: no other call begins. Calls in processes are killed; calls in threads run to their end."""
         if not self._is_given_up:
             self._is_given_up = True
             self._items = None
-            # Before they are told that there is no more: one that has nothing to do then ends by itself.
+            # Do this before the end marker is sent: an idle worker is not killed, and ends at the marker.
             for worker in tuple(self._workers):
                 worker.give_up()
             self._work.put(None)
             self._running.release()
 
     def join(self) -> None:
-        """Waits for all threads, but for the one that asks."""
+        """Waits for all threads of the pool, except the calling one."""
         while True:
             with self._lock:
                 thread = next((thread for thread in self._threads if thread is not threading.current_thread()), None)
@@ -202,7 +202,7 @@ class WorkerPool:
             raise as_raisable(message)
 
     def _scale_up(self) -> None:
-        """Starts workers if what waits is worth it."""
+        """Starts workers if the scaler wants more for the waiting calls."""
         with self._lock:
             number = 0
             if not (self._is_given_up or self._is_failing()):
@@ -217,12 +217,12 @@ class WorkerPool:
         return self._failed_at < math.inf
 
     def _start_worker(self) -> None:
-        # A daemon, so that a pool which nobody ends does not hold up the interpreter's end: `_end_all` does that.
+        # Daemon threads do not block the interpreter's exit if nothing ends the pool. `_end_all` waits for them.
         thread = threading.Thread(target=self._run_worker, name="fetchmill-bounded", daemon=True)
         with self._lock:
             if len(self._threads) > AHEAD * self._scaler.limit:
                 self._threads = {known for known in self._threads if known.ident is None or known.is_alive()}
-            # Before it starts: an interrupt in `start` must not leave one that nobody waits for.
+            # Add the thread before it starts, so that `join` waits for it even if `start` is interrupted.
             self._threads.add(thread)
         try:
             thread.start()
@@ -230,7 +230,7 @@ class WorkerPool:
             self._on_start_failed(thread, error)
 
     def _on_start_failed(self, thread: threading.Thread, error: RuntimeError) -> None:
-        """The system has no more threads: those that there are do the work."""
+        """Handles a system without free threads: the existing workers do the work."""
         with self._lock:
             self._threads.discard(thread)
             self._scaler.on_start_failed()
@@ -240,7 +240,7 @@ class WorkerPool:
             self._done.put(error)
 
     def _run_worker(self) -> None:
-        """A worker's thread, from start to end."""
+        """Runs one worker's thread."""
         began = time.monotonic()
         worker = self._make_worker()
         with self._lock:
@@ -250,7 +250,7 @@ class WorkerPool:
         finally:
             with self._lock:
                 self._workers.discard(worker)
-            # Others may wait for the place of one that was lost.
+            # Calls may wait for a worker that replaces a lost one.
             self._scale_up()
 
     def _work_with(self, worker: Worker, began: float) -> None:
@@ -292,7 +292,7 @@ class WorkerPool:
                 return
 
     def _take(self) -> Call | None:
-        """Waits for a call, and for its moment if there is a rate. None when there are no more."""
+        """Waits for a call, and with a rate until the call may begin. Returns None when there are no more."""
         with self._take_lock if self._rate_limiter is not None else contextlib.nullcontext():
             call = self._work.get()
             if call is None or self._is_given_up or call.number > self._failed_at:
@@ -308,7 +308,7 @@ class WorkerPool:
         return None
 
     def _wait_for_moment(self, rate_limiter: RateLimiter) -> bool:
-        """Whether the call may begin: not if all is given up meanwhile."""
+        """Waits until the call may begin. Returns False if the pool was abandoned meanwhile."""
         seconds = rate_limiter.reserve(time.monotonic())
         if seconds > 0 and self._running.acquire(timeout=min(seconds, threading.TIMEOUT_MAX)):
             self._running.release()
@@ -319,13 +319,13 @@ class WorkerPool:
             worker.end()
         except Exception as error:
             if self._is_given_up:
-                # Nobody asks any more: the thread's own hook shows it.
+                # Nobody requests results any more, so `threading.excepthook` shows the error.
                 raise
             self._done.put(_EndError(error))
 
 
 class _EndError(BaseException):
-    """What a worker's end raised, among the messages of the pool."""
+    """A message of the pool: the error that a worker's end raised."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__()
@@ -333,7 +333,7 @@ class _EndError(BaseException):
 
 
 def _has_started(thread: threading.Thread) -> bool:
-    """Whether it runs or has run. One whose start was interrupted may do so in a moment, or never."""
+    """Returns whether a thread runs or has run. If its start was interrupted, it may begin a moment later or never."""
     for _ in range(START_MILLISECONDS_MAX):
         if thread.ident is not None:
             return True
@@ -345,7 +345,7 @@ _open_pools: "weakref.WeakSet[WorkerPool]" = weakref.WeakSet()
 
 
 def _end_all() -> None:
-    """At the interpreter's end: calls that run are waited for, as Python waits for threads."""
+    """Ends all pools at the interpreter's exit and waits for running calls, as Python waits for threads."""
     pools = tuple(_open_pools)
     for pool in pools:
         pool.give_up()
@@ -354,7 +354,7 @@ def _end_all() -> None:
 
 
 def end_all_first() -> None:
-    """Has that done before everything else that is registered for the interpreter's end by now."""
+    """Makes `_end_all` run before all other exit handlers that are registered so far."""
     atexit.unregister(_end_all)
     atexit.register(_end_all)
 

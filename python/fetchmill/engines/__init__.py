@@ -1,12 +1,12 @@
-"""The engines in Python: ways to fetch that people have reasons of their own to pick, on the job that is everyone's.
+"""The engines in Python, as alternatives to the native engine for making requests.
 
-Planning, formats and durability are the native module's, for every engine. What differs is how requests are made:
+For every engine, the native module does planning, formats and durability. The engines differ in how they make requests:
 
-- `sync`: one after the other, with requests.
-- `threads`: so many threads, with requests.
-- `processes`: one request at a time in each of so many processes, with requests.
+- `sync`: one request after another, with requests.
+- `threads`: several threads, with requests.
+- `processes`: several processes with one request at a time each, with requests.
 - `asyncio`: one event loop, with aiohttp.
-- `combo`: so many processes, each with an event loop.
+- `combo`: several processes with one event loop each, with aiohttp.
 
-The libraries are an extra (`pip install 'fetchmill[engines]'`) and imported when an engine is used.
+The libraries are an extra (`pip install 'fetchmill[engines]'`). They are imported when an engine is used.
 """

@@ -1,12 +1,12 @@
-"""What a transport of an engine in Python gives for a target: a reply as it came, or why there is none.
+"""Answers: the replies and failures that a transport of an engine in Python returns for targets.
 
-What becomes of the target follows from it in the native module, by the same rules as for its own replies.
+The native module derives the outcome of the target from its answer, by the same rules as for native replies.
 """
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
-# What a store of S3 says of the bytes of an object.
+# Header fields of an S3 store that describe the bytes of an object.
 _CHECKSUM_FIELDS = (
     "x-amz-checksum-crc64nvme",
     "x-amz-checksum-crc32c",
@@ -21,22 +21,22 @@ _CHECKSUM_FIELDS = (
 
 
 class ReplyAnswer(NamedTuple):
-    """A reply that came to its end.
+    """A complete reply.
 
     Args:
-        sequence: the target's number.
-        status: the status.
-        body: its bytes as they were sent, not decoded.
-        is_verified: whether the reply told its length, and that is what came.
-        content_type: the field Content-Type, if it was there; likewise the others.
+        sequence: sequence number of the target.
+        status: the HTTP status.
+        body: the body as it was sent, not decoded.
+        is_verified: whether the reply announced its length, and the body has this length.
+        content_type: the field Content-Type; None if it is missing, as for the other fields.
         etag: the field ETag.
         last_modified: the field Last-Modified.
         retry_after: the field Retry-After.
-        content_encoding: the field Content-Encoding: the body is not the object's own bytes, but a form of them.
-        date: the field Date; what a store's clock says.
-        bucket_region: the field x-amz-bucket-region, of a store of S3.
-        checksums: what a store of S3 says of the bytes, a line for each field, "" if nothing: they are compared with
-            its checksums and its ETag. `None`: they are not, because the body may be another form of them.
+        content_encoding: the field Content-Encoding: the body is an encoded form of the object.
+        date: the field Date, which has the time of a store's clock.
+        bucket_region: the field x-amz-bucket-region of an S3 store.
+        checksums: the checksum fields of an S3 store, one line per field; "" if there are none. The body is compared
+            with these checksums and the ETag. `None`: it is not compared, because it may be encoded differently.
         location: the field Location.
         challenge: the field WWW-Authenticate.
     """
@@ -67,7 +67,7 @@ class ReplyAnswer(NamedTuple):
         is_verified: bool = True,
         checksums: str | None = "",
     ) -> "ReplyAnswer":
-        """With the fields that count, of a mapping that finds names in lower case."""
+        """Makes an answer from the header fields of a reply. The mapping must accept lower-case names."""
         field = fields.get
         return cls(
             sequence,
@@ -88,17 +88,17 @@ class ReplyAnswer(NamedTuple):
 
 
 def checksum_fields(fields: Mapping[str, str]) -> str:
-    """What a reply of a store of S3 says of its bytes besides the ETag: "name: value" lines."""
+    """Returns the checksum fields of an S3 reply, without the ETag, as "name: value" lines."""
     return "".join(f"{name}: {value}\n" for name in _CHECKSUM_FIELDS if (value := fields.get(name)) is not None)
 
 
 class FailureAnswer(NamedTuple):
-    """No complete reply.
+    """A request without a complete reply.
 
     Args:
-        sequence: the target's number.
+        sequence: sequence number of the target.
         kind: the failure kind, one of `FAILURE_KINDS`.
-        detail: what a person should know besides, in one line.
+        detail: additional information for people, in one line.
     """
 
     sequence: int

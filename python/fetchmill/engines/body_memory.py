@@ -1,8 +1,8 @@
-"""Bodies in the memory of an event loop: how many requests may be in flight for them, and which may be read now.
+"""Limits the memory for bodies in an event loop: how many requests may be in flight, and which bodies may be read now.
 
-How long a body will be is not known before its head has come, so each request in flight counts as the largest body
-lately. That is a guess: of objects that are sorted by size hundreds may be in flight when the large ones begin. So a
-body that comes in pieces is admitted before it is read; the rest waits with its server, and nobody's time runs.
+The size of a body is unknown before its head arrives, so each request in flight counts as the largest recent body. This
+is an estimate: if objects are sorted by size, hundreds may be in flight when the large ones begin. Therefore a body
+that arrives in pieces must be admitted before it is read. The rest waits at its server, and no timeout runs meanwhile.
 """
 
 import asyncio
@@ -12,45 +12,45 @@ from typing import Self
 
 from fetchmill.engines.answers import Answer, ReplyAnswer
 
-# Bodies that are received or not yet taken by the dispatcher, of all event loops of a job, and the least that one has.
-# A body is there twice for a moment.
+# Maximum bytes of bodies being received or not yet taken by the dispatcher, for all event loops of a job, and the
+# minimum share of one loop. A body is in memory twice for a moment.
 BODIES_BYTES_MAX = 32 << 20
 _SHARE_BYTES_MIN = 8 << 20
-# What a body counts as before some answers have come: 16 requests are in flight until then.
+# Estimated body size before the first answers: it allows 16 requests in flight.
 _FIRST_ESTIMATE = 2 << 20
 _FIRST_ANSWERS = 4
-# How fast a large body is forgotten: its weight is halved after about eleven smaller ones.
+# Decay of the estimate: the weight of a large body is halved after about eleven smaller ones.
 _FORGET = 1 / 16
 
 
 class BodyMemory:
-    """The count. All of it is the loop's own.
+    """Counts the bytes of bodies. Only the event loop uses it.
 
     Args:
-        loops: event loops of the job: this one has its share.
+        loops: number of event loops of the job, which share the maximum.
     """
 
     def __init__(self, loops: int = 1) -> None:
         self.bytes_max = max(BODIES_BYTES_MAX // loops, _SHARE_BYTES_MIN)
-        # Bytes of bodies that are admitted, or have come and were not taken.
+        # Bytes of bodies that are admitted, or have arrived and are not yet taken.
         self._used = 0
         self._estimate = 0.0
         self._answers = 0
-        # Bodies that come in pieces: how many have begun, and how many are read and count with their length.
+        # Bodies that arrive in pieces: how many have begun, and how many are being read and count with their length.
         self._begun = 0
         self._reading = 0
-        # Those that wait, as a heap, the one that began first on top: its number, and for how many bytes it waits.
+        # Waiting bodies, as a heap with the oldest on top: the number of the body, and the bytes that it waits for.
         self._waiting: list[tuple[int, int, BodyRoom, asyncio.Future[None]]] = []
-        # Of the bytes used, those that only a body that waits can set free.
+        # The part of the used bytes that only waiting bodies can free.
         self._stuck = 0
 
     @property
     def used(self) -> int:
-        """Bytes that are admitted, or have come and were not taken."""
+        """Bytes that are admitted, or have arrived and are not yet taken."""
         return self._used
 
     def has_room(self, in_flight: int) -> bool:
-        """Whether another request may go out beside so many. One always may when nothing is held."""
+        """Returns whether another request may start next to `in_flight` others. If nothing is held, one always may."""
         if self._waiting:
             return False
         estimate = self._estimate if self._answers >= _FIRST_ANSWERS else max(self._estimate, _FIRST_ESTIMATE)
@@ -58,7 +58,7 @@ class BodyMemory:
         return needed <= self.bytes_max or (in_flight == 0 and self._used < self.bytes_max)
 
     def note(self, answer: Answer) -> None:
-        """An answer has come: its body is held until it is released."""
+        """Counts the body of an answer until it is released."""
         self._answers += 1
         if isinstance(answer, ReplyAnswer):
             length = len(answer.body)
@@ -66,22 +66,22 @@ class BodyMemory:
             self._estimate = max(length, self._estimate + (length - self._estimate) * _FORGET)
 
     def release(self, held: int) -> None:
-        """So many bytes have been taken."""
+        """Releases bytes that the dispatcher has taken."""
         self._used -= held
         if self._waiting:
             self._admit_waiting()
 
     def begin_body(self, connection_bytes: int) -> "BodyRoom":
-        """The room of a body that comes in pieces, for a `with` block; the answer is noted right behind it.
+        """Returns the room of a body that arrives in pieces, for a `with` block. Note the answer right after the block.
 
         Args:
-            connection_bytes: what its connection holds until the body is complete.
+            connection_bytes: bytes that the connection holds until the body is complete.
         """
         self._begun += 1
         return BodyRoom(self, self._begun, connection_bytes)
 
     def take(self, room: "BodyRoom", count: int) -> bool:
-        """Admits so many bytes more of a body, if there is room and no other waits."""
+        """Admits `count` more bytes of a body, if there is room and no other body waits."""
         self._estimate = max(self._estimate, room.bytes + count)
         if self._waiting or self._used + count > self.bytes_max:
             return False
@@ -89,7 +89,7 @@ class BodyMemory:
         return True
 
     async def wait(self, room: "BodyRoom", count: int) -> None:
-        """Returns when so many bytes more are admitted."""
+        """Waits until `count` more bytes are admitted."""
         admitted = asyncio.get_running_loop().create_future()
         waiting = (room.number, count, room, admitted)
         heapq.heappush(self._waiting, waiting)
@@ -106,12 +106,12 @@ class BodyMemory:
             raise
 
     def end_body(self, room: "BodyRoom") -> None:
-        """It is complete, and noted by itself, or there will be none."""
+        """Ends the room of a body that is complete and noted separately, or that was abandoned."""
         if room.bytes:
             self._used -= room.bytes
             self._reading -= 1
         if self._waiting:
-            # Not before it is noted.
+            # Delay this until the body is noted.
             asyncio.get_running_loop().call_soon(self._admit_waiting)
 
     def _admit(self, room: "BodyRoom", count: int) -> None:
@@ -121,7 +121,7 @@ class BodyMemory:
         self._used += count
 
     def _admit_waiting(self) -> None:
-        """In the order in which the bodies began. One goes on without room when nothing else would make some."""
+        """Admits waiting bodies, oldest first. If nothing else can free room, one body continues without room."""
         while self._waiting:
             _, count, room, admitted = self._waiting[0]
             if self._used + count > self.bytes_max and self._used > self._stuck:
@@ -134,7 +134,7 @@ class BodyMemory:
 
 
 class BodyRoom:
-    """What one body that is read takes."""
+    """The memory of one body that is being read."""
 
     __slots__ = ("_memory", "bytes", "connection_bytes", "number")
 
@@ -146,7 +146,7 @@ class BodyRoom:
 
     @property
     def stuck(self) -> int:
-        """Bytes that are not set free before it goes on."""
+        """Bytes that are not freed before this body continues."""
         return self.bytes + self.connection_bytes
 
     def __enter__(self) -> Self:
@@ -157,5 +157,5 @@ class BodyRoom:
 
 
 def bytes_of(answers: Iterable[Answer]) -> int:
-    """Bytes of their bodies."""
+    """Returns the total size of the answers' bodies in bytes."""
     return sum(len(answer.body) for answer in answers if isinstance(answer, ReplyAnswer))

@@ -1,4 +1,4 @@
-"""Processes x asyncio: the engine `combo`. In each process one thread has the dispatcher and one the event loop."""
+"""The engine `combo`: processes x asyncio. In each process, one thread runs the dispatcher and one the event loop."""
 
 from fetchmill.engines import event_loop
 from fetchmill.engines.transports import AsyncTransport
@@ -8,5 +8,5 @@ __all__ = ["worker_main"]
 
 
 def worker_main(transport: AsyncTransport, processes: int) -> WorkerMain:
-    """What each of so many processes does."""
+    """Returns the work of each of `processes` processes."""
     return WorkerMain(event_loop.run, (transport, processes))

@@ -1,4 +1,4 @@
-"""A job with an engine in Python: started, waited for and ended together."""
+"""A job together with its engine in Python: both are started, waited for and ended together."""
 
 import contextlib
 import threading
@@ -10,7 +10,7 @@ from fetchmill.engines.process_pool import ProcessPool
 if TYPE_CHECKING:
     from fetchmill._native import Dispatcher, Job
 
-# How long the dispatcher is waited for before the job is looked at.
+# Maximum wait for the dispatcher before the job is checked again.
 POLL_SECONDS = 0.05
 # The engine ends soon after its job: its own threads end with their requests.
 JOIN_SECONDS = 5.0
@@ -19,12 +19,12 @@ EngineFunction = Callable[["Dispatcher"], None]
 
 
 class EngineJob:
-    """What `fetchmill._native.Job` is, with an engine beside it: its thread, and its processes if it has some.
+    """A `fetchmill._native.Job` with the thread of its engine, and the engine's processes if it has any.
 
     Args:
-        job: the job, that waits for the engine.
-        work: what the engine's thread does.
-        kill: ends what that has started, at once.
+        job: the job, which waits for the engine.
+        work: the function of the engine's thread.
+        kill: immediately ends the processes that `work` has started.
     """
 
     def __init__(self, job: "Job", work: Callable[[], None], kill: Callable[[], None]) -> None:
@@ -36,31 +36,31 @@ class EngineJob:
         self._thread.start()
 
     def wait(self, seconds: float) -> bool:
-        """Waits for the end of both, at most so many seconds for the job's."""
+        """Waits up to `seconds` for the end of the job, then for its engine. Returns whether the job has ended."""
         has_ended = self._job.wait(seconds)
         if has_ended:
             self._thread.join(JOIN_SECONDS)
         return has_ended
 
     def snapshot(self) -> dict[str, Any]:
-        """How it stands."""
+        """Returns the counters of the job."""
         return self._job.snapshot()
 
     def samples(self, after: float = 0.0) -> list[dict[str, Any]]:
-        """What was sampled behind a moment, seconds since 1970 UTC."""
+        """Returns the samples after a time in seconds since 1970 UTC."""
         return self._job.samples(after)
 
     def stop(self) -> None:
-        """Asks for an end with a checkpoint."""
+        """Requests the end of the job with a checkpoint."""
         self._job.stop()
 
     def abort(self) -> None:
-        """Ends without one."""
+        """Ends the job without a checkpoint."""
         self._job.abort()
         self._kill()
 
     def report(self) -> dict[str, Any]:
-        """What came of it; raises what the engine has raised."""
+        """Returns the report of the job, or raises the error of the engine."""
         if self._error is not None:
             with contextlib.suppress(Exception):
                 self._job.report()
@@ -76,7 +76,7 @@ class EngineJob:
 
 
 def start_in_process(job: "Job", run: EngineFunction) -> EngineJob:
-    """An engine in this process, which has the job's dispatcher."""
+    """Starts an engine in this process. It gets the job's dispatcher."""
 
     def work() -> None:
         while (dispatcher := job.take_dispatcher(POLL_SECONDS)) is None:
@@ -91,6 +91,6 @@ def start_in_process(job: "Job", run: EngineFunction) -> EngineJob:
 
 
 def start_processes(job: "Job", options: str, worker_mains: list[bytes]) -> EngineJob:
-    """An engine of processes; `worker_mains` are pickled."""
+    """Starts an engine of processes. `worker_mains` are pickled `WorkerMain` objects."""
     pool = ProcessPool(job, options, worker_mains)
     return EngineJob(job, pool.run, pool.kill)

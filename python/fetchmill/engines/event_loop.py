@@ -1,8 +1,8 @@
-"""An event loop with many requests: the engine `asyncio`, and what each process of the engine `combo` does.
+"""The engine `asyncio`: an event loop with many requests. Each process of the engine `combo` runs it, too.
 
-One thread has the dispatcher, one the loop. They meet once a batch: targets come in by `call_soon_threadsafe`, answers
-go out together at the end of the loop's round. At most as many tasks exist as requests may be out, however many targets
-wait, and no more than there is memory for their bodies.
+One thread runs the dispatcher, another one the loop. They synchronize once per batch: targets arrive by
+`call_soon_threadsafe`, and answers leave together at the end of the loop's iteration. The number of tasks is limited by
+the number of requests that may be in flight, and by the memory for their bodies.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from fetchmill._native import Dispatcher
     from fetchmill.engines.answers import Answer
 
-# Answers that connections hold until they are certain, beside what is waited for.
+# Maximum number of answers that connections hold until they are certain, in addition to requests in flight.
 _HELD_MAX = 8192
 
 
 def run(dispatcher: "Dispatcher", transport: AsyncTransport, loops: int = 1) -> None:
-    """Fetches what the dispatcher gives, as many targets at a time as it says, until there is no more.
+    """Fetches the targets of the dispatcher, up to its concurrency at a time, until there are no more.
 
-    The job has so many event loops, which share its memory.
+    `loops` is the number of event loops of the job, which share its memory.
     """
     dispatcher.observe_arrivals(transport.origin_replies)
     loop = _EventLoop(transport, dispatcher.concurrency, BodyMemory(loops))
@@ -41,7 +41,7 @@ def run(dispatcher: "Dispatcher", transport: AsyncTransport, loops: int = 1) -> 
 
 
 class _EventLoop:
-    """The loop in its thread. To its transport it is the `AnswerReceiver`."""
+    """The loop in its thread. It is the `AnswerReceiver` of its transport."""
 
     def __init__(self, transport: AsyncTransport, limit: int, body_memory: BodyMemory) -> None:
         self.answers: AnswerQueue = SimpleQueue()
@@ -52,7 +52,7 @@ class _EventLoop:
         self._waiting: deque[Target] = deque()
         self._done: list[Answer] = []
         self._is_publishing = False
-        # Answers that the transport holds; the dispatcher's thread reads it.
+        # Number of answers that the transport holds. The dispatcher's thread reads it.
         self.held = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self.body_memory = body_memory
@@ -76,35 +76,35 @@ class _EventLoop:
         return len(self._tasks), len(self._waiting)
 
     def on_reported(self, answers: "list[Answer]") -> None:
-        """From the dispatcher's thread: it has taken them."""
+        """Called by the dispatcher's thread after it has taken the answers."""
         self._call(self._release, bytes_of(answers))
 
     def hold(self, answer: "Answer") -> None:
-        """From the transport: an answer has come and is not certain yet."""
+        """Called by the transport: an answer has arrived and is not certain yet."""
         self.body_memory.note(answer)
         self.held += 1
         # Another target may be handed out.
         self._publish_soon()
 
     def give(self, answers: "list[Answer]") -> None:
-        """From the transport: these were held, and are certain."""
+        """Called by the transport: these held answers are certain now."""
         self.held -= len(answers)
         self._done += answers
         self._publish_soon()
 
     def ask_again(self, targets: list[Target], held_bytes: int) -> None:
-        """From the transport: what was held for these will never be certain."""
+        """Called by the transport: the held answers of these targets will never be certain, so fetch them again."""
         self.held -= len(targets)
         self._waiting.extendleft(reversed(targets))
         self._release(held_bytes)
 
     def end(self) -> None:
-        """From the dispatcher's thread: what still runs is cancelled."""
+        """Called by the dispatcher's thread: cancels running requests and waits for the loop's thread."""
         self._call(self._over.set)
         self.thread.join(DRAIN_SECONDS)
 
     def _call(self, function: Callable[..., object], *arguments: object) -> None:
-        """In the loop; one that has ended has said why."""
+        """Calls a function in the loop. Does nothing if the loop has ended; its error is in `answers`."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(function, *arguments)
 
@@ -147,9 +147,10 @@ class _EventLoop:
             task.add_done_callback(self._on_task_done)
 
     async def _fetch_waiting(self) -> None:
-        """One target after the other while there are some: a task is made for a stretch of them.
+        """Fetches waiting targets one after another, in one task.
 
-        The first one has its place; when there is no memory for the next, the dispatcher's next report makes some.
+        The task ends when no target waits or there is no memory for the next one. The dispatcher's next report frees
+        memory and starts tasks again.
         """
         while self._waiting:
             answer = await self._transport.fetch(self._waiting.popleft(), self._state)
@@ -162,7 +163,7 @@ class _EventLoop:
                 return
 
     def _publish_soon(self) -> None:
-        """At the end of the loop's round, also when none of its answers is certain yet."""
+        """Schedules a publication at the end of the loop's iteration, even if none of its answers is certain yet."""
         if not self._is_publishing:
             self._is_publishing = True
             self._loop.call_soon(self._publish_answers)
@@ -184,7 +185,7 @@ class _EventLoop:
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
-    """uvloop's, where it is installed."""
+    """Returns a uvloop event loop if uvloop is installed, else asyncio's."""
     try:
         import uvloop
     except ImportError:

@@ -1,4 +1,4 @@
-"""Moves targets from the dispatcher to an engine's workers and answers back: shared by all engines in one process."""
+"""Moves targets from the dispatcher to an engine's workers, and answers back. All engines in one process share it."""
 
 import time
 from queue import Empty, SimpleQueue
@@ -9,27 +9,27 @@ from fetchmill.engines.answers import Answer
 if TYPE_CHECKING:
     from fetchmill._native import Dispatcher, Target
 
-# How long the dispatcher is asked to wait for targets when nothing is in flight.
+# Maximum wait for the dispatcher's targets when nothing is in flight.
 IDLE_WAIT_SECONDS = 0.25
-# With something in flight the next look at the dispatcher comes at the latest after this.
+# Maximum time between two polls of the dispatcher while requests are in flight.
 POLL_SECONDS = 0.05
-# What is in flight when the job is asked to stop may take so long.
+# Maximum time for requests that are in flight when the job is stopped.
 DRAIN_SECONDS = 3.0
-# Answers that are reported at once.
+# Maximum number of answers in a report.
 REPORT_MAX = 1024
-# Replies that wait until they are certain: of a second, and more than Python asks for in that time.
+# Maximum number of replies held until they are certain: more than Python can request in the second that they are held.
 HELD_MAX = 4096
 
-# Answers as they come: one or more at a time, or what has ended the workers.
+# Lists of answers in order of arrival, or the error that has ended the workers.
 AnswerQueue = SimpleQueue[list[Answer] | BaseException]
 
 
 class Workers(Protocol):
-    """What makes requests: threads, or an event loop. The dispatcher's thread calls it.
+    """The workers that make requests: threads, or an event loop. The dispatcher's thread calls it.
 
     Args:
-        answers: where answers come; an empty list says that there is room for more targets.
-        held: replies that have come and are not certain yet.
+        answers: the queue of answers; an empty list means that there is room for more targets.
+        held: number of replies that have arrived and are not certain yet.
     """
 
     answers: AnswerQueue
@@ -38,22 +38,22 @@ class Workers(Protocol):
     def held(self) -> int: ...  # noqa: D102 - see the class
 
     def add_targets(self, batch: list["Target"]) -> None:
-        """Gives them targets; returns at once. Each target comes back as one answer."""
+        """Adds targets without waiting. Each target results in one answer."""
 
     def resize(self, limit: int) -> None:
-        """At most so many requests are out from now on. Those that are out already are not given up."""
+        """Limits the number of requests in flight from now on. Requests already in flight continue."""
 
     def running(self) -> tuple[int, int]:
-        """Requests that are out, and targets that wait for a place."""
+        """Returns the number of requests in flight, and of targets that wait for a place."""
 
     def on_reported(self, answers: list[Answer]) -> None:
-        """The dispatcher has taken these."""
+        """Called after the dispatcher has taken these answers."""
 
 
 def targets_max(limit: int, held: int) -> int:
-    """Targets that workers have at most while `limit` requests may be out, and so many replies are held.
+    """Returns the maximum number of targets for workers, with `limit` requests in flight and `held` replies.
 
-    Some wait for a place: workers need not wait for the dispatcher.
+    Some of these targets wait for a place, so that workers need not wait for the dispatcher.
     """
     return limit + max(8, limit // 4) + held if limit else held
 
@@ -61,15 +61,15 @@ def targets_max(limit: int, held: int) -> int:
 def exchange(dispatcher: "Dispatcher", workers: Workers, held_max: int) -> None:
     """Gives targets to workers and reports their answers, until there are no more targets.
 
-    How many requests may be out is the dispatcher's to say, and may change.
+    The dispatcher sets the maximum number of requests in flight, and may change it.
 
     Args:
-        dispatcher: the job's.
-        workers: what makes the requests.
-        held_max: replies that are held at most while more targets are given.
+        dispatcher: the dispatcher of the job.
+        workers: the workers that make requests.
+        held_max: maximum number of held replies for which additional targets are given.
 
     Raises:
-        BaseException: what a worker has put into its answers.
+        BaseException: an error that a worker has put into `answers`.
     """
     outstanding = 0
     while True:
@@ -91,7 +91,7 @@ def exchange(dispatcher: "Dispatcher", workers: Workers, held_max: int) -> None:
 
 
 def _report(dispatcher: "Dispatcher", workers: Workers, seconds: float) -> int:
-    """Reports what there is, and waits at most so long for the first; gives how many."""
+    """Reports available answers, and waits up to `seconds` for the first one. Returns their number."""
     answers = workers.answers
     found: list[Answer] = []
     try:
@@ -104,7 +104,7 @@ def _report(dispatcher: "Dispatcher", workers: Workers, seconds: float) -> int:
                 break
     except Empty:
         pass
-    # Also without any: what replies that are held say of the origin is told.
+    # Report even without answers, because a report also passes on what held replies reveal about the origin.
     dispatcher.report(found)
     if found:
         workers.on_reported(found)

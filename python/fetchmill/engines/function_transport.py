@@ -1,4 +1,4 @@
-"""Transports that are the user's own function: what it gives, or raises, as an answer."""
+"""Transports that call the user's function, and turn its result or exception into an answer."""
 
 import time
 import traceback
@@ -13,18 +13,18 @@ from fetchmill.engines.answers import Answer, FailureAnswer, ReplyAnswer
 from fetchmill.engines.transports import AnswerReceiver, Target
 from fetchmill.errors import UsageError
 
-# Where replies of usual libraries have what is needed.
+# Names of the attributes in the replies of common libraries.
 _STATUS = ("status", "status_code")
 _BODY = ("body", "content", "data")
 OK = 200
-# What a mistake in a program raises, and a server or a network hardly ever.
+# Errors that indicate a bug in the function. Servers and networks hardly ever cause them.
 _MISTAKES = (TypeError, AttributeError, NameError, ImportError, NotImplementedError, SyntaxError)
-# So many targets must meet the same mistake before the job ends: one or two may be odd.
+# The job ends after this many targets fail with the same bug. One or two targets may just be unusual.
 MISTAKES_MAX = 3
 
 
 class FirstCalls:
-    """What a function's first calls came to: one that has a mistake fails for every target in the same way."""
+    """Watches the first calls of a function: a bug makes every target fail in the same way."""
 
     def __init__(self) -> None:
         self._has_given = False
@@ -32,14 +32,14 @@ class FirstCalls:
         self._targets: set[int] = set()
 
     def on_answer(self) -> None:
-        """The function has given something that can be used: what it raises from here on is its targets' business."""
+        """A call has returned a valid result. From here on, errors only fail their targets."""
         self._has_given = True
 
     def on_error(self, target: Target, error: Exception) -> None:
         """A call has failed.
 
         Raises:
-            UsageError: so have others, before any could be used, all at the same place with the same mistake.
+            UsageError: several calls have failed at the same place with the same bug, and none has succeeded before.
         """
         if self._has_given or not isinstance(error, _MISTAKES):
             return
@@ -56,13 +56,13 @@ class FirstCalls:
 
 @dataclass(frozen=True)
 class UserFunction:
-    """What a program gives instead of a transport.
+    """The user's functions, which replace a transport.
 
     Args:
-        function: `function(target)`, or `function(target, state)` with an `on_start`; gives bytes or a reply. For
-            `asyncio` and `combo` it is a coroutine function, and the others may be some.
-        on_start: gives the state, once a worker.
-        on_done: takes it, once a worker, at its end; `None` without an `on_start`.
+        function: `function(target)`, or `function(target, state)` with an `on_start`; returns bytes or a reply. For
+            `asyncio` and `combo` it must be a coroutine function, and the other two may be coroutine functions.
+        on_start: returns the state; called once per worker.
+        on_done: called once per worker at its end, with the state; with `None` if there is no `on_start`.
     """
 
     function: Callable[..., Any]
@@ -71,10 +71,10 @@ class UserFunction:
     first_calls: FirstCalls = field(default_factory=FirstCalls, compare=False)
 
     def answer(self, target: Target, value: Any) -> Answer:  # noqa: ANN401 - checked here
-        """What a call has given.
+        """Turns the result of a call into an answer.
 
         Raises:
-            TypeError: it can't be used.
+            TypeError: the result is not valid.
         """
         answer = answer_of(target, value)
         self.first_calls.on_answer()
@@ -82,16 +82,16 @@ class UserFunction:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """None: of its libraries nothing is known."""
+        """Always empty: the libraries of the function are unknown."""
         return ()
 
     @cached_property
     def origin_replies(self) -> OriginReplies:
-        """What its replies say of the origin; no answer is held."""
+        """Records what replies reveal about the origin. No answer is held."""
         return OriginReplies()
 
     def timed_answer(self, target: Target, value: Any, started: float) -> Answer:  # noqa: ANN401 - checked here
-        """The same for a call that began then."""
+        """Turns the result of a call that began at `started` into an answer, and records its times."""
         answer = self.answer(target, value)
         if isinstance(answer, ReplyAnswer):
             ended = time.monotonic()
@@ -99,10 +99,10 @@ class UserFunction:
         return answer
 
     def failure(self, target: Target, error: Exception) -> FailureAnswer:
-        """What a call has raised.
+        """Turns the exception of a call into an answer.
 
         Raises:
-            UsageError: it is a mistake in the function, which ends the job.
+            UsageError: the exception shows a bug in the function. This ends the job.
         """
         self.first_calls.on_error(target, error)
         return FailureAnswer(target.sequence, "function", _error_line(error))
@@ -128,7 +128,7 @@ class FunctionTransport(UserFunction):
             return [self.failure(target, error)]
 
     def rest(self, state: tuple[Any, ...], *, is_idle: bool) -> list[Answer]:  # noqa: ARG002
-        """Of connections that a function makes nothing is known."""
+        """Does nothing, because the function's connections are unknown."""
         return []
 
     def done(self, state: tuple[Any, ...]) -> None:
@@ -163,10 +163,10 @@ async def _await_if_needed(value: Any) -> Any:  # noqa: ANN401 - the user's
 
 
 def answer_of(target: Target, value: Any) -> Answer:  # noqa: ANN401 - checked here
-    """What a function gives, as an answer: bytes are a complete reply; a reply has a status, a body and perhaps fields.
+    """Turns a function's result into an answer. Bytes are a complete reply; a reply has a status, a body, and fields.
 
     Raises:
-        TypeError: it is neither.
+        TypeError: the result is neither bytes nor a reply.
     """
     if isinstance(value, (bytes, bytearray, memoryview)):
         return ReplyAnswer(target.sequence, OK, bytes(value))
@@ -177,18 +177,18 @@ def answer_of(target: Target, value: Any) -> Answer:  # noqa: ANN401 - checked h
             "(or content, or data)"
         )
     fields = {str(name).lower(): str(value) for name, value in _items(getattr(value, "headers", None))}
-    # A library may have given another form of the bytes.
+    # A library may have decoded the bytes.
     return ReplyAnswer.of(target.sequence, status, bytes(body), fields, checksums=None)
 
 
 def _error_line(error: Exception) -> str:
-    """The last line of its traceback: its type and text, in one line."""
+    """Returns type and text of an error in one line, like the last line of its traceback."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _place(error: Exception) -> str:
-    """Where the function is at fault: the last line of its own file that the error has passed through."""
+    """Returns the location of a bug: the last line of the function's own file in the traceback."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
     if not frames:
         return "what it gives"
@@ -201,7 +201,7 @@ def _first_attribute(value: Any, names: tuple[str, ...]) -> Any:  # noqa: ANN401
 
 
 def _items(headers: Any) -> list[tuple[Any, Any]]:  # noqa: ANN401
-    """Fields of a mapping, or pairs."""
+    """Returns header fields as pairs, from a mapping or from pairs."""
     if headers is None:
         return []
     return list(headers.items()) if hasattr(headers, "items") else [tuple(pair) for pair in headers]

@@ -2,16 +2,17 @@
 
 import gc
 
-# Objects that are made and not freed before the youngest are looked at: some MB when all of them are garbage. Python's
-# own 700 are a request or two, and looking at what 64 tasks hold again and again takes an eighth of the processor time.
+# Number of new objects before the youngest generation is collected: some MB if all of them are garbage. Python's
+# default of 700 is reached after one or two requests. Scanning the objects of 64 tasks so often takes an eighth of the
+# CPU time.
 _YOUNGEST = 20_000
 _YOUNG, _OLD = 20, 50
 
 
 def collect_rarely() -> None:
-    """Leaves out what is there already, which is modules, and looks at the rest less often.
+    """Excludes existing objects (mostly modules) from garbage collection, and collects other objects less often.
 
-    For the command and for workers' processes; a program that uses the package keeps its collector as it is.
+    Only the command and worker processes call it. A program that uses the package keeps its collector unchanged.
     """
     gc.freeze()
     gc.set_threshold(_YOUNGEST, _YOUNG, _OLD)

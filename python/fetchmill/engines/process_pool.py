@@ -1,4 +1,4 @@
-"""The processes of an engine, as the parent has them: started, attached to the job, started again when one dies."""
+"""The parent's pool of an engine's processes: starts them, attaches them to the job, and restarts dead ones."""
 
 import contextlib
 import multiprocessing
@@ -19,16 +19,16 @@ from fetchmill.errors import FetchmillError, UsageError
 if TYPE_CHECKING:
     from fetchmill._native import Job
 
-# A process that dies before it has joined is started again, so many times in a row.
+# Maximum number of consecutive starts of a process that dies before it has joined.
 STARTS_MAX = 3
 POLL_SECONDS = 0.1
-# A process that was told to end, or that waits for a server, is ended after this.
+# A process that does not end within this time is killed, for example if it waits for a server.
 JOIN_SECONDS = 2.0
 
 
 @dataclass
 class _Slot:
-    """A worker: what it does, its process, and how often one after the other has not come up."""
+    """A worker: its work, its process, and the number of consecutive failed starts."""
 
     worker: int
     worker_main: bytes
@@ -39,14 +39,14 @@ class _Slot:
 
 
 class ProcessPool:
-    """Processes that fetch. Targets, answers and receipts do not pass through here: the native job has them.
+    """Processes that fetch. Targets, answers and receipts go directly between them and the native job.
 
-    Each is started when the job wants as many requests in flight.
+    A process starts when the job wants enough requests in flight to need it.
 
     Args:
-        job: the job, with as many workers.
-        options: its options, for the native module.
-        worker_mains: what each process does, pickled.
+        job: the job, with as many workers as `worker_mains`.
+        options: the options of the job, for the native module.
+        worker_mains: the pickled work of each process.
     """
 
     def __init__(self, job: "Job", options: str, worker_mains: list[bytes]) -> None:
@@ -58,7 +58,7 @@ class ProcessPool:
         self._is_killed = False
 
     def run(self) -> None:
-        """Until the job has ended. Raises what a process has raised."""
+        """Runs the processes until the job has ended. Raises an error that a process has raised."""
         context = multiprocessing.get_context("spawn")
         try:
             while not self._job.wait(0):
@@ -74,7 +74,7 @@ class ProcessPool:
             self.end()
 
     def end(self) -> None:
-        """Waits for the processes, a moment; what has not ended then is killed."""
+        """Waits up to `JOIN_SECONDS` for each process, then kills it."""
         for slot in self._slots:
             process = slot.process
             if process is None:
@@ -86,7 +86,7 @@ class ProcessPool:
             slot.process = None
 
     def kill(self) -> None:
-        """At once; none is started any more."""
+        """Kills all processes immediately. No further process is started."""
         with self._lock:
             self._is_killed = True
             processes = [slot.process for slot in self._slots if slot.process is not None]
@@ -94,7 +94,7 @@ class ProcessPool:
             _kill(process)
 
     def _start_wanted(self, context: multiprocessing.context.SpawnContext) -> None:
-        """Those that have something to do."""
+        """Starts the processes that the job needs."""
         if all(slot.was_started for slot in self._slots):
             return
         for slot in self._slots[: self._job.snapshot()["concurrency"]]:
@@ -113,7 +113,7 @@ class ProcessPool:
         with turns, receipts, messages:
             start_without_interrupts(process)
         with self._lock:
-            # From here on it can be waited for, and killed.
+            # From here on, other threads can wait for the process and kill it.
             slot.process = process
             is_killed = self._is_killed
         if is_killed:
@@ -122,7 +122,7 @@ class ProcessPool:
         self._job.attach(slot.worker, pid, own_turns.detach(), own_receipts.detach())
 
     def _on_exit(self, context: multiprocessing.context.SpawnContext, slot: _Slot) -> None:
-        """Of a process that has ended: as it was told to, with an error, or it has died."""
+        """Handles the end of a process: a normal end, an error, or its death."""
         process, messages = slot.process, slot.messages
         if process is None or messages is None:
             return
@@ -146,10 +146,10 @@ class ProcessPool:
 
 
 def pickle_worker_main(worker_main: WorkerMain) -> bytes:
-    """For the processes.
+    """Pickles the work of a process.
 
     Raises:
-        UsageError: it cannot be.
+        UsageError: it cannot be pickled.
     """
     try:
         return bytes(ForkingPickler.dumps(portable(worker_main)))
@@ -163,7 +163,7 @@ def _kill(process: SpawnProcess) -> None:
 
 
 def _read_messages(messages: Connection) -> bool:
-    """Whether the process had joined; raises what it has raised."""
+    """Returns whether the process had joined. Raises the error of the process, if any."""
     received = []
     with contextlib.suppress(EOFError, OSError):
         while messages.poll():

@@ -1,4 +1,4 @@
-"""Many processes, each with a request at a time: the engine `processes`. Each has its own sink and shards."""
+"""The engine `processes`: many processes with one request at a time each. Each has its own sink and shards."""
 
 from fetchmill.engines import sync
 from fetchmill.engines.transports import BlockingTransport
@@ -8,5 +8,5 @@ __all__ = ["worker_main"]
 
 
 def worker_main(transport: BlockingTransport) -> WorkerMain:
-    """What each process does."""
+    """Returns the work of each process."""
     return WorkerMain(sync.run, (transport,))

@@ -1,4 +1,4 @@
-"""Which engine a job has, and with which transport: what is asked for against what can be."""
+"""Selects the engine and transport of a job, and refuses options that they do not support."""
 
 import json
 import os
@@ -21,18 +21,19 @@ if TYPE_CHECKING:
     from fetchmill._native import Job
     from fetchmill._options.table import Concurrency
 
-# Engines whose requests are coroutines, and those that are processes.
+# Engines whose requests are coroutines, and engines that use processes.
 ASYNC_ENGINES = ("asyncio", "combo")
 PROCESS_ENGINES = ("processes", "combo")
-# Where `concurrency="auto"` ends unless `concurrency_max` says otherwise. More threads would wait for each other, since
-# one runs at a time, and each has a client with its own connection, about a megabyte.
+# Default `concurrency_max` of the engine `threads`. Only one thread runs at a time, so more threads would wait for each
+# other. Each thread has a client with its own connection, about 1 MB.
 _THREADS_MAX = 256
-# Of an event loop: one processor makes some thousand requests a second in it, so these are out when each takes half a
-# second. A connection with what it holds is about 50 KB.
+# Default `concurrency_max` per event loop. A loop makes some thousand requests a second on one processor, so about this
+# many are in flight if each takes half a second. A connection with its buffers takes about 50 KB.
 _LOOP_REQUESTS_MAX = 1024
-# Calls of a function at a time: whom it asks, and how much that bears, nobody here knows.
+# Default number of concurrent calls of the user's function. The servers it calls, and their limits, are unknown.
 _FUNCTION_CALLS = 64
-# A process is an interpreter of about 40 MB, with a sink and shards of its own. So many for each processor, and in all.
+# Maximum number of processes per processor, and in total. Each is an interpreter of about 40 MB, with its own sink and
+# shards.
 _PROCESSES_EACH = 8
 _PROCESSES_MAX = 32
 
@@ -42,9 +43,9 @@ class Engine:
     """An engine that can start.
 
     Args:
-        options: the job's, for the native module.
-        start: starts it beside its job.
-        notices: what a person should know of its library, a line each.
+        options: the options of the job, for the native module.
+        start: starts the engine for a job.
+        notices: messages about its library for people, one line each.
     """
 
     options: str
@@ -53,15 +54,15 @@ class Engine:
 
 
 def select_engine(options: GetOptions, native: str, own: UserFunction | None) -> Engine:
-    """The engine that the options name.
+    """Returns the engine that the options name.
 
     Args:
-        options: the job's; `engine` is not `native`.
-        native: the same for the native module.
-        own: what fetches instead of a transport of ours.
+        options: the options of the job; `engine` is not `native`.
+        native: the same options for the native module.
+        own: the user's function, which replaces our transport.
 
     Raises:
-        UsageError: the engine cannot do what is asked, its libraries are missing, or the function is none for it.
+        UsageError: the engine does not support an option, its libraries are missing, or it cannot call the function.
     """
     _refuse_native_only(options)
     name, values = options.engine, json.loads(native)
@@ -72,7 +73,7 @@ def select_engine(options: GetOptions, native: str, own: UserFunction | None) ->
     values["concurrency"] = {"most": limit} if options.concurrency == "auto" and name != "sync" else limit
     values |= {"processes": processes} if name in PROCESS_ENGINES else {"dispatcher": True}
     if own is not None:
-        # What a function fetches, and from where, is its own business.
+        # A function may fetch anything from anywhere, so limits by host and URL checks do not apply.
         values["any_text"] = values["source_kind"] != "server"
         values = {"limit_per_host": 0, "rate_per_host": 0.0, **values}
     text = json.dumps(values)
@@ -91,7 +92,7 @@ def _async_engine(options: GetOptions, text: str, transport: AsyncTransport, pro
     if options.engine == "asyncio":
         run = partial(event_loop.run, transport=transport)
         return Engine(text, lambda job: start_in_process(job, run), transport.notices)
-    # What cannot be given to a process is told before the job begins.
+    # Pickle now, so that errors are raised before the job begins.
     worker_mains = [pickle_worker_main(combo.worker_main(transport, processes))] * processes
     return Engine(text, lambda job: start_processes(job, text, worker_mains), transport.notices)
 
@@ -135,7 +136,7 @@ def _blocking_transport(options: GetOptions, values: dict[str, Any], own: UserFu
 
 
 def _is_coroutine_function(function: Callable[..., Any]) -> bool:
-    """Also of an object that is called, and of a partial one."""
+    """Returns whether a callable is a coroutine function. Handles callable objects and partial functions."""
     while isinstance(function, partial):
         function = function.func
     return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
@@ -154,14 +155,14 @@ def _transport_options(options: GetOptions, values: dict[str, Any], connections:
         ca_file=None if options.ca_file is None else str(options.ca_file),
         insecure_hosts=tuple(options.insecure_host or ()),
         proxy=values.get("proxy"),
-        # As for the native engine: a list that somebody else has made leads to public addresses.
+        # As for the native engine: a list may be untrusted, so its URLs must lead to public addresses.
         public_only=not options.allow_private if is_list else options.public_only,
         named_origin=origin_of(str(options.source)) if is_named else None,
     )
 
 
 def _refuse_native_only(options: GetOptions) -> None:
-    """What only the native engine does."""
+    """Refuses options that only the native engine supports."""
     asked = {
         "--format warc": options.format == "warc",
         "--bearer-command": options.bearer_command is not None,
@@ -177,7 +178,7 @@ def _refuse_native_only(options: GetOptions) -> None:
 
 
 def _usual(options: GetOptions, own: UserFunction | None) -> "Concurrency":
-    """What a job has that says nothing."""
+    """Returns the default concurrency."""
     if options.engine == "sync":
         return 1
     if options.engine == "processes":
@@ -186,7 +187,7 @@ def _usual(options: GetOptions, own: UserFunction | None) -> "Concurrency":
 
 
 def _processes(options: GetOptions) -> int:
-    """As many as there are processors, or as `concurrency` says for `processes` and `threads` for `combo`."""
+    """Returns the number of processes: from `concurrency` for `processes`, from `threads` for `combo`, or a default."""
     cores = len(os.sched_getaffinity(0))
     given = options.concurrency if isinstance(options.concurrency, int) else None
     if options.engine == "processes":
@@ -196,7 +197,7 @@ def _processes(options: GetOptions) -> int:
 
 
 def _limit(options: GetOptions, processes: int) -> int:
-    """Requests in flight at most, at any time."""
+    """Returns the maximum number of requests in flight."""
     if options.engine == "sync":
         if options.concurrency not in (1, "auto"):
             raise UsageError("concurrency must be 1 for engine sync: it makes one request after the other")

@@ -1,4 +1,4 @@
-"""One request after the other: the engine `sync`, and what each process of the engine `processes` does."""
+"""The engine `sync`: one request after another. Each process of the engine `processes` runs it, too."""
 
 import time
 from typing import TYPE_CHECKING
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from fetchmill._native import Dispatcher, Target
     from fetchmill.engines.answers import Answer
 
-# Targets that are taken at once, and answers that are reported at once.
+# Number of targets taken, and of answers reported, at a time.
 BATCH = 64
-# Answers are reported at the latest after this.
+# Maximum time before answers are reported.
 REPORT_SECONDS = 0.1
 
 
 def run(dispatcher: "Dispatcher", transport: BlockingTransport) -> None:
-    """Fetches what the dispatcher gives, until there is no more."""
+    """Fetches the targets of the dispatcher until there are no more."""
     dispatcher.observe_arrivals(transport.origin_replies)
     state = transport.start()
     try:
@@ -42,7 +42,7 @@ def run(dispatcher: "Dispatcher", transport: BlockingTransport) -> None:
 
 
 def _next_batch(dispatcher: "Dispatcher") -> "list[Target] | None":
-    """Some targets; none while fewer processes are wanted than there are."""
+    """Returns the next targets; an empty list while fewer processes are wanted than exist; None at the end."""
     if dispatcher.concurrency:
         batch = dispatcher.next_batch(BATCH, IDLE_WAIT_SECONDS)
     else:

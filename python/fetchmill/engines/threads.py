@@ -1,8 +1,8 @@
-"""Many threads, each with a request at a time: the engine `threads`.
+"""The engine `threads`: many threads with one request at a time each.
 
-Threads start on demand: when more targets are there than threads, as many at once as are ready, and one more. Starting
-one may be slow (a client is made), and a hundred starts at once would hold up those that are ready. They stay: when
-fewer requests may be out, those above wait for a place.
+Threads start on demand, if there are more targets than threads. The number that start together is limited to one more
+than are ready: a start may be slow (a client is made), and a hundred together would delay the ready threads. Threads do
+not end early. If fewer requests may be in flight, the other threads wait for a place.
 """
 
 import threading
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def run(dispatcher: "Dispatcher", transport: BlockingTransport, *, has_rests: bool = False) -> None:
-    """Fetches what the dispatcher gives, as many targets at a time as it says, until there is no more.
+    """Fetches the targets of the dispatcher, up to its concurrency at a time, until there are no more.
 
-    With `has_rests` there are some threads more: those whose connection rests make no request.
+    With `has_rests` there are additional threads, because a thread with a resting connection makes no request.
 
-    Threads that are still in a request when the job is stopped are left behind: they end with it, and its target stays
-    pending.
+    If the job is stopped while a thread is in a request, the thread is not waited for. It ends after its request, and
+    the target stays pending.
     """
     dispatcher.observe_arrivals(transport.origin_replies)
     threads = _ThreadPool(transport, has_rests=has_rests)
@@ -35,7 +35,7 @@ def run(dispatcher: "Dispatcher", transport: BlockingTransport, *, has_rests: bo
 
 
 class _Places:
-    """Places for requests, for `with`: as many at a time as there are, a number that may change."""
+    """A semaphore for requests whose limit can change."""
 
     def __init__(self) -> None:
         self._freed = threading.Condition()
@@ -64,7 +64,7 @@ class _Places:
 
 
 class _ThreadPool:
-    """The threads and the queues between. What they hold is bounded by what `exchange` gives."""
+    """The threads and their queues. `exchange` bounds the number of targets in the queues."""
 
     def __init__(self, transport: BlockingTransport, *, has_rests: bool) -> None:
         self.answers: AnswerQueue = SimpleQueue()
@@ -93,7 +93,7 @@ class _ThreadPool:
             return taken, max(0, self._waiting - taken)
 
     def on_reported(self, answers: "list[Answer]") -> None:
-        """Nothing waits for it."""
+        """Does nothing: threads do not wait for reports."""
 
     def add_targets(self, batch: list["Target"]) -> None:
         with self._lock:
@@ -103,7 +103,7 @@ class _ThreadPool:
         self._start_threads()
 
     def _start_threads(self) -> None:
-        """Starts threads if there is more to do than there are."""
+        """Starts threads if more targets wait than there are threads."""
         with self._lock:
             if self._is_over:
                 return
@@ -138,7 +138,7 @@ class _ThreadPool:
             self._publish(self._transport.rest(state, is_idle=False))
 
     def _next_target(self, state: object) -> "Target | None":
-        """The next one. While there is none, what the thread holds becomes certain."""
+        """Waits for the next target. If there is none yet, the thread's held answers become certain first."""
         try:
             return self._work.get_nowait()
         except Empty:
@@ -150,7 +150,7 @@ class _ThreadPool:
             self.answers.put(answers)
 
     def end(self) -> None:
-        """Lets the threads go, and waits for those that come to their end."""
+        """Tells the threads to end, and waits up to `DRAIN_SECONDS` for them."""
         with self._lock:
             self._is_over = True
             threads = list(self._threads)

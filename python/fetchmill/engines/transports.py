@@ -1,4 +1,4 @@
-"""What an engine asks of a transport, and what a transport must know."""
+"""The interfaces between engines and transports, and the options of a transport."""
 
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from fetchmill._native import OriginReplies
     from fetchmill.engines.body_memory import BodyMemory
 
-# Of connections that make requests, one in so many more may be open and rest.
+# Additionally, one resting connection may be open for this many connections that make requests.
 _RESTING_SHARE = 2
 
 
@@ -18,10 +18,10 @@ class Target(Protocol):
     """One object to fetch, as the native module hands it out.
 
     Args:
-        sequence: its number in the job.
-        name: what it is stored as.
-        url: where it is asked for, in full; every byte is sent as it stands there.
-        attempt: 1 for the first attempt, and so on.
+        sequence: sequence number in the job.
+        name: name under which the object is stored.
+        url: the complete URL, which is sent byte for byte.
+        attempt: number of the attempt, from 1.
     """
 
     @property
@@ -34,26 +34,26 @@ class Target(Protocol):
     def attempt(self) -> int: ...  # noqa: D102
 
     def headers(self) -> list[tuple[str, str]]:
-        """The fields that its request carries besides Host, User-Agent and Accept-Encoding included."""
+        """Returns the header fields of the request except Host, including User-Agent and Accept-Encoding."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TransportOptions:
-    """What the transports of a job have in common; the same in every process of it.
+    """The options of all transports of a job, equal in every process.
 
     Args:
-        connections: requests in flight of this worker at most, at any time.
+        connections: maximum number of requests in flight of this worker.
         connect_timeout: seconds for a connection, TLS included.
         head_timeout: seconds from a request to the end of the reply's head.
         idle_timeout: seconds without a byte of a body.
         total_timeout: seconds for an attempt, plus one for each 64 KiB of its body.
-        max_size: bytes of the largest body.
+        max_size: maximum size of a body in bytes.
         ca_file: certificates to trust instead of the system's, in PEM.
-        insecure_hosts: hosts whose certificate is not checked.
-        proxy: proxy for all requests, http://[USER:PASSWORD@]HOST:PORT; or `http` and `https`, one for each scheme or
-            None, and `without`, the hosts that are reached without one, as in no_proxy.
-        public_only: whether no connection may be made to an address that is not public.
-        named_origin: the origin that the user has named, scheme://host[:port]: it may be anywhere all the same.
+        insecure_hosts: hosts whose certificates are not checked.
+        proxy: proxy for all requests, http://[USER:PASSWORD@]HOST:PORT; or a mapping with a proxy or None for each of
+            `http` and `https`, and with `without`, the hosts that need no proxy, as in no_proxy.
+        public_only: whether only connections to public addresses are allowed.
+        named_origin: the origin that the user has named, scheme://host[:port]. Its address need not be public.
     """
 
     connections: int = 1
@@ -70,62 +70,62 @@ class TransportOptions:
 
 
 def resting_connections(requests_max: int) -> int:
-    """Connections that may rest beside those that make so many requests: half as many, and at least one."""
+    """Returns how many connections may rest in addition: half of `requests_max`, at least one."""
     return max(1, requests_max // _RESTING_SHARE)
 
 
 class BlockingTransport(Protocol):
-    """Makes requests in threads and processes. Threads share it; what is a thread's own is its state."""
+    """Makes requests in threads and processes. Threads share the transport, and each has its own state."""
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What a person should know of its libraries, a line each."""
+        """Messages about its libraries for people, one line each."""
 
     @property
     def origin_replies(self) -> "OriginReplies":
-        """What replies say of the origin as they come: their answers may be held."""
+        """Records what replies reveal about the origin when they arrive, because their answers may be held."""
 
     def held(self) -> int:
-        """Replies that have come and are held, of all threads. Called by the thread that has the dispatcher."""
+        """Returns the number of held replies of all threads. Called by the dispatcher's thread."""
 
     def start(self) -> Any:  # noqa: ANN401 - the transport's own
-        """Called once by each thread or process, before its first target; what it gives is passed to the others."""
+        """Called once by each thread or process before its first target. Returns the state for the other methods."""
 
     def fetch(self, target: Target, state: Any) -> list[Answer]:  # noqa: ANN401
-        """One attempt at a target. It raises nothing for what a server does.
+        """Makes one attempt at a target. Failures of the server are answers, not exceptions.
 
-        Gives the answers that are certain now: perhaps none, perhaps those of earlier targets.
+        Returns the answers that are certain now. There may be none, or they may belong to earlier targets.
         """
 
     def rest(self, state: Any, *, is_idle: bool) -> list[Answer]:  # noqa: ANN401
-        """Called behind `fetch`: waits if the connection must rest, or if nothing else is to be done.
+        """Called after `fetch`: waits if the connection rests, or if there is nothing else to do.
 
-        Gives the answers that are certain now. With `is_idle` these are all that were held.
+        Returns the answers that are certain now. With `is_idle`, these are all held answers.
         """
 
     def done(self, state: Any) -> None:  # noqa: ANN401
-        """Called once by each, after its last target."""
+        """Called once by each thread or process, after its last target."""
 
 
 class AnswerReceiver(Protocol):
-    """What an event loop is told of answers that its transport holds until it is certain whose they are.
+    """The event loop's interface for answers that its transport holds until they are certain.
 
     Args:
-        body_memory: where a body that comes in pieces has its room before it is read.
-        limit: requests that may be out at a time, now.
+        body_memory: admits a body that arrives in pieces before it is read.
+        limit: current maximum number of requests in flight.
     """
 
     body_memory: "BodyMemory"
     limit: int
 
     def hold(self, answer: Answer) -> None:
-        """One has come and is held from now on."""
+        """An answer has arrived and is held from now on."""
 
     def give(self, answers: list[Answer]) -> None:
-        """These were held, and are certain."""
+        """These held answers are certain now."""
 
     def ask_again(self, targets: list[Target], held_bytes: int) -> None:
-        """What was held for these will never be certain; bytes of its bodies."""
+        """The held answers of these targets will never be certain. `held_bytes` is the size of their bodies."""
 
 
 class AsyncTransport(Protocol):
@@ -143,9 +143,9 @@ class AsyncTransport(Protocol):
         """Called once by each loop, before its first target."""
 
     def fetch(self, target: Target, state: Any) -> Awaitable[Answer | None]:  # noqa: ANN401
-        """One attempt at a target. It raises nothing for what a server does.
+        """Makes one attempt at a target. Failures of the server are answers, not exceptions.
 
-        Gives None when the answer is held; then the receiver is told what becomes of it.
+        Returns None if the answer is held. The transport later reports it to the receiver.
         """
 
     async def done(self, state: Any) -> None:  # noqa: ANN401

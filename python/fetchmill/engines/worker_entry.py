@@ -1,4 +1,4 @@
-"""A process of an engine: it joins the job, fetches until there is no more, and leaves when the parent has gone."""
+"""A process of an engine: joins the job, fetches until there are no more targets, and exits if the parent ends."""
 
 import contextlib
 import multiprocessing
@@ -15,13 +15,13 @@ from typing import Any
 from fetchmill.bounded.interrupts import ignore_interrupts
 from fetchmill.engines.garbage import collect_rarely
 
-# What is said when it has joined.
+# Message that the process has joined.
 READY = b""
 
 
 @dataclass(frozen=True)
 class WorkerMain:
-    """What a process does once it has a dispatcher: `run(dispatcher, *arguments)`."""
+    """The work of a process, once it has a dispatcher: `run(dispatcher, *arguments)`."""
 
     run: Callable[..., None]
     arguments: tuple[Any, ...]
@@ -29,7 +29,7 @@ class WorkerMain:
 
 @dataclass(frozen=True)
 class JoinParameters:
-    """What a process needs to join: the native job's options, its number, the kept columns, its ends of the sockets."""
+    """The parameters to join a job: the job's options, the worker's number, kept columns, and ends of the sockets."""
 
     options: str
     worker: int
@@ -39,7 +39,7 @@ class JoinParameters:
 
 
 def run_worker(pickled: bytes, parameters: JoinParameters, messages: Connection) -> None:
-    """The whole of the process."""
+    """The main function of the process."""
     ignore_interrupts()
     from fetchmill._native import Dispatcher
 
@@ -62,13 +62,13 @@ def run_worker(pickled: bytes, parameters: JoinParameters, messages: Connection)
         finally:
             dispatcher.close()
     except BaseException as error:  # noqa: BLE001 - raised in the parent
-        # A job that has ended does not listen any more.
+        # If the job has ended, nothing reads the pipe.
         with contextlib.suppress(BrokenPipeError):
             messages.send_bytes(_pickle_error(error))
 
 
 def _exit_with_parent() -> None:
-    """Without a parent there is no journal: what would be fetched is lost."""
+    """Exits when the parent ends. Without the parent there is no journal, so further objects would be lost."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])
@@ -76,7 +76,7 @@ def _exit_with_parent() -> None:
 
 
 def _pickle_error(error: BaseException) -> bytes:
-    """An error as bytes; one that does not survive that as a RuntimeError with its text."""
+    """Pickles an error. An error that does not survive pickling becomes a RuntimeError with the same text."""
     try:
         pickled = bytes(ForkingPickler.dumps(error))
         pickle.loads(pickled)  # noqa: S301 - what was pickled here

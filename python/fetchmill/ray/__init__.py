@@ -1,11 +1,11 @@
-"""Objects of a list as a Dataset of Ray Data.
+"""Reads the objects of a list as a Ray Data Dataset.
 
     import fetchmill.ray
 
     dataset = fetchmill.ray.read("urls.parquet", column="url")
     dataset.filter(lambda row: row["status"] == 200).map_batches(decode)
 
-The workers of a shared job in Ray are `fetchmill.Ray`, for `fetchmill.shared_jobs.get(..., on=...)`.
+To run the workers of a shared job in Ray, pass `fetchmill.Ray` to `fetchmill.shared_jobs.get(..., on=...)`.
 """
 
 import os
@@ -38,34 +38,34 @@ def read(
     delimiter: str | None = None,
     **options: Unpack["StreamKeywords"],
 ) -> Any:  # noqa: ANN401 - ray.data.Dataset, which has no types without Ray
-    """The objects of a list of URLs as a Dataset, with a row for each target, also for those that failed.
+    """Reads the objects of a list of URLs as a Dataset with one row per target, including failed targets.
 
-    Each read task fetches one range of the list and gives blocks of at most 16 MiB of bodies, so memory is bounded. It
-    holds a reply until it is certain whose it is. Nothing is stored, and no shared folder is needed but for the list.
-    The first rows come after about a second. If a task or its node dies, Ray runs the task again: each row is there
-    once, and the requests of that range are made again. A Dataset that is executed twice fetches twice.
+    Each read task fetches one range of the list and returns blocks with at most 16 MiB of bodies, so memory is bounded.
+    A reply is held until it certainly belongs to its request. Nothing is stored. A shared folder is only needed for the
+    list. The first rows arrive after about a second.
 
-    For results that are kept and can be resumed, run a shared job and read its files instead:
-    `ray.data.read_parquet` of `JOB/data/*/*.parquet` when the job is finished.
+    If a task or its node dies, Ray runs the task again. Each row then still occurs once, but the requests of that range
+    are repeated. A Dataset that is executed twice fetches twice. To store results and to resume, run a shared job
+    instead, and read its files `JOB/data/*/*.parquet` with `ray.data.read_parquet` when the job is finished.
 
     The columns are `url`, `status` (HTTP status; null without a complete reply), `error` (the failure kind; null with a
-    complete reply), `content_type`, `body` and `total_time` (seconds). A line that has no URL is a row with the error
-    `url` and its place as `url`: `line 7 after byte 0 of /nfs/urls.txt`.
+    complete reply), `content_type`, `body` and `total_time` (seconds). A line without a URL becomes a row with the
+    error `url`. Its `url` is the position of the line: `line 7 after byte 0 of /nfs/urls.txt`.
 
     Args:
         source: a list in a file, a folder or a glob, at the same path on all nodes.
-        workers: tasks that fetch at a time, at most; as many as the cluster has CPUs for if None.
-        list_format: as for `fetchmill.get`, like all of the list.
-        column: the column with the URL, or with what `template` takes.
+        workers: maximum number of tasks that fetch at the same time. If None, as many as the cluster has CPUs for.
+        list_format: format of the list. This and the other list options are as for `fetchmill.get`.
+        column: the column with the URL, or with the value for `template`.
         template: a URL with `{}`.
         csv_header: `yes` or `no`, for CSV and TSV.
-        delimiter: of CSV.
-        **options: the fields of `StreamOptions`. `rate` is for all tasks together and needs `workers`: each task gets
-            an equal share. The other limits are for each task. Credentials are refused, since Ray would store them:
-            use `netrc`, or what each node has for S3.
+        delimiter: the delimiter of CSV.
+        **options: the fields of `StreamOptions`. `rate` is the total for all tasks and needs `workers`; each task gets
+            an equal share. The other limits apply to each task. Credentials are refused, because Ray would store them.
+            Use `netrc` instead, or each node's own credentials for S3.
 
     Returns:
-        A `ray.data.Dataset`; nothing is fetched before it is executed.
+        A `ray.data.Dataset`. Fetching begins when it is executed.
 
     Raises:
         UsageError: Ray is not installed, the list cannot be read, or an option cannot be used.

@@ -1,4 +1,4 @@
-"""The source of Ray Data: its class is imported on the nodes."""
+"""The data source for Ray Data. The nodes import this module."""
 
 import json
 import tempfile
@@ -18,7 +18,7 @@ from fetchmill._shared.ranges import BLOCK, ListFile, Range, divide
 from fetchmill._stream.stream import stream_batches
 from fetchmill.errors import UsageError
 
-# Of a range: a second of work or more, and so little that a range that is fetched again costs little.
+# Size of a range: large enough for a second of work, small enough that fetching it again is cheap.
 _RANGE_MIN, _RANGE_MAX = 1 << 20, 8 << 20
 _ROWS_MIN, _ROWS_MAX = 20_000, 150_000
 _BAD_ROWS_MAX = 1_000
@@ -40,8 +40,8 @@ class ListSource(Datasource):  # type: ignore[misc] # Ray has no types here
 
     Args:
         files: the files of the list.
-        list_options: how it is read: options of `get`.
-        options: how objects are fetched: options of streams, with the share of one task.
+        list_options: options of `get` for reading the list.
+        options: options of streams for fetching, with the share of one task.
     """
 
     def __init__(self, files: list[ListFile], list_options: Mapping[str, Any], options: Mapping[str, Any]) -> None:
@@ -51,7 +51,7 @@ class ListSource(Datasource):  # type: ignore[misc] # Ray has no types here
         self._options = dict(options)
 
     def estimate_inmemory_data_size(self) -> int | None:
-        """Nobody knows the sizes of objects before."""
+        """Returns None: the sizes of objects are unknown before they are fetched."""
         return None
 
     def get_read_tasks(
@@ -60,7 +60,7 @@ class ListSource(Datasource):  # type: ignore[misc] # Ray has no types here
         per_task_row_limit: int | None = None,
         data_context: Any = None,  # noqa: ANN401 - a context of Ray Data, which is not needed
     ) -> list[ReadTask]:
-        """A task for each range."""
+        """Returns one task per range."""
         del data_context
         return [
             ReadTask(
@@ -92,7 +92,7 @@ def _reader(
 def _fetch(
     file: ListFile, range: Range, list_options: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Iterator[pa.Table]:
-    """Fetches the targets of a range; gives blocks."""
+    """Fetches the targets of a range and yields blocks."""
     bad: list[str] = []
     where = f"after {'byte' if file.rows is None else 'row'} {range.start} of {file.path}"
     with (
@@ -107,13 +107,13 @@ def _fetch(
         if bad:
             yield _bad_rows(bad, where)
     with file.open():
-        pass  # it is what it was
+        pass  # `open` checks that the list has not changed
 
 
 @contextmanager
 def _targets(file: ListFile, range: Range, list_options: Mapping[str, Any]) -> Iterator[ListTargets]:
-    """The list reader of a range."""
-    # Its columns were checked when the list was divided.
+    """Opens a list reader for a range."""
+    # The columns were checked when the list was divided.
     part_of = {"is_range": True, "first_row": range.start, "row_count": range.end - range.start}
     own = {"is_range": True} if file.rows is None else part_of
     with tempfile.NamedTemporaryFile(prefix="fetchmill-range-") as part:

@@ -1,5 +1,5 @@
-//! Tokens that a command prints (`--bearer-command`): requests to one origin show the latest, and the command is run again
-//! when the server says with 401 that it takes that no more.
+//! Tokens that a command prints (`--bearer-command`). Requests to one origin carry the latest token. If the server
+//! refuses it with 401, the command runs again.
 //!
 //! Memory: one token, of at most [`limits::TOKEN_BYTES_MAX`], and a copy of it for each thread that makes requests.
 
@@ -21,8 +21,8 @@ use fetchmill_net::PoolSettings;
 
 const COMMAND: &str = "--bearer-command";
 
-/// What a run of the command has given. Two runs never give the same: whether a token that is printed again is still good
-/// is the server's to say.
+/// The result of a run of the command. Tokens of two runs always count as different: only the server knows whether a
+/// token that is printed again is still valid.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Token {
     text: Arc<str>,
@@ -30,7 +30,7 @@ pub(crate) struct Token {
 }
 
 impl std::fmt::Debug for Token {
-    /// Without the secret.
+    /// Does not show the secret.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Token").field("run", &self.run).finish_non_exhaustive()
     }
@@ -43,7 +43,7 @@ struct TokenCommand {
 }
 
 impl TokenCommand {
-    /// Runs it until it has given a token, a few times; one that is too slow is not run again.
+    /// Runs the command until it has printed a token, a few times. A command that is too slow is not run again.
     fn token(&self, is_over: &dyn Fn() -> bool) -> Result<Token> {
         let patience = limits::CREDENTIAL_PROCESS_TIMEOUT;
         let begun = Instant::now();
@@ -62,7 +62,7 @@ impl TokenCommand {
     }
 }
 
-/// The token on the first line of what the command has printed. What is no token is not repeated: it may be a secret, too.
+/// Returns the token on the first line of the output. Errors never show other output, which may also be secret.
 fn token_of(output: &[u8]) -> Result<Arc<str>> {
     let no_token = |why: &str| {
         Err(Error::Temporary(format!(
@@ -99,18 +99,18 @@ impl CredentialSource for TokenCommand {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct BearerTokens {
-    /// Who gets them.
+    /// Origin of the requests that carry the token.
     origin: OriginKey,
     token: Mutex<Option<Token>>,
-    /// Raised whenever there is another token.
+    /// Increases with each new token.
     generation: AtomicU64,
-    /// Tokens one after the other with which no request was taken.
+    /// Number of consecutive tokens with which no request succeeded.
     refused: AtomicU32,
     refresher: Mutex<Option<Refresher<BearerTokens>>>,
 }
 
 impl BearerTokens {
-    /// For requests to an origin; the command has not been run.
+    /// Makes tokens for requests to an origin. The command has not been run.
     pub(crate) fn new(origin: OriginKey) -> Arc<Self> {
         Arc::new(BearerTokens {
             origin,
@@ -121,7 +121,7 @@ impl BearerTokens {
         })
     }
 
-    /// Runs the command for the first token. From then on it is run when a token is refused, until [`BearerTokens::close`].
+    /// Runs the command for the first token. Until [`BearerTokens::close`], it runs again when a token is refused.
     pub(crate) fn load(self: &Arc<Self>, command: &str, is_over: &dyn Fn() -> bool) -> Result<()> {
         let command = TokenCommand { command: command.to_owned(), runs: AtomicU64::new(0) };
         let loaded = command.load(is_over)?;
@@ -130,23 +130,24 @@ impl BearerTokens {
         Ok(())
     }
 
-    /// The job has ended.
+    /// Ends the renewal after the end of the job.
     pub(crate) fn close(&self) {
         let refresher = lock(&self.refresher).take();
         drop(refresher);
     }
 
-    /// Whether requests to this origin show a token.
+    /// Whether requests to this origin carry a token.
     pub(crate) fn is_for(&self, key: &OriginKey) -> bool {
         self.origin == *key
     }
 
-    /// Which token it is. Who asks before a request is made never takes a newer one for the one that it used.
+    /// Returns the generation of the token. Read it before a request, so that a newer token is never taken for the used
+    /// one.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// A request that was made with the token of this generation has got a reply with this status.
+    /// Notes the status of a reply to a request with the token of this generation.
     pub(crate) fn note_reply(&self, status: u16, generation: u64) {
         let is_taken = !is_unauthorized(status) && status < 500;
         if is_taken && self.refused.load(Ordering::Relaxed) > 0 && self.generation() == generation {
@@ -154,7 +155,7 @@ impl BearerTokens {
         }
     }
 
-    /// The token of this generation was refused: whether there is a newer one.
+    /// Returns whether there is a newer token, because the token of this generation was refused.
     pub(crate) fn renew(&self, generation: u64) -> Renewal {
         if self.generation() == generation
             && self.refused.load(Ordering::Relaxed) >= limits::TOKENS_REFUSED_MAX
@@ -172,7 +173,7 @@ impl BearerTokens {
         }
     }
 
-    /// Connections whose requests to the origin show the token.
+    /// Returns settings of connections whose requests to the origin carry the token.
     pub(crate) fn shown_by(self: &Arc<Self>, pool: PoolSettings) -> PoolSettings {
         let authority = TokenAuthority { tokens: Arc::clone(self), otherwise: pool.authority };
         PoolSettings { authority: Some(Arc::new(authority)), ..pool }
@@ -193,13 +194,13 @@ impl CredentialHolder for BearerTokens {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// No token says when it expires.
+    /// Tokens have no expiry.
     fn now(&self) -> u64 {
         0
     }
 }
 
-/// The authority of a job that has tokens; what is not their origin's is another's.
+/// The authority of a job with tokens. Requests to other origins use `otherwise`.
 #[derive(Debug)]
 struct TokenAuthority {
     tokens: Arc<BearerTokens>,
@@ -223,12 +224,12 @@ impl Authority for TokenAuthority {
 /// A thread's copy of the token.
 struct TokenLine {
     tokens: Arc<BearerTokens>,
-    /// As it stands in requests, and of which generation it is.
+    /// The header line of requests, with the generation of its token.
     line: RefCell<(u64, Vec<u8>)>,
 }
 
 impl std::fmt::Debug for TokenLine {
-    /// Without the secret.
+    /// Does not show the secret.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("TokenLine").finish_non_exhaustive()
     }
@@ -320,7 +321,7 @@ mod tests {
         }
         let last = tokens.generation();
         for _ in 1..limits::TOKENS_REFUSED_MAX {
-            // What a token has got that is not shown any more says nothing of the next one.
+            // Replies to a token that is no longer used say nothing about the next one.
             tokens.note_reply(200, last - 1);
             tokens.note_reply(503, tokens.generation());
             assert_eq!(renewed(&tokens), Renewal::Newer);

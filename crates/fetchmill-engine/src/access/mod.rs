@@ -1,4 +1,4 @@
-//! Access to servers: what requests show of who asks, and what is said when a server cannot show who it is.
+//! Access to servers: the credentials of requests, and the errors for servers that cannot prove their identity.
 
 pub(super) mod bearer;
 pub(super) mod renewal;

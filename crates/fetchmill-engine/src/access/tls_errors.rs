@@ -1,11 +1,11 @@
-//! What is said when a job's only server cannot show that it is the one that was asked for.
+//! Errors for a job's only server if it cannot prove its identity.
 
 use fetchmill_model::error::Error;
 use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_net::rejection_of;
 
-/// What stops the job; none when the failure says nothing of trust.
+/// Returns the error that stops the job; `None` if the failure does not concern trust.
 pub(crate) fn distrust(key: &OriginKey, kind: FailureKind) -> Option<Error> {
     let (what, remedy) = match kind {
         FailureKind::TlsExpired => ("has expired, or is not valid yet", "renew it"),

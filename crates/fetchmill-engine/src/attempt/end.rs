@@ -1,4 +1,4 @@
-//! How an attempt ends.
+//! The end of an attempt.
 
 use std::borrow::Cow;
 
@@ -6,20 +6,20 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::verdict::Verdict;
 use fetchmill_net::rejection_of;
 
-/// What follows from an attempt.
+/// The consequence of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AttemptEnd {
     /// The request has its answer, or waits.
     Over,
-    /// Another attempt at once, on a fresh connection. It does not count.
+    /// Make another attempt immediately, on a fresh connection. This one does not count.
     Again,
-    /// A large body broke off: its rest is asked for, on a fresh connection.
+    /// A large body broke off. Request its rest on a fresh connection.
     BrokenOff,
     /// As [`AttemptEnd::Again`], once there are newer credentials.
     Renewing,
-    /// The request is somewhere else.
+    /// The request continues at another URL.
     Redirected,
-    /// What was asked for together is asked for one by one.
+    /// The targets that were requested together must be requested one by one.
     Split,
 }
 
@@ -35,12 +35,12 @@ impl Failure {
         Failure { kind, reason: reason.into() }
     }
 
-    /// There is no connection, since none can be made.
+    /// No connection could be opened.
     pub(crate) fn unconnected(kind: FailureKind) -> Self {
         Failure::new(kind, kind.meaning())
     }
 
-    /// Adds what this thread's last handshake with the host has shown, if the failure is one of TLS.
+    /// For a TLS failure, adds the details of this thread's last handshake with the host.
     pub(crate) fn of_host(mut self, host: &str) -> Self {
         let is_of_tls = self.kind == FailureKind::Tls || self.kind.is_untrusted();
         if let Some(why) = rejection_of(host).filter(|_| is_of_tls) {
@@ -54,7 +54,7 @@ impl Failure {
         Failure::new(FailureKind::Unreachable, "this machine has no descriptor or port left")
     }
 
-    /// Bytes came that nobody asked for, so what the connection holds may be other requests' replies.
+    /// Unsolicited bytes came, so the replies on the connection may belong to other requests.
     pub(crate) fn surplus() -> Self {
         Failure::new(
             FailureKind::Framing,
@@ -62,13 +62,13 @@ impl Failure {
         )
     }
 
-    /// The reply is suspect, and was not the first of its connection.
+    /// The end of the reply is suspect, and it was not the first reply of its connection.
     pub(crate) fn suspect() -> Self {
         let reason = "the end of the reply is suspect, and it was not the first of its connection";
         Failure::new(FailureKind::Framing, reason)
     }
 
-    /// Adds the reason to a verdict that settles the request and has no other.
+    /// Adds the reason to a verdict that finishes the request without a reason.
     pub(crate) fn explain(self, verdict: Verdict) -> Verdict {
         match verdict {
             Verdict::Settle(outcome, None) if !self.reason.is_empty() => {

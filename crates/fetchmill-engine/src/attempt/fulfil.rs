@@ -1,4 +1,4 @@
-//! The loop.
+//! The attempt loop.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ use fetchmill_model::verdict::{BreakOff, BrokenFacts};
 use fetchmill_net::certain::{AfterReply, HeldReplies, Judged};
 use fetchmill_net::{BrokenExchange, Deadlines, OriginConnections, ReceivedReply};
 
-/// Makes attempts until the request has its answer or waits. `came` is the end of its first attempt, if that was made.
+/// Makes attempts until the request has its answer or waits. `came` is the end of the first attempt, if that was
+/// already made.
 pub(crate) async fn fulfil<R: Requester>(
     requester: &R,
     task: &mut ConnectionOf<R>,
@@ -54,7 +55,7 @@ pub(crate) async fn fulfil<R: Requester>(
         }
     }
     if body.is_broken_off() {
-        // The request waits for something else, or has ended.
+        // The request now waits, or has ended.
         body.discard();
     }
 }
@@ -106,7 +107,7 @@ async fn attempt<R: Requester>(
     }
 }
 
-/// There is no connection to the origin.
+/// Handles an origin without a connection.
 fn unconnected<R: Requester>(
     requester: &R,
     request: &mut R::Request,
@@ -128,7 +129,7 @@ fn unconnected<R: Requester>(
     requester.attempt_failed(request, failure.of_host(origin.key.host()), None)
 }
 
-/// No complete reply came to a request that was sent at `sent`.
+/// Handles a request that was sent at `sent` and got no complete reply.
 fn broke_off<R: Requester>(
     requester: &R,
     task: &mut ConnectionOf<R>,
@@ -151,7 +152,7 @@ fn broke_off<R: Requester>(
     requester.attempt_failed(request, Failure::new(kind, reason), Some(facts))
 }
 
-/// What is asked for at once when a request brought no complete reply; none if what follows is what follows from any failure.
+/// Returns the immediate next step after an incomplete reply. `None` if the usual rules for failures apply.
 fn resumed<R: Requester>(
     requester: &R,
     request: &mut R::Request,
@@ -175,7 +176,7 @@ fn resumed<R: Requester>(
     })
 }
 
-/// Waits until the rest of a body may be asked for; `false` if the request has ended before.
+/// Waits until the rest of a body may be requested. Returns `false` if the request ends first.
 async fn await_resumption<R: Requester>(requester: &R, request: &mut R::Request, watch: &Deadlines) -> bool {
     watch.rest();
     let until = Instant::now() + requester.state_of(request).resumed_wait();
@@ -189,7 +190,7 @@ async fn await_resumption<R: Requester>(requester: &R, request: &mut R::Request,
     false
 }
 
-/// Takes a complete reply. Unless it is certain whose it is, it is held.
+/// Takes a complete reply. Holds it unless it is certain whose it is.
 async fn take_reply<R: Requester>(
     requester: &R,
     task: &mut ConnectionOf<R>,
@@ -228,8 +229,8 @@ async fn take_reply<R: Requester>(
     end
 }
 
-/// Takes as much of a reply as was wanted. Its connection is closed with the rest on its way: only as the first one it is
-/// certain, and what the connection holds never will be.
+/// Takes the wanted part of a reply. The connection is closed while the rest is on its way. So the reply is certain
+/// only if it is the first one, and the held replies will never be certain.
 fn take_part<R: Requester>(
     requester: &R,
     task: &mut ConnectionOf<R>,
@@ -248,8 +249,8 @@ fn take_part<R: Requester>(
     AttemptEnd::Again
 }
 
-/// Drops a reply whose end may be elsewhere, on a connection that had been used: what was taken for its start may be the rest
-/// of another reply. As the first one of a fresh connection it counts. What the connection holds never will be certain.
+/// Drops a reply with a suspect end on a used connection. Its apparent start may be the rest of another reply. The
+/// first reply of a fresh connection counts. The replies that the connection holds will never be certain.
 fn drop_suspect<R: Requester>(
     requester: &R,
     task: &mut ConnectionOf<R>,
@@ -267,7 +268,7 @@ fn drop_suspect<R: Requester>(
     requester.fail_unknown_reply(request, Failure::suspect())
 }
 
-/// Bytes came that nobody asked for.
+/// Handles unsolicited bytes.
 fn met_surplus<R: Requester>(requester: &R, task: &mut ConnectionOf<R>) {
     let judged = task.met_surplus();
     requester.judge_replies(task, judged);

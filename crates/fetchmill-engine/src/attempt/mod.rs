@@ -1,8 +1,8 @@
-//! Attempts at one request, until it has its answer or waits: the only loop of this kind. Workers, streams, listings and
-//! the client of a store are its [`Requester`]s.
+//! Attempts at one request, until it has its answer or waits. All requests use this loop. Workers, streams, listings
+//! and the client of a store are its [`Requester`]s.
 //!
-//! [`fulfil`] connects, exchanges, has replies wait until they are certain ([`fetchmill_net::certain`]), follows
-//! redirects and resumes bodies that broke off. A requester has its own requests, bodies and verdicts.
+//! [`fulfil`] connects, exchanges, holds replies until they are certain ([`fetchmill_net::certain`]), follows redirects
+//! and resumes broken bodies. Each requester has its own requests, bodies and verdicts.
 
 mod end;
 mod fulfil;

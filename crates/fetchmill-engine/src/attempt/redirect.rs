@@ -1,4 +1,4 @@
-//! Redirects: where one leads, and which ones are followed.
+//! Redirects: their destination, and whether they are followed.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -14,37 +14,37 @@ use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::verdict::fields_in;
 use fetchmill_net::{AddressPolicy, OriginConnections, is_public};
 
-/// Which redirects of a kind of request are followed. Each kind also keeps TLS, and never leads from a public address to one
-/// that is not.
+/// The redirects that a kind of request follows. All kinds keep TLS, and never go from a public address to one that is
+/// not public.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RedirectPolicy {
-    /// Redirects that are followed one after the other.
+    /// Maximum number of consecutive redirects.
     pub(crate) hops_max: u32,
     /// Whether they may lead to another origin.
     pub(crate) may_leave_origin: bool,
 }
 
-/// Where a request is made, and how it came there.
+/// The current URL of a request, and the redirects that led there.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Location {
-    /// Its URL; may be empty while that follows from something else.
+    /// The URL; may be empty while it follows from something else.
     pub(crate) url: String,
-    /// How far it may lead, as far as redirects say.
+    /// Addresses that the request may still go to, after the redirects so far.
     pub(crate) reach: AddressPolicy,
-    /// Where it was before, with which cookies, as hashes: a redirect to one of these is a loop.
+    /// Hashes of the earlier URLs with their cookies. A redirect to one of them is a loop.
     visited: Vec<u64>,
-    /// What redirects have set.
+    /// Cookies that redirects have set.
     cookies: ChainCookies,
 }
 
-/// The parts of a reply's head that say where a request goes on, and with what.
+/// The parts of a reply's head that decide where a request continues, and with which cookies.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct RedirectHead<'h> {
     /// The field `Location`.
     pub(crate) location: Option<&'h [u8]>,
-    /// All of it.
+    /// The whole head.
     pub(crate) head: &'h [u8],
-    /// When it came, in milliseconds since 1970.
+    /// When the head came, in milliseconds since 1970.
     pub(crate) now: Millis,
 }
 
@@ -52,12 +52,12 @@ pub(crate) struct RedirectHead<'h> {
 pub(crate) type RedirectRefusal = (FailureKind, String);
 
 impl Location {
-    /// Of a request that is made at `url`.
+    /// Makes the location of a request at `url`.
     pub(crate) fn at(url: String) -> Self {
         Location { url, ..Location::default() }
     }
 
-    /// Forgets where it was, and keeps the memory.
+    /// Forgets the location and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.url.clear();
         self.visited.clear();
@@ -65,7 +65,7 @@ impl Location {
         self.reach = AddressPolicy::Anywhere;
     }
 
-    /// Of another request that may lead as far.
+    /// Makes the location of another request, with the same limits.
     pub(crate) fn beside(&self, url: String) -> Self {
         Location { url, reach: self.reach, ..Location::default() }
     }
@@ -75,8 +75,8 @@ impl Location {
         !self.visited.is_empty()
     }
 
-    /// Goes on to where a reply says that the object is. It came from `address`; none through a proxy. Returns whether that is
-    /// another origin.
+    /// Follows the redirect of a reply from `address` (`None` through a proxy). Returns whether it leads to another
+    /// origin.
     pub(crate) fn follow(
         &mut self,
         address: Option<SocketAddr>,
@@ -112,13 +112,13 @@ impl Location {
         Ok(leads_away)
     }
 
-    /// Returns all cookies of the next request if replies have changed any: they may be none.
+    /// Returns the cookies of the next request if replies have changed them. The text may be empty.
     pub(crate) fn cookies_at(&self, origin: &OriginConnections) -> Option<String> {
         let path = || origin.key.path_of(&self.url).unwrap_or("/");
         (!self.cookies.is_empty()).then(|| origin.cookies_after(&self.cookies, path()))
     }
 
-    /// A URL with the cookies that a request for it has. With others the server may answer something else.
+    /// Returns the hash of a URL with the cookies of its request. With other cookies the server may answer differently.
     fn visit(&self, url: &str) -> u64 {
         let place = OriginKey::of_url(url).filter(|_| !self.cookies.is_empty());
         let cookies = place.and_then(|(key, path)| self.cookies.field(&RequestPlace::at(&key, path), &[]));
@@ -126,9 +126,9 @@ impl Location {
     }
 }
 
-/// How far a redirect may lead: what came from a public address never leads to one that is not, however many hops
-/// later. Without an address a proxy was asked, which does not say where it has been: it counts as public, unless the
-/// host that it was asked for is itself an address that is not.
+/// Returns how far a redirect may lead. A chain that comes from a public address never leads to a private one, however
+/// many hops later. Without an address, a proxy made the request and does not say where. This counts as public, unless
+/// the requested host is itself a private address.
 fn reach_behind(reach: AddressPolicy, host: &str, address: Option<SocketAddr>) -> AddressPolicy {
     let came_from_public = match address {
         Some(address) => is_public(address.ip()),
@@ -137,7 +137,7 @@ fn reach_behind(reach: AddressPolicy, host: &str, address: Option<SocketAddr>) -
     if came_from_public { AddressPolicy::PublicOnly } else { reach }
 }
 
-/// Where a redirect leads. It may not take TLS away, name a user, or leave http.
+/// Returns the destination of a redirect. It must not leave TLS or http, or name a user.
 fn redirected(url: &str, location: &str) -> Result<String, &'static str> {
     let from = Url::parse(url).map_err(|_| "it comes from no URL")?;
     let mut to = from.join(location).map_err(|_| "it is not a URL")?;
@@ -154,8 +154,8 @@ fn redirected(url: &str, location: &str) -> Result<String, &'static str> {
     Ok(to.into())
 }
 
-/// The text of a `Location`. Control bytes are escaped, so that the parser of URLs drops none, and so are bytes above
-/// ASCII in one that is not UTF-8.
+/// Returns the text of a `Location`. Control bytes are escaped, so that the URL parser does not drop them. Bytes above
+/// ASCII are escaped if the text is not UTF-8.
 fn escaped(location: &[u8]) -> Cow<'_, str> {
     let is_utf8 = std::str::from_utf8(location);
     if let Ok(text) = is_utf8

@@ -1,4 +1,4 @@
-//! What each of those who make requests does in its own way.
+//! The operations that differ between the kinds of requesters.
 
 use std::rc::Rc;
 
@@ -10,12 +10,12 @@ use fetchmill_model::verdict::{AttemptState, BrokenFacts, Rules};
 use fetchmill_net::certain::{CertainConnection, HeldReplies, Judged};
 use fetchmill_net::{BrokenExchange, Connection, Deadlines, OriginConnections, ReceivedReply};
 
-/// The connection of a requester's task, with what it holds.
+/// The connection of a requester's task, with the replies that it holds.
 pub(crate) type ConnectionOf<R> = CertainConnection<<R as Requester>::Held>;
-/// What a requester receives, which may be resumed.
+/// The reply that a requester receives, which can be resumed.
 pub(crate) type BodyOf<R> = Resumable<<R as Requester>::Body>;
 
-/// Which replies are certain when they come. Any other is held until its connection has rested or has ended.
+/// The replies that are certain when they arrive. Any other is held until its connection has rested or has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CertainReplies {
     /// The first one of a connection.
@@ -26,26 +26,26 @@ pub(crate) enum CertainReplies {
     All,
 }
 
-/// One who makes requests with [`fulfil`](super::fulfil). Methods are in the order in which an attempt calls them.
+/// Makes requests with [`fulfil`](super::fulfil). The methods are in the order in which an attempt calls them.
 pub(crate) trait Requester {
-    /// What is asked for, and how far that is.
+    /// A request and its progress.
     type Request;
     /// Replies that wait until they are certain.
     type Held: HeldReplies;
-    /// Where replies go.
+    /// The receiver of replies.
     type Body: ResumableBody;
 
-    /// Replies that are certain when they come.
+    /// Replies that are certain when they arrive.
     const CERTAIN: CertainReplies;
 
-    /// Finds the origin of the request; or returns how the attempt ends without one.
+    /// Finds the origin of the request, or returns how the attempt ends without one.
     async fn find_origin(
         &self,
         request: &mut Self::Request,
         watch: &Deadlines,
     ) -> Result<Rc<OriginConnections>, AttemptEnd>;
 
-    /// Waits until the request may go out; or returns how the attempt ends instead.
+    /// Waits until the request may go out, or returns how the attempt ends instead.
     async fn await_turn(
         &self,
         request: &mut Self::Request,
@@ -56,8 +56,8 @@ pub(crate) trait Requester {
     /// Prepares `body` for the reply, unless it is about to be resumed.
     fn prepare(&self, request: &mut Self::Request, body: &mut BodyOf<Self>, origin: &OriginConnections);
 
-    /// Has the task's connection lead to the origin. It is not open if a new one is needed. With `is_fresh` nothing that was
-    /// used before may be taken.
+    /// Gives the task a connection to the origin. It is not open if a new one is needed. With `is_fresh`, a used
+    /// connection must not be taken.
     async fn bring(
         &self,
         task: &mut ConnectionOf<Self>,
@@ -75,7 +75,7 @@ pub(crate) trait Requester {
         watch: &Deadlines,
     ) -> Result<(), Failure>;
 
-    /// Acts on an origin that cannot be connected to; returns the end of the attempt if that is decided by it.
+    /// Acts on an origin that cannot be reached. Returns the end of the attempt if this decides it.
     fn note_unconnected(
         &self,
         _request: &mut Self::Request,
@@ -95,7 +95,7 @@ pub(crate) trait Requester {
         watch: &Deadlines,
     ) -> Result<ReceivedReply, BrokenExchange>;
 
-    /// The time on the thread's clock.
+    /// Returns the time on the thread's clock.
     fn micros(&self) -> MonotonicMicros;
 
     /// Notes a complete reply to a request that was sent at `sent`.
@@ -108,7 +108,7 @@ pub(crate) trait Requester {
         sent: MonotonicMicros,
     );
 
-    /// Returns whether the socket is checked for more after a reply that is certain, or is not.
+    /// Returns whether to check the socket for more bytes after a reply, which is certain or not.
     fn checks_socket(&self, connection: &Connection, is_certain: bool) -> bool;
 
     /// Acts on a reply that is certain.
@@ -120,7 +120,7 @@ pub(crate) trait Requester {
         replied: &ReceivedReply,
     ) -> AttemptEnd;
 
-    /// Keeps a reply, or what follows from it, until it is certain.
+    /// Keeps a reply, or its consequence, until it is certain.
     fn hold_reply(
         &self,
         task: &mut ConnectionOf<Self>,
@@ -129,16 +129,16 @@ pub(crate) trait Requester {
         replied: &ReceivedReply,
     ) -> AttemptEnd;
 
-    /// Acts on what is known of the replies that a connection holds.
+    /// Acts on the judgement of the replies that a connection holds.
     fn judge_replies(&self, task: &mut ConnectionOf<Self>, judged: Judged);
 
-    /// Fails a request that may not be made again, and whose reply cannot be known.
+    /// Fails a request that must not be repeated and whose reply is uncertain.
     fn fail_unknown_reply(&self, request: &mut Self::Request, failure: Failure) -> AttemptEnd;
 
     /// Ends a connection that its server closes after the last reply.
     async fn await_end(&self, task: &mut ConnectionOf<Self>, watch: &Deadlines);
 
-    /// Acts on an attempt that failed without a complete reply; `broken` is none if there was no connection.
+    /// Acts on an attempt without a complete reply. `broken` is `None` if there was no connection.
     fn attempt_failed(
         &self,
         request: &mut Self::Request,
@@ -146,37 +146,37 @@ pub(crate) trait Requester {
         broken: Option<BrokenFacts>,
     ) -> AttemptEnd;
 
-    /// Lets go of what the attempt has used, unless its body is about to be resumed.
+    /// Releases the memory of the attempt, unless its body is about to be resumed.
     fn attempted(&self, _body: &mut BodyOf<Self>) {}
 
-    /// Leaves the task without a connection. What the last one holds is not lost.
+    /// Leaves the task without a connection. The replies that the old one holds are kept.
     fn leave_connection(&self, task: &mut ConnectionOf<Self>);
 
-    /// Waits for newer credentials; `false` if the request has ended instead.
+    /// Waits for newer credentials. Returns `false` if the request ends instead.
     async fn await_credentials(&self, request: &mut Self::Request) -> bool;
 
-    /// Acts on a redirect that was followed; `false` if the request waits for its new host.
+    /// Acts on a redirect that was followed. Returns `false` if the request waits for its new host.
     fn enter_new_host(&self, _request: &mut Self::Request) -> bool {
         true
     }
 
-    /// Divides what was asked for together.
+    /// Splits a joined request into its targets.
     fn split(&self, _request: &mut Self::Request) {}
 
     /// Returns whether no further attempt is wanted.
     fn is_over(&self, request: &Self::Request) -> bool;
 
-    /// Returns whether the request may be made more than once, where it is now.
+    /// Returns whether the request may be repeated at its current URL.
     fn may_repeat(&self, request: &Self::Request) -> bool;
 
-    /// Returns whether the request only reads, where it is now: `GET` or `HEAD`. One that is slow may then be made again.
+    /// Returns whether the request at its current URL is a `GET` or `HEAD`. If it is slow, it may be repeated.
     fn only_reads(&self, _request: &Self::Request) -> bool {
         false
     }
 
-    /// What was spent on the request.
+    /// Returns the attempts and time spent on the request.
     fn state_of<'r>(&self, request: &'r mut Self::Request) -> &'r mut AttemptState;
 
-    /// The rules for the request.
+    /// Returns the rules for the request.
     fn rules_of(&self, request: &Self::Request) -> Rules;
 }

@@ -1,7 +1,7 @@
-//! A body that may break off: then only its rest is asked for.
+//! A body that may break off, so that only its rest is requested.
 //!
-//! What has come stays where it is, so it has the bounds of any body that is received. [`fetchmill_model::verdict`] says
-//! whether the rest is asked for, and what a reply to that is worth.
+//! The received bytes stay in place, so the usual limits of a body apply. [`fetchmill_model::verdict`] decides whether
+//! the rest is requested, and judges the reply to that request.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use fetchmill_model::http1::{BodySink, Head};
 use fetchmill_model::verdict::{ResumedReply, Resumption};
 use fetchmill_net::{IF_RANGE, RANGE};
 
-/// Where the replies to a request go.
+/// The receiver of a request's replies.
 pub(crate) trait ResumableBody: BodySink {
-    /// Forgets the bytes that have come.
+    /// Forgets the received bytes.
     fn forget(&mut self);
 
-    /// Prepares for all of the object, when a reply has it in place of the rest; or for nothing of use.
+    /// Prepares for a reply with the whole object instead of the rest, or with nothing useful.
     fn start_again(&mut self);
 
     /// Returns whether something went wrong on this machine.
@@ -23,34 +23,34 @@ pub(crate) trait ResumableBody: BodySink {
     }
 }
 
-/// A body, and how far it is. Bytes in `inner` are counted here.
+/// A body and its progress. Bytes in `inner` are counted here.
 #[derive(Debug, Default)]
 pub(crate) struct Resumable<B> {
     pub(crate) inner: B,
-    /// The rest may be asked for when it breaks off.
+    /// Whether the rest may be requested if the body breaks off.
     may_break: bool,
-    /// What the head said, if the rest may be asked for.
+    /// Values of the head, if the rest may be requested.
     resumption: Option<Resumption>,
     phase: BodyPhase,
-    /// Bytes that have come of the object.
+    /// Received bytes of the object.
     came: u64,
-    /// Bytes that the last request brought.
+    /// Bytes from the last request.
     brought: u64,
 }
 
-/// What comes.
+/// The expected bytes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum BodyPhase {
-    /// All of the object.
+    /// The whole object.
     #[default]
     First,
-    /// Nothing: it broke off, and the rest is asked for.
+    /// None yet: the body broke off, and the rest is requested.
     BrokenOff,
-    /// The rest.
+    /// The rest of the object.
     Rest,
-    /// All of the object in place of the rest.
+    /// The whole object instead of the rest.
     Anew,
-    /// Anything else in its place.
+    /// Something else instead of the rest.
     Other,
 }
 
@@ -59,13 +59,13 @@ impl<B> Resumable<B> {
         Resumable { inner, may_break: false, resumption: None, phase: BodyPhase::First, came: 0, brought: 0 }
     }
 
-    /// Prepares for another body, and forgets what is known of the last one.
+    /// Prepares for another body, and forgets the progress of the last one.
     pub(crate) fn start(&mut self, may_break: bool) {
         self.may_break = may_break;
         self.forget_progress();
     }
 
-    /// What was in `inner` is somebody else's now.
+    /// Notes that `inner` was handed over.
     pub(crate) fn handed_over(&mut self) {
         self.forget_progress();
     }
@@ -75,41 +75,41 @@ impl<B> Resumable<B> {
         (self.came, self.brought) = (0, 0);
     }
 
-    /// Keeps what has come for the rest, which is asked for.
+    /// Keeps the received bytes, because the rest is requested.
     pub(crate) fn break_off(&mut self) {
         (self.phase, self.brought) = (BodyPhase::BrokenOff, 0);
     }
 
-    /// Returns whether the rest can be asked for when it breaks off, or has broken off, now. A body that began anew did so in
-    /// place of a rest: its attempt is over.
+    /// Returns whether the rest can be requested if the body breaks off, or has broken off, now. A body that came whole
+    /// in place of a rest cannot be resumed: its attempt is over.
     pub(crate) fn can_be_resumed(&self) -> bool {
         let may = matches!(self.phase, BodyPhase::First | BodyPhase::BrokenOff | BodyPhase::Rest);
         may && self.resumption.is_some()
     }
 
-    /// Returns whether the rest is to come.
+    /// Returns whether the rest is still to come.
     pub(crate) fn is_broken_off(&self) -> bool {
         self.phase == BodyPhase::BrokenOff
     }
 
-    /// Returns whether what comes in place of the rest is of no use.
+    /// Returns whether the reply is useless as the rest.
     pub(crate) fn is_no_rest(&self) -> bool {
         self.phase == BodyPhase::Other
     }
 
-    /// Bytes that the last request brought.
+    /// Returns the bytes from the last request.
     pub(crate) fn brought(&self) -> u64 {
         self.brought
     }
 
-    /// The fields that ask for the rest, if it is to come: `Range` and `If-Range`.
+    /// Returns the fields that request the rest, if it is to come: `Range` and `If-Range`.
     pub(crate) fn rest_fields(&self) -> Option<[(String, String); 2]> {
         let resumption = self.resumption.as_ref().filter(|_| self.is_broken_off())?;
         let range = resumption.rest(self.came)?.to_string();
         Some([(RANGE.to_owned(), range), (IF_RANGE.to_owned(), resumption.etag().to_owned())])
     }
 
-    /// The head of the whole object, when the last reply had this one.
+    /// Returns the head of the whole object, given the head of the last reply.
     pub(crate) fn head_of_whole(&self, last: Head) -> Head {
         let resumption = self.resumption.as_ref().filter(|_| self.phase == BodyPhase::Rest);
         resumption.map_or(last, |resumption| resumption.head_of_whole(&last))
@@ -117,7 +117,7 @@ impl<B> Resumable<B> {
 }
 
 impl<B: ResumableBody> Resumable<B> {
-    /// Forgets what has come.
+    /// Forgets the received bytes.
     pub(crate) fn discard(&mut self) {
         self.inner.forget();
         self.forget_progress();

@@ -1,4 +1,5 @@
-//! Requests that are far slower than their origin's replies are abandoned and made again ([`fetchmill_model::reply::patience`]).
+//! Abandons and repeats requests that are far slower than their origin's other replies
+//! ([`fetchmill_model::reply::patience`]).
 
 use super::end::AttemptEnd;
 use super::requester::{BodyOf, ConnectionOf, Requester};
@@ -6,8 +7,8 @@ use fetchmill_model::reply::certainty::MonotonicMicros;
 use fetchmill_model::reply::patience::Patience;
 use fetchmill_net::{Deadlines, OriginConnections, ReceivedReply};
 
-/// Has the watch abandon the next request once it is far slower than others. Only a first attempt that reads: one that failed is
-/// waited for as the options say, and what is written may not be written twice at a time.
+/// Lets the watch abandon the next request if it is far slower than others. This applies only to a first attempt that
+/// reads. A repeated attempt waits as long as the options allow, and a write must not run twice at the same time.
 pub(super) fn await_as_others<R: Requester>(
     requester: &R,
     task: &ConnectionOf<R>,
@@ -17,7 +18,7 @@ pub(super) fn await_as_others<R: Requester>(
     watch: &Deadlines,
 ) {
     let state = *requester.state_of(request);
-    // On a connection that many share, replies that wait for each other look as slow.
+    // On a shared connection, replies that wait for each other also look slow.
     if task.connection.is_shared() || body.is_broken_off() || state.attempts > 0 {
         return;
     }
@@ -26,7 +27,7 @@ pub(super) fn await_as_others<R: Requester>(
     }
 }
 
-/// Notes what a reply to a request that was sent at `sent` says of the origin's patience.
+/// Notes the time of a reply to a request that was sent at `sent`, for the origin's patience.
 pub(super) fn note_patience<R: Requester>(
     requester: &R,
     request: &mut R::Request,
@@ -46,8 +47,8 @@ pub(super) fn note_patience<R: Requester>(
     }
 }
 
-/// Abandons a request that was sent at `sent` and is slower than others. It is made again, and the first one does not count as an
-/// attempt. Replies that its connection holds are not certain: one of them may answer another request.
+/// Abandons a request that was sent at `sent` and is slower than others. It is repeated, and the abandoned request does
+/// not count as an attempt. The replies that its connection holds are not certain: one may answer another request.
 pub(super) fn abandon<R: Requester>(
     requester: &R,
     task: &mut ConnectionOf<R>,

@@ -1,4 +1,4 @@
-//! Sends a dispatcher's outcomes to its sink: the block that fills, and the bodies that are too large for it.
+//! Sends a dispatcher's outcomes to its sink: the current block, and bodies that are too large for it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -11,7 +11,8 @@ use fetchmill_model::limits::{BODY_FREE_BYTES, BODY_MEMORY_BYTES_MAX};
 use fetchmill_model::target::Sequence;
 use fetchmill_store::sink::{Block, FetchedBody, Properties, Stage};
 
-/// The sender of a dispatcher's blocks. An abort drops it, since the writer would wait for the engine for ever.
+/// The sender of a dispatcher's blocks. An abort drops it, since the writer would otherwise wait for the engine
+/// forever.
 pub(crate) type SharedSender = Arc<Mutex<Option<Sender<Block>>>>;
 
 /// See the module.
@@ -20,7 +21,7 @@ pub(crate) struct BlockSender {
     pub(crate) sent_at: Instant,
     pub(crate) properties: Properties,
     memory: Arc<BodyMemory>,
-    /// None when bodies are not kept.
+    /// `None` if bodies are not kept.
     stage: Option<Arc<Stage>>,
     sender: SharedSender,
     empty: Receiver<Block>,
@@ -43,7 +44,7 @@ impl BlockSender {
         Arc::clone(&self.sender)
     }
 
-    /// A body as the block takes it: one for which there is no room in memory goes into a staging file.
+    /// Prepares a body for the block. If there is no room in memory, the body goes to a staging file.
     pub(crate) fn hold<'b>(&self, sequence: Sequence, body: &'b [u8]) -> Result<FetchedBody<'b>> {
         match &self.stage {
             Some(stage) if self.must_spill(body.len()) => {
@@ -59,7 +60,7 @@ impl BlockSender {
         length > BODY_MEMORY_BYTES_MAX || (length > BODY_FREE_BYTES && !self.memory.has_room(length))
     }
 
-    /// Sends what is in the block; waits while the sink is behind.
+    /// Sends the block. Waits while the sink cannot keep up.
     pub(crate) fn send(&mut self) {
         self.sent_at = Instant::now();
         if self.block.is_empty() {
@@ -70,12 +71,12 @@ impl BlockSender {
         self.memory.reserve(block.memory());
         let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(sender) = sender {
-            // A sink that has ended has ended the job with it.
+            // If the sink has ended, the job has ended too.
             let _ = sender.blocking_send(block);
         }
     }
 
-    /// Nothing more will come.
+    /// Ends the sending.
     pub(crate) fn close(&mut self) {
         close(&self.sender);
     }

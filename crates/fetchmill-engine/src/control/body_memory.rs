@@ -1,16 +1,17 @@
-//! The budget of bytes for bodies on their way from a connection to the sink, of one worker with its writer.
+//! The memory budget for bodies on their way from a connection to the sink, for one worker with its writer.
 //!
-//! What holds bodies reserves their bytes and releases them when it has none any more: a connection while it receives,
-//! and a block from when it is full until its sink has stored it. Nothing waits for room here, since what waits would
-//! hold some: when the budget is used up, the next body goes to a staging file. New requests wait while blocks queue up.
+//! A holder of bodies reserves their bytes, and releases them when it has none any more: a connection while it
+//! receives, and a block from when it is full until its sink has stored it. No one waits for room here, since a waiting
+//! holder would keep its own bytes reserved. If the budget is used up, the next body goes to a staging file. New
+//! requests wait while blocks queue up.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fetchmill_model::limits::BODIES_BYTES_MAX;
 
-/// See the module. Small bodies (`BODY_FREE_BYTES`) are not counted while a connection receives them, so that an object
-/// of usual size costs nothing here: a block counts its own once.
+/// See the module. A small body (`BODY_FREE_BYTES`) is not counted while a connection receives it, so that an object of
+/// usual size costs nothing here. A block counts all its bodies once.
 #[derive(Debug)]
 pub(crate) struct BodyMemory {
     used: AtomicUsize,
@@ -18,7 +19,7 @@ pub(crate) struct BodyMemory {
 }
 
 impl BodyMemory {
-    /// The share of one of so many workers.
+    /// Makes the budget of one of `workers` workers.
     pub(crate) fn of_workers(workers: usize) -> Arc<Self> {
         Self::new(BODIES_BYTES_MAX / workers.max(1))
     }
@@ -27,23 +28,23 @@ impl BodyMemory {
         Arc::new(BodyMemory { used: AtomicUsize::new(0), bytes_max })
     }
 
-    /// Counts bytes, whether there is room for them or not.
+    /// Reserves bytes, even if there is no room for them.
     pub(crate) fn reserve(&self, bytes: usize) {
         self.used.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Gives back what was reserved; whether the budget was used up and is not any more.
+    /// Releases reserved bytes. Returns whether the budget was used up and no longer is.
     pub(crate) fn release(&self, bytes: usize) -> bool {
         let before = self.used.fetch_sub(bytes, Ordering::Relaxed);
         before >= self.bytes_max && before.saturating_sub(bytes) < self.bytes_max
     }
 
-    /// Whether so many bytes more are within the budget.
+    /// Whether `more` bytes are within the budget.
     pub(crate) fn has_room(&self, more: usize) -> bool {
         self.used.load(Ordering::Relaxed).saturating_add(more) <= self.bytes_max
     }
 
-    /// Whether nothing more should be taken into memory.
+    /// Whether no more bodies should be kept in memory.
     pub(crate) fn is_used_up(&self) -> bool {
         !self.has_room(1)
     }
@@ -59,7 +60,7 @@ mod tests {
 
         memory.reserve(60);
         assert!(memory.has_room(40) && !memory.has_room(41) && !memory.is_used_up());
-        // What can't be refused is counted all the same.
+        // Bytes that cannot be refused are still counted.
         memory.reserve(60);
         assert!(memory.is_used_up() && !memory.has_room(0));
         assert!(memory.release(60), "there is room again");

@@ -1,4 +1,4 @@
-//! What has come of bodies, for `--max-bytes` and `--bwlimit`. Without either there is none, and nothing is counted.
+//! Counts received bytes of bodies, for `--max-bytes` and `--bwlimit`. Without these options, nothing is counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::clock::Clock;
 use fetchmill_model::planner::pace::ByteRate;
 
-/// See the module. All threads of a job share it: with it a piece of a body costs two atomic additions.
+/// See the module. All threads of a job share it: each piece of a body costs two atomic additions.
 #[derive(Debug)]
 pub(crate) struct BodyMeter {
     clock: Clock,
@@ -20,7 +20,7 @@ impl BodyMeter {
         Arc::new(BodyMeter { clock, rate: rate.map(ByteRate::new), received: AtomicU64::new(0) })
     }
 
-    /// So much of a body has come to this process.
+    /// Counts bytes of a body that this process has received.
     pub(crate) fn take(&self, bytes: usize) {
         self.count(bytes as u64);
         if let Some(rate) = &self.rate {
@@ -28,17 +28,17 @@ impl BodyMeter {
         }
     }
 
-    /// So much has come to an engine in Python, which keeps the rate itself.
+    /// Counts bytes that an engine in Python has received, which keeps the rate itself.
     pub(crate) fn count(&self, bytes: u64) {
         self.received.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// In this run.
+    /// Returns the bytes of this run.
     pub(crate) fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
     }
 
-    /// How long the rate asks to wait before more is read; none: not at all.
+    /// Returns how long the rate delays the next read; `None` = no delay.
     pub(crate) fn wait(&self) -> Option<Duration> {
         self.rate.as_ref()?.wait(self.clock.micros())
     }

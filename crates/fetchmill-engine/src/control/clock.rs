@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 use fetchmill_model::object::Micros;
 use fetchmill_model::planner::origin::Millis;
 
-/// Milliseconds: 1970 UTC when the job starts, monotonic from there.
+/// Milliseconds since 1970 UTC, by the system clock at the start of the job and monotonic from there.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clock {
     started: Instant,
@@ -22,12 +22,12 @@ impl Clock {
         self.offset + self.started.elapsed().as_millis() as Millis
     }
 
-    /// Microseconds from its start to a moment.
+    /// Returns the microseconds from the start of the job to a moment.
     pub(crate) fn micros_at(&self, moment: Instant) -> u64 {
         moment.saturating_duration_since(self.started).as_micros() as u64
     }
 
-    /// Microseconds since the job started.
+    /// Returns the microseconds since the start of the job.
     pub(crate) fn micros(&self) -> u64 {
         self.started.elapsed().as_micros() as u64
     }
@@ -37,7 +37,7 @@ impl Clock {
     }
 }
 
-/// Microseconds since 1970 UTC.
+/// Returns the microseconds since 1970 UTC.
 pub(crate) fn unix_micros() -> Micros {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     since.as_micros() as Micros

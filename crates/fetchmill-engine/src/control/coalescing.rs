@@ -1,17 +1,17 @@
-//! Parts of objects that are asked for together (`--coalesce`): how far apart they may be, and what has come of them. The
-//! job's workers share it.
+//! Parts of objects that are requested together (`--coalesce`): their maximum distance, and the observed results. All
+//! workers of the job share this.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Replies one after the other that were not the joined part: one may be chance.
+/// Number of consecutive replies without the joined part that ends coalescing: one may be chance.
 const REFUSED_MAX: u32 = 2;
 
-/// See the module. Looked at once a request, and changed by those that are refused, and the first that is not behind them.
+/// See the module. Read once a request. Changed by refused requests, and by the first success after them.
 #[derive(Debug)]
 pub(crate) struct Coalescing {
-    /// Bytes between two parts at most; none: each is asked for alone.
+    /// Maximum number of bytes between two parts; `None` = each part is requested alone.
     gap_max: Option<u64>,
-    /// Replies since the last good one that were not what was asked for; stays at its bound.
+    /// Replies without the requested part since the last success. Stays at `REFUSED_MAX` once reached.
     refused: AtomicU32,
 }
 
@@ -20,7 +20,7 @@ impl Coalescing {
         Coalescing { gap_max, refused: AtomicU32::new(0) }
     }
 
-    /// How many bytes may lie between parts that are asked for together; none: they are not.
+    /// Returns how many bytes may be between parts that are requested together; `None` = parts are not joined.
     pub(crate) fn gap_max(&self) -> Option<u64> {
         self.gap_max.filter(|_| !self.has_ended())
     }
@@ -29,19 +29,19 @@ impl Coalescing {
         self.refused.load(Ordering::Relaxed) >= REFUSED_MAX
     }
 
-    /// The server has sent another part than the joined one, or all of the object.
+    /// Notes that the server has sent another part than the joined one, or the whole object.
     pub(crate) fn note_refused(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// It has sent the joined part.
+    /// Notes that the server has sent the joined part.
     pub(crate) fn note_joined(&self) {
         if (1..REFUSED_MAX).contains(&self.refused.load(Ordering::Relaxed)) {
             self.refused.store(0, Ordering::Relaxed);
         }
     }
 
-    /// What a user should know of it at the end; none when nothing has ended it.
+    /// Returns a notice for the user at the end; `None` if coalescing was not ended.
     pub(crate) fn notice(&self) -> Option<String> {
         self.has_ended().then(|| {
             "--coalesce ended: the server sent something else than the joined ranges; each was asked for by itself since".into()

@@ -1,15 +1,15 @@
-//! What is shown while a job runs: counters that each thread adds to once a block, and that are summed on read.
+//! Counters that are shown while a job runs. Each thread adds to its own once a block, and readers sum them.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use fetchmill_model::outcome::{FailureKind, KindCounts, Outcome, Tally};
 
-/// Counters of one thread, on cache lines of their own.
+/// Counters of one thread, on their own cache lines.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Counters {
     listed: AtomicU64,
-    /// May go down: a name that is taken is known only after its object was fetched.
+    /// May decrease: a name conflict is known only after the object was fetched.
     fetched: AtomicI64,
     absent: AtomicU64,
     failed: AtomicU64,
@@ -38,11 +38,11 @@ impl Default for Counters {
     }
 }
 
-/// What a thread did since it last added to its counters.
+/// Counts of a thread that are not yet added to its counters.
 #[derive(Debug, Default)]
 pub(crate) struct Delta {
     pub(crate) tally: Tally,
-    /// Bytes that came for fetched bodies, whatever was made of them.
+    /// Bytes received for fetched bodies, before any decoding.
     pub(crate) received: u64,
     pub(crate) attempts: u64,
     pub(crate) kinds: Vec<FailureKind>,
@@ -59,7 +59,7 @@ impl Delta {
 }
 
 impl Delta {
-    /// Adds what another one has, which is empty afterwards.
+    /// Adds another delta and empties it.
     pub(crate) fn append(&mut self, other: &mut Delta) {
         self.tally.add(&std::mem::take(&mut other.tally));
         self.received += std::mem::take(&mut other.received);
@@ -91,13 +91,13 @@ impl Counters {
         self.skipped.fetch_add(skipped, Ordering::Relaxed);
     }
 
-    /// A fetched object that could not be put in its place.
+    /// Counts a fetched object as failed, because it could not be put in its place.
     pub(crate) fn refuse(&self, kind: FailureKind) {
         self.fetched.fetch_sub(1, Ordering::Relaxed);
         self.fail(kind);
     }
 
-    /// What a transform has made of a fetched object: another outcome, or other bytes.
+    /// Counts the result of a transform: another outcome, or other bytes.
     pub(crate) fn transform(&self, outcome: Outcome, bytes: u64, bytes_before: u64) {
         self.bytes.fetch_add(bytes as i64 - bytes_before as i64, Ordering::Relaxed);
         match outcome {
@@ -110,13 +110,13 @@ impl Counters {
         }
     }
 
-    /// A failure that is no reply's.
+    /// Counts a failure without a reply.
     pub(crate) fn fail(&self, kind: FailureKind) {
         self.failed.fetch_add(1, Ordering::Relaxed);
         self.kinds[kind as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What was counted is not durable and will not be.
+    /// Removes counts of an outcome that is not durable and will not become so.
     pub(crate) fn take_back(&self, outcome: Outcome, bytes: u64) {
         self.bytes.fetch_sub(bytes as i64, Ordering::Relaxed);
         match outcome {

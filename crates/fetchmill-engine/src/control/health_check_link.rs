@@ -1,4 +1,4 @@
-//! The way to the thread that asks an origin whether it is well ([`crate::job::health_check`]).
+//! The channel to the thread that checks an origin ([`crate::job::health_check`]).
 
 use std::sync::Mutex;
 
@@ -7,12 +7,12 @@ use crossbeam_channel::{Receiver, Sender};
 use fetchmill_model::panics::lock;
 use fetchmill_model::planner::probing::HealthCheck;
 
-/// What is asked.
+/// A question about an origin.
 #[derive(Debug)]
 pub(crate) enum OriginQuestion {
-    /// Whether the origin is well.
+    /// Whether the origin works.
     Health(HealthCheck),
-    /// Whether it still gives an object that was fetched, after refusals with this status.
+    /// Whether the origin still gives an object that was fetched before, after refusals with this status.
     Access(Box<[u8]>, u16),
 }
 
@@ -23,19 +23,19 @@ pub(crate) struct HealthCheckLink {
 }
 
 impl HealthCheckLink {
-    /// From now on there is somebody who asks.
+    /// Opens the channel, because a checking thread exists now.
     pub(crate) fn open(&self) -> Receiver<OriginQuestion> {
         let (sender, questions) = crossbeam_channel::unbounded();
         *lock(&self.sender) = Some(sender);
         questions
     }
 
-    /// Asks; `false` when nobody can. The planner has one question at a time.
+    /// Sends a question. Returns `false` if no thread can answer. The planner has one question at a time.
     pub(crate) fn ask(&self, asked: OriginQuestion) -> bool {
         lock(&self.sender).as_ref().is_some_and(|sender| sender.send(asked).is_ok())
     }
 
-    /// Nobody will ask any more.
+    /// Closes the channel.
     pub(crate) fn end(&self) {
         lock(&self.sender).take();
     }

@@ -1,4 +1,4 @@
-//! The way to the journal's thread: what it is asked for, and how.
+//! The channel to the journal's thread, and its requests.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,14 +13,14 @@ use fetchmill_model::source::{ListedPage, PendingFolder};
 use fetchmill_model::target::{Names, Sequence, WaitingTarget};
 use fetchmill_store::journal::{PendingPage, UploadState};
 
-/// What a listing asks the journal to record.
+/// Listing data for the journal to record.
 #[derive(Debug)]
 pub(crate) enum ListingRequest {
     /// A page; its targets are announced to the planner.
     Page(ListedPage),
-    /// A folder that gives no listing.
+    /// A folder that cannot be listed.
     FailFolder { path: Vec<u8>, status: Option<u16>, attempts: u32, detail: String },
-    /// The keys after `at` in a range of keys become a range of their own.
+    /// In a range of keys, the keys after `at` become a range of their own.
     SplitRange { range: u64, at: Vec<u8>, behind: u64 },
     /// The listing is complete.
     End,
@@ -28,17 +28,17 @@ pub(crate) enum ListingRequest {
     Restart,
 }
 
-/// The number of the shard that was sealed, if a receipt says that one was.
+/// The number of the sealed shard, if a receipt reports one.
 pub(crate) type CommitAnswer = Option<ShardNumber>;
 
-/// What must be durable before its sender continues.
+/// Data that must be durable before its sender continues.
 #[derive(Debug)]
 pub(crate) enum CommitRequest {
-    /// What a worker's sink has made durable.
+    /// A receipt of a worker's sink.
     Receipt(Box<Receipt>),
     /// The requests of these targets are about to be made, and must not be made twice.
     Begin(Runs),
-    /// How far the upload of a shard is.
+    /// The progress of a shard's upload.
     Upload(ShardNumber, UploadState),
     /// From now on the listing of a bucket follows tokens.
     FollowTokens(TokenStart),
@@ -47,42 +47,42 @@ pub(crate) enum CommitRequest {
 /// Where a listing by tokens begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TokenStart {
-    /// With the page that this leads to, none: the first. Everything before it is in the journal.
+    /// At the page of this token, or the first page. Everything before it is in the journal.
     At(Option<String>),
-    /// With the first page, again.
+    /// At the first page, again.
     Again,
 }
 
-/// Everything that the journal is asked for.
+/// All requests to the journal.
 #[derive(Debug)]
 pub(crate) enum JournalRequest {
-    /// What a listing asks for.
+    /// Data of a listing.
     Listing(ListingRequest),
-    /// What must be durable before its sender continues: the answer comes when it is.
+    /// Data that must be durable before its sender continues. The answer comes once it is durable.
     Commit(CommitRequest, SyncSender<CommitAnswer>),
-    /// The replies of these have come, and this run makes nothing of them.
+    /// Replies to these targets have come, but this run ignores them.
     Leave(Runs),
-    /// Targets that were settled, and that a reply which came too late puts in doubt, with their names.
+    /// Finished targets, with their names, that a late reply has made doubtful.
     Doubtful(Vec<(Sequence, Vec<u8>)>),
     /// Targets that wait longer than a commit window.
     Waiting(Vec<WaitingTarget>),
-    /// What the job waits for, for who reads the journal: JSON.
+    /// The outages that the job waits for, as JSON, for readers of the journal.
     Waits(String),
-    /// Samples of the job, each with the time of its end, as JSON (more than one replace all); and how fast it is.
+    /// Samples of the job with the times of their ends, as JSON (several replace all), and the current speed.
     Samples(Vec<(f64, String)>, String),
     /// The planner has room for waiting targets.
     LoadWaiting { from: DueKey, max: usize },
-    /// A worker's process has died: what it left is brought into agreement. The answer is what that has settled.
+    /// A worker process has died, and its files are to be recovered. The answer has the targets that this settles.
     Bury { worker: u32, pid: u32, reply: Sender<Runs> },
-    /// Those of these names that no page of a walk has brought.
+    /// The names among these that no page of a walk has listed.
     KeepUnlisted(Names, Sender<Names>),
     /// The next folder to list.
     NextFolder(Sender<Option<PendingFolder>>),
-    /// A page of an earlier run with targets that are not settled.
+    /// The next page of an earlier run with unfinished targets.
     NextLivePage(Sequence, Sender<Option<PendingPage>>),
 }
 
-/// What others are told when the journal's thread has failed; the failure itself is known by then.
+/// Error for other threads after the journal's thread has failed. The actual error is already known.
 pub(crate) fn ended() -> Error {
     Error::Internal("the journal's thread has ended".into())
 }
@@ -90,9 +90,9 @@ pub(crate) fn ended() -> Error {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct JournalLink {
-    /// Taken away at the end: the journal's thread works until nobody can send.
+    /// Removed at the end: the journal's thread works until no sender is left.
     sender: Mutex<Option<crossbeam_channel::Sender<JournalRequest>>>,
-    /// Waiting targets that the journal has not yet written.
+    /// Waiting targets that the journal has not written yet.
     unwritten: AtomicUsize,
 }
 
@@ -101,7 +101,7 @@ impl JournalLink {
         JournalLink { sender: Mutex::new(Some(sender)), unwritten: AtomicUsize::new(0) }
     }
 
-    /// Sends a request. When the journal's thread has ended there is an error already, and the job is ending.
+    /// Sends a request. If the journal's thread has ended, there is already an error, and the job is ending.
     pub(crate) fn send(&self, request: JournalRequest) {
         if let JournalRequest::Waiting(targets) = &request {
             self.unwritten.fetch_add(targets.len(), Ordering::Relaxed);
@@ -112,7 +112,7 @@ impl JournalLink {
         }
     }
 
-    /// Sends what the listing asks for.
+    /// Sends listing data.
     pub(crate) fn list(&self, request: ListingRequest) {
         self.send(JournalRequest::Listing(request));
     }
@@ -124,15 +124,15 @@ impl JournalLink {
         answer.recv().map_err(|_| ended())
     }
 
-    /// Sends what must be durable. Returns where the answer comes when it is.
+    /// Sends data that must be durable. Returns the receiver of the answer.
     pub(crate) fn begin_commit(&self, request: CommitRequest) -> Receiver<CommitAnswer> {
         let (acknowledge, acknowledged) = sync_channel(1);
         self.send(JournalRequest::Commit(request, acknowledge));
         acknowledged
     }
 
-    /// Sends what must be durable, and waits until it is. It fails only with an error that is known by then, and is the one
-    /// that is shown.
+    /// Sends data that must be durable, and waits until it is. If this fails, the actual error is already known, and is
+    /// the one that the user sees.
     pub(crate) fn commit(&self, request: CommitRequest) -> Result<CommitAnswer> {
         self.begin_commit(request).recv().map_err(|_| ended())
     }
@@ -142,17 +142,17 @@ impl JournalLink {
         self.commit(CommitRequest::Receipt(Box::new(receipt)))
     }
 
-    /// The journal has written so many waiting targets.
+    /// Notes that the journal has written this many waiting targets.
     pub(crate) fn written(&self, targets: usize) {
         self.unwritten.fetch_sub(targets, Ordering::Relaxed);
     }
 
-    /// Whether the journal has enough waiting targets to write: no more are put aside.
+    /// Whether the journal has enough waiting targets to write, so that no more are deferred.
     pub(crate) fn is_full(&self) -> bool {
         self.unwritten.load(Ordering::Relaxed) >= limits::DEFERRED_QUEUED_MAX
     }
 
-    /// Nobody will send any more.
+    /// Closes the channel.
     pub(crate) fn end(&self) {
         lock(&self.sender).take();
     }

@@ -1,4 +1,5 @@
-//! How much of a list a job may read: a worker of a shared job lets it read some rows at a time, and ends it early.
+//! The limit up to which a job may read its list. A worker of a shared job allows some rows at a time, and ends the
+//! list early.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -10,23 +11,23 @@ pub(crate) struct ListGate {
     /// Rows that were read.
     read: AtomicU64,
     is_ended: AtomicBool,
-    /// Whether the listing has ended because of that, and not at the list's end.
+    /// Whether the listing has ended because of the gate, before the end of the list.
     is_cut: AtomicBool,
 }
 
-/// What the listing does next.
+/// The next step of the listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ListTurn {
     /// Read a page.
     Read,
-    /// Wait for more rows that may be read.
+    /// Wait until more rows may be read.
     Wait,
-    /// Take what was read for the whole list.
+    /// Treat the rows that were read as the whole list.
     End,
 }
 
 impl ListGate {
-    /// A gate that lets all pass until somebody sets it, or nothing.
+    /// Makes a gate that allows all rows, or with `is_closed` no rows, until it is set.
     pub(crate) fn new(is_closed: bool) -> Self {
         ListGate {
             allowed: AtomicU64::new(if is_closed { 0 } else { u64::MAX }),
@@ -36,12 +37,12 @@ impl ListGate {
         }
     }
 
-    /// Lets the listing read so many rows in all. A page may go beyond.
+    /// Allows the listing to read this many rows in total. A page may exceed the limit.
     pub(crate) fn allow(&self, rows: u64) {
         self.allowed.store(rows, Ordering::Relaxed);
     }
 
-    /// Ends the list after the page that is being read.
+    /// Ends the list after the current page.
     pub(crate) fn end(&self) {
         self.is_ended.store(true, Ordering::Relaxed);
     }
@@ -51,17 +52,17 @@ impl ListGate {
         self.read.store(rows, Ordering::Relaxed);
     }
 
-    /// Rows that were read when the listing ended before the list; `None` if it did not.
+    /// Returns the rows that were read when the gate ended the listing; `None` if it did not.
     pub(crate) fn cut_at(&self) -> Option<u64> {
         self.is_cut.load(Ordering::Relaxed).then(|| self.read())
     }
 
-    /// Rows that were read.
+    /// Returns the rows that were read.
     pub(crate) fn read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// What the listing does next.
+    /// Returns the next step of the listing.
     pub(crate) fn turn(&self) -> ListTurn {
         if self.is_ended.load(Ordering::Relaxed) {
             self.is_cut.store(true, Ordering::Relaxed);

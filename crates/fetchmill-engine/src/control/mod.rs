@@ -1,4 +1,4 @@
-//! What the threads of a job share, each part by what it serves.
+//! State that the threads of a job share, divided by purpose.
 
 pub(super) mod block_sender;
 pub(super) mod body_memory;
@@ -61,7 +61,7 @@ use fetchmill_model::planner::{NextWork, Planner, PlannerOptions, WorkerReport};
 use fetchmill_model::text::redacted::hide_secrets;
 use fetchmill_model::verdict::RetriedStatuses;
 
-/// A part of a list is kept as a whole number of these.
+/// Denominator of the list's part in `list_share`, which is a whole number.
 const LIST_SHARE_UNIT: f64 = 1e12;
 
 /// See the module.
@@ -73,47 +73,47 @@ pub(super) struct Control {
     pub(super) origins: JobOrigins,
     pub(super) journal: JournalLink,
     pub(super) health_checks: HealthCheckLink,
-    /// Statuses that are retried as 503 is.
+    /// Statuses that are retried like 503.
     pub(super) retried: RetriedStatuses,
-    /// Whether the only origin refuses everything.
+    /// Detects that the only origin refuses everything.
     pub(super) refusals: AccessRefusals,
     pub(super) waits: Waits,
-    /// What is known of stores of S3, if the job has anything to do with them.
+    /// Knowledge about S3 stores, if the job uses any.
     pub(super) store: Arc<Access>,
-    /// What requests to the source's origin show of who asks, if a command prints it.
+    /// Tokens from a command for requests to the source's origin.
     pub(super) tokens: Option<Arc<BearerTokens>>,
     /// The rate of the whole job, if it is limited.
     pub(super) pace: Option<Pace>,
-    /// Whether the robots.txt of hosts counts, and what those say; `None` = it does not.
+    /// The robots.txt of hosts; `None` = it is not obeyed.
     pub(super) robots: Option<Arc<RobotsBoard>>,
-    /// What has come of bodies, if anybody wants to know.
+    /// Counts received bytes of bodies, if needed.
     pub(super) body_meter: Option<Arc<BodyMeter>>,
-    /// None: nothing is checked.
+    /// `None` = nothing is checked.
     pub(super) preflight: Option<Preflight>,
     pub(super) is_listing_done: AtomicBool,
     /// Pages of the listing in this run.
     pub(super) listed_pages: AtomicU64,
-    /// How many objects the listing says that it has; 0: it does not.
+    /// Total number of objects that the listing announces; 0 = it does not.
     pub(super) told_total: AtomicU64,
     /// Part of the list that was read, of [`LIST_SHARE_UNIT`]; 0 = not known.
     list_share: AtomicU64,
-    /// How much of a list may be read.
+    /// Limit up to which the list may be read.
     pub(super) list_gate: ListGate,
     finds_concurrency: bool,
-    /// Set once: before there are workers, or when it shows where a list leads.
+    /// Limit that protects the server. Set once: before there are workers, or when the list's server is known.
     courtesy: OnceLock<Option<Courtesy>>,
-    /// Whether the list has to show it, since the engine makes connections that are not seen here.
+    /// Whether the list must show the server, because the engine's connections are not visible here.
     heeds_list: bool,
     pub(super) counters: Vec<Counters>,
     pub(super) telemetry: Telemetry,
-    /// What a user should know at the end.
+    /// Notices for the user at the end.
     pub(super) stray: StrayReplies,
     pub(super) pipeline: Pipeline,
     pub(super) coalescing: Coalescing,
     notices: Mutex<Vec<String>>,
-    /// The body that most objects are; a receipt adds to it.
+    /// The most frequent body. Receipts add to it.
     same_bodies: Mutex<SameBodies>,
-    /// Hosts whose certificates are not to be trusted, as far as a user was told of them.
+    /// Hosts with an untrusted certificate that the user was notified of.
     distrusted: Mutex<BTreeSet<String>>,
 }
 
@@ -128,7 +128,7 @@ impl Control {
         let request = &job.request;
         let planner = PlannerOptions {
             workers,
-            // Each worker has hosts of its own: it needs a place for them.
+            // Each worker has its own hosts and needs a place for them.
             limit: job.concurrency_of_hosts().max(workers),
             auto: job.concurrency_bounds(workers),
             commit_window: request.commit_window.as_millis() as Millis,
@@ -139,7 +139,8 @@ impl Control {
         };
         let mut planner = Planner::new(planner);
         if (request.rows.is_some() && !request.lists_only()) || request.obeys_robots_of_hosts() {
-            // What a host says in a check says nothing of the job, be it the only one; and one worker has a host's rules.
+            // In a check, a host's answers do not concern the job, even if it is the only host. One worker applies a
+            // host's rules.
             planner.route_by_host();
         }
         let wakers = Wakers::new(workers);
@@ -147,7 +148,7 @@ impl Control {
             clock,
             stop: StopSignal::new(clock, Arc::clone(&wakers)),
             plan: SharedPlanner::new(planner, wakers),
-            // Of targets that are only listed it does not matter.
+            // This is irrelevant if targets are only listed.
             origins: JobOrigins::new(request.rows.is_some() || request.obeys_robots_of_hosts()),
             journal: JournalLink::new(to_journal),
             health_checks: HealthCheckLink::default(),
@@ -164,12 +165,12 @@ impl Control {
             listed_pages: AtomicU64::new(0),
             told_total: AtomicU64::new(0),
             list_share: AtomicU64::new(0),
-            // A range of a Parquet list is given row by row.
+            // A range of a Parquet list is released row by row.
             list_gate: ListGate::new(request.list.row_count.is_some()),
             finds_concurrency: job.concurrency_bounds(workers).is_some(),
             courtesy: OnceLock::new(),
             heeds_list: request.workers != Workers::Native,
-            // The workers' and the listing's.
+            // One for each worker, and one for the listing.
             counters: (0..=workers).map(|_| Counters::default()).collect(),
             telemetry: Telemetry::new(workers),
             stray: StrayReplies::default(),
@@ -189,7 +190,7 @@ impl Control {
         counters::sum(self.counters.iter())
     }
 
-    /// A worker's turn: it says what it has done and gets something to do.
+    /// Makes a worker's turn: reports its work and returns the next.
     pub(super) fn turn(&self, worker: usize, report: WorkerReport, max: usize) -> NextWork {
         let turn = self.plan.turn(worker, report, max, self.clock.now(), &self.journal);
         if let Some(asked) = turn.health_check
@@ -212,7 +213,8 @@ impl Control {
         turn.next
     }
 
-    /// Whether a target gets this outcome. If the server refuses everything, the job ends and the target stays pending.
+    /// Whether a target may get this outcome. If the server refuses everything, the job ends and the target stays
+    /// pending.
     pub(super) fn may_settle(&self, outcome: Outcome, status: u16) -> bool {
         match (outcome, status) {
             (Outcome::Failed(_), 401 | 403) => self.is_refused_alone(status),
@@ -240,7 +242,7 @@ impl Control {
                     Some(entry) if self.health_checks.ask(OriginQuestion::Access(entry.clone(), status)) => {
                         self.plan.pause(now + limits::ACCESS_CHECK.as_millis() as Millis, now);
                     }
-                    // Nobody can tell.
+                    // No thread can check it.
                     _ => self.refusals.go_on(),
                 }
                 true
@@ -248,7 +250,7 @@ impl Control {
         }
     }
 
-    /// An object that was fetched was asked for again after many refusals with `refused`.
+    /// Takes the answer of a check after many refusals with `refused`: a fetched object was requested again.
     pub(super) fn access_checked(&self, refused: u16, answered: Option<u16>) {
         if answered == Some(refused) {
             self.stop.fail(Error::Refused(refusals::describe(refused)));
@@ -265,46 +267,46 @@ impl Control {
         self.plan.wake_all();
     }
 
-    /// A health check has come back.
+    /// Takes the result of a health check.
     pub(super) fn health_checked(&self, asked: &HealthCheck, status: HealthStatus) {
         self.plan.health_checked(asked, status, self.clock.now(), &self.journal);
         self.plan.wake_all();
     }
 
-    /// A page of the listing fails since then, for a reason, and is waited for until then; none: it has come.
+    /// Notes a failing page of the listing, its reason, and the start and end of the wait; `None` = the page has come.
     pub(super) fn note_page(&self, failing: Option<(&str, &str, Millis, Millis)>) {
         if self.waits.set_page(failing) {
             self.note_waits();
         }
     }
 
-    /// For who reads the journal.
+    /// Writes the current waits to the journal, for its readers.
     fn note_waits(&self) {
         self.journal
             .send(JournalRequest::Waits(serde_json::to_string(&self.waits.all()).unwrap_or_default()));
     }
 
-    /// What the listing has seen of the origin.
+    /// Notes the listing's observations of the origin.
     pub(super) fn observe_listing(&self, observed: Observations) {
         self.plan.observe_listing(observed, self.clock.now());
         if observed.successes == 0 {
-            // Somebody has to ask whether the origin is well.
+            // A worker must check the origin.
             self.plan.wake_all();
         }
     }
 
-    /// Whether it is found out how many requests are useful.
+    /// Whether the useful number of requests is searched.
     pub(super) fn finds_concurrency(&self) -> bool {
         self.finds_concurrency && !self.origins.are_many()
     }
 
-    /// Whether this origin is all that the job has.
+    /// Whether this is the only origin of the job.
     pub(super) fn is_only_origin(&self, key: &OriginKey) -> bool {
         let is_long = || self.listing_counters().listed() >= limits::LIST_OF_ONE_ORIGIN;
         self.origins.is_only(key, || self.is_listing_done.load(Ordering::Relaxed) || is_long())
     }
 
-    /// Takes note of whether a list leads to more than one origin.
+    /// Notes whether a list leads to more than one origin.
     pub(super) fn note_origins<'e>(&self, entries: impl Iterator<Item = &'e [u8]>) {
         if self.origins.note(entries) {
             self.plan.route_by_host(self.clock.now());
@@ -317,12 +319,13 @@ impl Control {
         }
     }
 
-    /// Something that a user should know at the end.
+    /// Adds a notice for the user at the end.
     pub(super) fn notice(&self, text: &str) {
         lock(&self.notices).push(hide_secrets(text).into_owned());
     }
 
-    /// A host of many cannot show that it is the one that was asked for: told once for each, of a few of them.
+    /// Notifies the user of a host, one of many, that cannot prove its identity. Each host is reported once, up to a
+    /// limit.
     pub(super) fn notice_distrust(&self, key: &OriginKey, error: &Error) {
         let mut told = lock(&self.distrusted);
         if told.len() < limits::DISTRUSTED_TOLD_MAX && told.insert(key.text().to_owned()) {
@@ -330,12 +333,12 @@ impl Control {
         }
     }
 
-    /// Adds the bodies of a window.
+    /// Adds the bodies of a commit window.
     pub(super) fn note_same_bodies(&self, bodies: &SameBodies) {
         lock(&self.same_bodies).add(bodies);
     }
 
-    /// All of these.
+    /// Takes all notices.
     pub(super) fn take_notices(&self) -> Vec<String> {
         let mut notices = std::mem::take(&mut *lock(&self.notices));
         notices.extend(self.stray.notice());
@@ -346,7 +349,7 @@ impl Control {
         notices
     }
 
-    /// That the number in flight would have been higher, but for a bound, and for whose sake.
+    /// Returns a notice that a limit kept the number in flight low, and whom the limit protects.
     fn concurrency_notice(&self) -> Option<String> {
         let most = self.plan.lock().concurrency_reached()?;
         let ended = format!("--concurrency auto ended at {most} in flight, the most that");
@@ -359,7 +362,7 @@ impl Control {
         })
     }
 
-    /// How the number of requests in flight came about.
+    /// Returns the origin of the number of requests in flight.
     pub(super) fn concurrency_search(&self) -> Search {
         let planner = self.plan.lock();
         match planner.concurrency_reached() {
@@ -370,12 +373,12 @@ impl Control {
         }
     }
 
-    /// The bound for somebody's sake, if it is this number.
+    /// Returns the limit that protects a server, if it is this number.
     fn courtesy_of(&self, most: usize) -> Option<Courtesy> {
         self.courtesy.get().copied().flatten().filter(|courtesy| courtesy.most as usize == most)
     }
 
-    /// Takes the bound of the job's origin; `None` = it has none. Only the first call counts.
+    /// Applies the limit that protects the job's server; `None` = it has none. Only the first call counts.
     pub(super) fn heed_courtesy(&self, courtesy: Option<Courtesy>) {
         let courtesy = courtesy.filter(|_| self.finds_concurrency);
         if let (Ok(()), Some(courtesy)) = (self.courtesy.set(courtesy), courtesy) {
@@ -383,20 +386,21 @@ impl Control {
         }
     }
 
-    /// The first connection of a list's job leads there, to `address` unless that is the proxy's.
+    /// Applies the limit of the server that the first connection of a list's job leads to. `address` is `None` behind a
+    /// proxy.
     pub(super) fn heed_first_server(&self, key: &OriginKey, address: Option<SocketAddr>) {
         if self.courtesy.get().is_none() {
             self.heed_courtesy(courtesy::of_host(key.host(), address.as_ref().map(slice::from_ref), false));
         }
     }
 
-    /// A page is in the journal, which knows this total.
+    /// Notes that a page is in the journal, with the announced total.
     pub(super) fn note_listed_page(&self, total: Option<u64>) {
         self.listed_pages.fetch_add(1, Ordering::Relaxed);
         self.told_total.store(total.unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// A page of a list was read: this part of the list, from 0 to 1.
+    /// Notes the part of the list that was read, from 0 to 1.
     pub(super) fn note_list_share(&self, share: Option<f64>) {
         let share = share.map_or(0, |share| (share * LIST_SHARE_UNIT) as u64);
         self.list_share.store(share, Ordering::Relaxed);
@@ -408,7 +412,7 @@ impl Control {
         (share > 0).then(|| share as f64 / LIST_SHARE_UNIT)
     }
 
-    /// Waits until the planner wants another page; `false` when the job is to end.
+    /// Waits until the planner wants another page. Returns `false` if the job must end.
     pub(super) fn wait_for_room(&self) -> bool {
         self.plan.wait_for_room(&self.stop)
     }
@@ -419,7 +423,7 @@ impl Control {
         self.plan.wake_all();
     }
 
-    /// Keeps the first error; what is listed already is fetched all the same.
+    /// Keeps the first error. Targets that are already listed are still fetched.
     pub(super) fn fail_listing(&self, error: Error) {
         self.stop.keep_failure(error);
         self.end_listing();

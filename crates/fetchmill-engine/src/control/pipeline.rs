@@ -1,24 +1,24 @@
-//! Requests of a job that are sent at once on a connection (`--pipeline`): how many, and what has come of them. The job's
-//! workers share it.
+//! Requests of a job that are sent together on a connection (`--pipeline`): their number, and the observed results. All
+//! workers of the job share this.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// Batches that may break: one may be chance.
+/// Number of broken batches that ends pipelining: one may be chance.
 const BROKEN_MAX: u32 = 2;
 
-/// See the module. Looked at once a batch, and changed by those that break only.
+/// See the module. Read once a batch, and changed only by batches that break.
 #[derive(Debug)]
 pub(crate) struct Pipeline {
-    /// Requests of a batch at most.
+    /// Maximum number of requests in a batch.
     requests: u32,
     broken: AtomicU32,
     has_large: AtomicBool,
-    /// Replies after which the server ends a connection, as far as it has said so.
+    /// Number of replies after which the server closes a connection, as far as known.
     replies_max: AtomicU64,
 }
 
 impl Pipeline {
-    /// With batches of so many requests at most.
+    /// Makes batches of up to `requests` requests.
     pub(crate) fn new(requests: u32) -> Self {
         Pipeline {
             requests,
@@ -28,7 +28,7 @@ impl Pipeline {
         }
     }
 
-    /// Requests that may be sent at once on a connection that has brought so many replies.
+    /// Returns how many requests may be sent together on a connection that has brought `replies` replies.
     pub(crate) fn batch_max(&self, replies: u64) -> u64 {
         if self.requests <= 1 || self.is_off() {
             return 1;
@@ -41,22 +41,22 @@ impl Pipeline {
         self.broken.load(Ordering::Relaxed) >= BROKEN_MAX || self.has_large.load(Ordering::Relaxed)
     }
 
-    /// A batch had too many replies or too few, or broke in any other way.
+    /// Notes a batch with too many or too few replies, or one that broke in another way.
     pub(crate) fn note_broken(&self) {
         self.broken.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A reply was larger than one of a batch may be.
+    /// Notes a reply that is too large for a batch.
     pub(crate) fn note_large(&self) {
         self.has_large.store(true, Ordering::Relaxed);
     }
 
-    /// The server has said behind so many replies that it closes the connection: it will do so again.
+    /// Notes that the server closes the connection after this many replies. It will do so again.
     pub(crate) fn note_end(&self, replies: u64) {
         self.replies_max.fetch_min(replies, Ordering::Relaxed);
     }
 
-    /// What a user should know of it at the end; none when nothing has ended it.
+    /// Returns a notice for the user at the end; `None` if pipelining was not ended.
     pub(crate) fn notice(&self) -> Option<String> {
         if self.requests <= 1 {
             return None;

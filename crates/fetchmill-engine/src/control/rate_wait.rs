@@ -1,12 +1,12 @@
-//! Waits that a rate asks for.
+//! Waits for rates.
 
 use std::time::Duration;
 
 use fetchmill_model::planner::pace::Pace;
 use fetchmill_net::Deadlines;
 
-/// Takes a place in each of these rates and waits for it; `false` when the watch has expired before. `micros` is the
-/// clock that all who share the rates read.
+/// Takes a place in each of these rates and waits for it. Returns `false` if the watch expires first. `micros` is the
+/// clock that all users of the rates share.
 pub(crate) async fn keep_pace<'p>(
     paces: impl Iterator<Item = &'p Pace>,
     micros: impl Fn() -> u64,

@@ -1,34 +1,34 @@
-//! Whether the only origin of a job refuses everything: after many equal answers of 401 or 403 in a row, and no success,
-//! the credentials are wrong or have expired, and each further request would only use up a target.
+//! Detects that the only origin of a job refuses everything. After many equal 401 or 403 answers in a row without a
+//! success, the credentials are wrong or have expired, and each further request would only waste a target.
 //!
-//! A worker that has a success looks at one counter, which nobody writes while nothing is refused.
+//! A worker with a success reads one counter, which is not written while nothing is refused.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use fetchmill_model::limits::REFUSED_TARGETS_MAX;
 
-/// Where the status is in the counter of a streak.
+/// Bit position of the status in the counter of a streak.
 const STATUS_SHIFT: u32 = 48;
-/// By how much the bound grows when it turns out that the refused targets are forbidden, and others are not.
+/// Factor by which the bound grows if the refused targets are forbidden and others are not.
 const GROWTH: u64 = 4;
 
-/// What a refusal means.
+/// The meaning of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// The target has failed.
     OfTarget,
-    /// All are refused, and nothing was given in this run.
+    /// All targets are refused, and this run has fetched none.
     OfAll,
-    /// Many in a row are refused, and others were given: an object that was fetched is to be asked for again.
+    /// Many targets in a row are refused, but others were fetched. A fetched object must be requested again.
     InDoubt,
 }
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct AccessRefusals {
-    /// Refusals with one status since the last success, and that status.
+    /// Status of the current refusals, and their number since the last success.
     streak: AtomicU64,
-    /// A streak of so many is looked into.
+    /// Length of a streak that needs a check.
     bound: AtomicU64,
     has_success: AtomicBool,
     is_asking: AtomicBool,
@@ -36,7 +36,7 @@ pub(crate) struct AccessRefusals {
 }
 
 impl AccessRefusals {
-    /// `is_off` when the user says how many targets may fail, or refusals are what a job is about.
+    /// `is_off` if the user sets how many targets may fail, or if refusals are normal results of the job.
     pub(crate) fn new(is_off: bool) -> Self {
         AccessRefusals {
             streak: AtomicU64::new(0),
@@ -47,7 +47,7 @@ impl AccessRefusals {
         }
     }
 
-    /// An object was given.
+    /// Notes a fetched object.
     pub(crate) fn note_success(&self) {
         if self.streak.load(Ordering::Relaxed) > 0 {
             self.streak.store(0, Ordering::Relaxed);
@@ -57,7 +57,7 @@ impl AccessRefusals {
         }
     }
 
-    /// A target was refused with this status, 401 or 403.
+    /// Notes a target that was refused with this status, 401 or 403.
     pub(crate) fn note(&self, status: u16) -> Refusal {
         if self.is_off {
             return Refusal::OfTarget;
@@ -66,7 +66,7 @@ impl AccessRefusals {
         let next = |streak: u64| {
             Some(if streak >> STATUS_SHIFT == u64::from(status) { streak + 1 } else { first + 1 })
         };
-        // The closure never refuses.
+        // The closure always returns a value.
         let before = self.streak.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).unwrap_or_default();
         let count = next(before).unwrap_or_default() - first;
         if count < self.bound.load(Ordering::Relaxed) {
@@ -80,7 +80,7 @@ impl AccessRefusals {
         }
     }
 
-    /// An object that was fetched was given again: the refused ones are forbidden, each for itself.
+    /// Continues, because a fetched object was given again: only the refused targets are forbidden.
     pub(crate) fn go_on(&self) {
         self.bound.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bound| bound.checked_mul(GROWTH)).ok();
         self.streak.store(0, Ordering::Relaxed);
@@ -88,7 +88,7 @@ impl AccessRefusals {
     }
 }
 
-/// What a user is to do when everything is refused.
+/// Tells the user what to do if everything is refused.
 pub(crate) fn describe(status: u16) -> String {
     format!(
         "the server answered {status} to {REFUSED_TARGETS_MAX} targets in a row and gave none of them: the credentials are \

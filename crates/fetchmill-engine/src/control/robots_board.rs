@@ -1,5 +1,5 @@
-//! The robots.txt of the hosts of a list (`--robots`), shared by all workers: each is asked for once. A worker takes the lock
-//! when it meets a host, and not once an object.
+//! The robots.txt of the hosts of a list (`--robots`), shared by all workers, so that each is requested once. A worker
+//! takes the lock when it meets a host, not once an object.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,17 +15,17 @@ pub(crate) struct RobotsBoard(Mutex<RecentHosts<RobotsEntry>>);
 
 #[derive(Debug)]
 enum RobotsEntry {
-    /// A worker is asking for it.
+    /// A worker is requesting it.
     Asked,
     Known(Arc<HostRobots>),
 }
 
-/// What a worker finds that wants to ask a host.
+/// The result for a worker that wants to request the file of a host.
 #[derive(Debug)]
 pub(crate) enum RobotsClaim {
-    /// It asks for the file, and nobody else does until it has settled or withdrawn the claim.
+    /// This worker requests the file. No other worker does so until it settles or withdraws the claim.
     Granted,
-    /// Another worker asks for it.
+    /// Another worker is requesting it.
     Asked,
     Known(Arc<HostRobots>),
 }
@@ -37,7 +37,7 @@ impl Default for RobotsBoard {
 }
 
 impl RobotsBoard {
-    /// Claims the question for a host.
+    /// Claims the request for a host's file.
     pub(crate) fn claim(&self, host: HostId) -> RobotsClaim {
         let mut hosts = lock(&self.0);
         match hosts.get(host) {
@@ -49,12 +49,12 @@ impl RobotsBoard {
         RobotsClaim::Granted
     }
 
-    /// The answer has come.
+    /// Stores the answer.
     pub(crate) fn settle(&self, host: HostId, robots: &Arc<HostRobots>) {
         lock(&self.0).insert(host, RobotsEntry::Known(Arc::clone(robots)), robots.bytes());
     }
 
-    /// There was no answer: the next worker may ask.
+    /// Withdraws a claim without an answer. The next worker may request the file.
     pub(crate) fn withdraw(&self, host: HostId) {
         lock(&self.0).remove(host);
     }

@@ -1,4 +1,4 @@
-//! The planner behind its lock, and what is looked at without it: once an object, and so without a lock.
+//! The planner with its lock, and the values that threads read without the lock, once an object.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use fetchmill_model::planner::probing::{HealthCheck, HealthStatus};
 use fetchmill_model::planner::{NextWork, Planner, WorkerReport};
 use fetchmill_model::target::{LiveBytes, Sequence, WaitingTarget};
 
-/// No target has this number.
+/// A number that no target has.
 const NO_PROBE: u64 = u64::MAX;
 
 /// See the module.
@@ -26,25 +26,25 @@ pub(crate) struct SharedPlanner {
     wakers: Arc<Wakers>,
     /// Bytes of the names in memory.
     pub(crate) live_bytes: LiveBytes,
-    /// Targets that were not started are held until then: looked at before each target.
+    /// Time until which targets that were not started are held. Read before each target.
     held_until: AtomicU64,
-    /// But this one: it asks whether the origin is well.
+    /// The target that is not held: it checks the origin.
     probe: AtomicU64,
-    /// Requests in flight at most: set at each turn, looked at at each tick.
+    /// Limit of requests in flight. Set at each turn, read at each tick.
     concurrency: AtomicUsize,
-    /// The rate of the only origin, while it throttles: set at each turn, looked at before each request.
+    /// The rate of the only origin, while it throttles. Set at each turn, read before each request.
     pub(crate) origin_pace: Pace,
 }
 
-/// What a worker's turn gave, and what follows from it for others.
+/// The result of a worker's turn, and its consequences for others.
 pub(crate) struct Turn {
     pub(crate) next: NextWork,
     pub(crate) is_given_up: bool,
-    /// What the origin is waited for.
+    /// The trouble at the origin that the job waits for.
     pub(crate) trouble: Option<OriginTrouble>,
-    /// To be made, to see whether the origin is well.
+    /// A health check of the origin that is to be made.
     pub(crate) health_check: Option<HealthCheck>,
-    /// Targets that were held back may go.
+    /// Whether held targets may start.
     pub(crate) is_freed: bool,
 }
 
@@ -69,10 +69,10 @@ impl SharedPlanner {
         self.wakers.workers.len()
     }
 
-    /// A worker says what it has done and gets something to do. One lock.
+    /// Reports the work of a worker and gives it the next. Takes one lock.
     ///
-    /// What the journal is asked for is sent while the lock is held (its queue has no bound, so nobody waits): a load
-    /// that another worker asks for must not overtake what this one has put aside.
+    /// Requests to the journal are sent while the lock is held. The journal's queue is unbounded, so sending never
+    /// waits. A load that another worker requests must not overtake the targets that this one has deferred.
     pub(crate) fn turn(
         &self,
         worker: usize,
@@ -100,15 +100,15 @@ impl SharedPlanner {
         turn
     }
 
-    /// What everybody looks at without the lock.
+    /// Publishes the values that threads read without the lock.
     fn show(&self, planner: &Planner, now: Millis) {
         self.set_gate(planner.held_until(now).unwrap_or(0), planner.probe());
         self.origin_pace.set(planner.rate());
         self.concurrency.store(planner.concurrency(), Ordering::Relaxed);
     }
 
-    /// The same as it was told to a worker's process: until when targets that were not started are held, and which one
-    /// is not.
+    /// Sets the values that the job sent to a worker process: until when targets that were not started are held, and
+    /// the target that is not held.
     pub(crate) fn set_gate(&self, held_until: Millis, probe: Option<Sequence>) {
         self.held_until.store(held_until, Ordering::Relaxed);
         self.probe.store(probe.unwrap_or(NO_PROBE), Ordering::Relaxed);
@@ -120,32 +120,32 @@ impl SharedPlanner {
         (self.held_until.load(Ordering::Relaxed), (probe != NO_PROBE).then_some(probe))
     }
 
-    /// The number that is found out must never be higher than this.
+    /// Lowers the maximum of the number that is searched.
     pub(crate) fn lower_concurrency(&self, most: usize, now: Millis) {
         let mut planner = self.lock();
         planner.lower_concurrency(most);
         self.show(&planner, now);
     }
 
-    /// Requests in flight at most, of one of the workers.
+    /// Returns the limit of requests in flight for one worker.
     pub(crate) fn share(&self, worker: usize) -> usize {
         let (all, workers) = (self.concurrency.load(Ordering::Relaxed), self.workers());
         all / workers + usize::from(worker < all % workers)
     }
 
-    /// An object that was fetched, as its page has it.
+    /// Returns the entry of a fetched object.
     pub(crate) fn last_fetched(&self) -> Option<Box<[u8]>> {
         self.lock().last_fetched()
     }
 
-    /// Holds targets that are not started until then; a moment that is past lets them go.
+    /// Holds targets that are not started until this time. A time in the past releases them.
     pub(crate) fn pause(&self, until: Millis, now: Millis) {
         let mut planner = self.lock();
         planner.pause(until);
         self.show(&planner, now);
     }
 
-    /// A health check has come back.
+    /// Takes the result of a health check.
     pub(crate) fn health_checked(
         &self,
         asked: &HealthCheck,
@@ -159,7 +159,8 @@ impl SharedPlanner {
         self.show(&planner, now);
     }
 
-    /// The journal has loaded targets that wait. What finds no room goes back there, behind what is on its way.
+    /// Takes waiting targets that the journal has loaded. Targets without room return to the journal, after those on
+    /// their way.
     pub(crate) fn loaded_waiting(&self, rows: Vec<WaitingTarget>, complete: bool, journal: &JournalLink) {
         let mut planner = self.lock();
         let to_journal = planner.loaded_waiting(rows, complete);
@@ -168,37 +169,37 @@ impl SharedPlanner {
         }
     }
 
-    /// What the listing has seen of the origin.
+    /// Notes the listing's observations of the origin.
     pub(crate) fn observe_listing(&self, observed: Observations, now: Millis) {
         let mut planner = self.lock();
         planner.observe_listing(observed, now);
         self.show(&planner, now);
     }
 
-    /// Targets go by their hosts from now on: what the only origin asked for holds no more.
+    /// Routes targets by their hosts from now on. The limits of the only origin no longer apply.
     pub(crate) fn route_by_host(&self, now: Millis) {
         let mut planner = self.lock();
         planner.route_by_host();
         self.show(&planner, now);
     }
 
-    /// Whether targets that were not started are held: the origin rests, or is asked whether it is well. Not this one,
-    /// if it is what asks.
+    /// Whether targets that were not started are held, because the origin rests or is being checked. The target that
+    /// makes the check is not held.
     pub(crate) fn is_held(&self, first: impl FnOnce() -> Option<Sequence>, now: Millis) -> bool {
         self.held_until.load(Ordering::Relaxed) > now && !first().is_some_and(|first| self.is_probe(first))
     }
 
-    /// Whether nothing goes out now: the origin rests, or is asked whether it is well.
+    /// Whether nothing may start now, because the origin rests or is being checked.
     pub(crate) fn is_closed(&self, now: Millis) -> bool {
         self.held_until.load(Ordering::Relaxed) > now
     }
 
-    /// Whether this target asks whether the origin is well.
+    /// Whether this target checks the origin.
     pub(crate) fn is_probe(&self, sequence: Sequence) -> bool {
         self.probe.load(Ordering::Relaxed) == sequence
     }
 
-    /// Waits until the planner wants another page; `false` when the job is to end.
+    /// Waits until the planner wants another page. Returns `false` if the job must end.
     pub(crate) fn wait_for_room(&self, stop: &StopSignal) -> bool {
         let mut planner = self.lock();
         while stop.get() == Stop::No {
@@ -220,7 +221,7 @@ impl SharedPlanner {
     }
 }
 
-/// Sends what the planner wants of the journal, in this order, under the planner's lock.
+/// Sends the planner's requests to the journal, in this order, under the planner's lock.
 fn ask_journal(planner: &mut Planner, to_journal: Vec<WaitingTarget>, journal: &JournalLink) {
     if !to_journal.is_empty() {
         journal.send(JournalRequest::Waiting(to_journal));

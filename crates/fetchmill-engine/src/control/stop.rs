@@ -1,5 +1,4 @@
-//! The end of a job: how far it is asked to go on, and the first error. Whoever fails, or is to end it, needs no more of
-//! the job than this.
+//! The end of a job: how it was asked to stop, and the first error. Code that fails, or ends the job, needs only this.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -14,19 +13,19 @@ use fetchmill_model::limits;
 use fetchmill_model::panics::PanicNote;
 use fetchmill_model::panics::lock;
 
-/// How far a job is asked to go on.
+/// How far a job continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Stop {
-    /// To its end.
+    /// Continue to the end.
     No = 0,
-    /// Finish what is in flight, make it durable, end.
+    /// Finish the requests in flight, make them durable, and end.
     Drain = 1,
-    /// End.
+    /// End immediately.
     Abort = 2,
 }
 
-/// Who waits for something of a job, and looks again when it is woken.
+/// Waiting threads of a job. Each checks again when it is woken.
 #[derive(Debug)]
 pub(crate) struct Wakers {
     pub(crate) workers: Vec<Notify>,
@@ -50,14 +49,14 @@ impl Wakers {
 pub(crate) struct StopSignal {
     clock: Clock,
     stop: AtomicU8,
-    /// When it was first asked to stop, in microseconds of the clock.
+    /// When the job was first asked to stop, in microseconds of the clock.
     stopped_at: AtomicU64,
-    /// The rule that asked for it; 0 for none.
+    /// The rule that stopped the job; 0 = none.
     reason: AtomicU8,
     failure: Mutex<Option<Error>>,
-    /// Of any thread of the job.
+    /// Panics of any thread of the job.
     pub(crate) panics: Arc<PanicNote>,
-    /// Of a dispatcher, which might not come back.
+    /// The sender of a dispatcher, which may never return.
     sender: Mutex<Option<SharedSender>>,
     wakers: Arc<Wakers>,
 }
@@ -84,13 +83,13 @@ impl StopSignal {
         }
     }
 
-    /// A dispatcher's way to its sink is taken away when the job is to end at once: the writer need not wait for the
+    /// Keeps a dispatcher's sender, to drop it if the job ends immediately. The writer then need not wait for the
     /// dispatcher.
     pub(crate) fn close_at_abort(&self, sender: SharedSender) {
         *lock(&self.sender) = Some(sender);
     }
 
-    /// Whether the job was asked to stop and nothing is waited for any more.
+    /// Whether the job was asked to stop and nothing is waited for any longer.
     pub(crate) fn is_drained(&self) -> bool {
         let since = self.clock.micros().saturating_sub(self.stopped_at.load(Ordering::Relaxed));
         self.get() == Stop::Abort || since >= limits::DRAIN.as_micros() as u64
@@ -107,24 +106,24 @@ impl StopSignal {
         self.wakers.wake_all();
     }
 
-    /// A rule has ended the run: it drains.
+    /// Ends the run because of a rule: it drains.
     pub(crate) fn ask_because(&self, reason: StopReason) {
         self.reason.store(reason as u8, Ordering::Relaxed);
         self.ask(Stop::Drain);
     }
 
-    /// The rule that has ended the run, if one has.
+    /// Returns the rule that has ended the run, if one has.
     pub(crate) fn reason(&self) -> Option<StopReason> {
         StopReason::of(self.reason.load(Ordering::Relaxed))
     }
 
-    /// Keeps the first error and lets the job drain: what is in flight is made durable where that is still possible.
+    /// Keeps the first error and drains the job. Requests in flight become durable where that is still possible.
     pub(crate) fn fail(&self, error: Error) {
         self.keep_failure(error);
         self.ask(Stop::Drain);
     }
 
-    /// After a panic the job ends at once: a half-alive one would wait for what is gone for ever.
+    /// Ends the job immediately after a panic. Otherwise the other threads could wait forever for the dead one.
     pub(crate) fn heed_panic(&self) {
         if let Some(error) = self.panics.error() {
             self.fail(error);
@@ -132,7 +131,7 @@ impl StopSignal {
         }
     }
 
-    /// Keeps the first error, and lets the job go on.
+    /// Keeps the first error, and lets the job continue.
     pub(crate) fn keep_failure(&self, error: Error) {
         lock(&self.failure).get_or_insert(error);
     }

@@ -1,8 +1,8 @@
-//! Replies that nobody asked for, as a job counts and tells them.
+//! Counts and reports unsolicited replies.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// See the module. Nothing here is touched for a reply that is as it should be.
+/// See the module. Normal replies do not touch it.
 #[derive(Debug, Default)]
 pub(crate) struct StrayReplies {
     surplus: AtomicU64,
@@ -10,13 +10,13 @@ pub(crate) struct StrayReplies {
 }
 
 impl StrayReplies {
-    /// One came; so many targets are fetched again.
+    /// Notes an unsolicited reply, because of which `again` targets are fetched again.
     pub(crate) fn note(&self, again: usize) {
         self.surplus.fetch_add(1, Ordering::Relaxed);
         self.again.fetch_add(again as u64, Ordering::Relaxed);
     }
 
-    /// What a user should know of it at the end; none when there was nothing.
+    /// Returns a notice for the user at the end; `None` if there was no such reply.
     pub(crate) fn notice(&self) -> Option<String> {
         let surplus = self.surplus.load(Ordering::Relaxed);
         let again = self.again.load(Ordering::Relaxed);

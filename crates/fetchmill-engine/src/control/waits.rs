@@ -1,4 +1,5 @@
-//! What a job waits for: its origin, or a page of its listing. Each wait has an end (`--give-up-after`), and a name.
+//! The outages that a job waits for: of its origin, or of a page of its listing. Each wait has a limit
+//! (`--give-up-after`) and a description.
 
 use std::fmt::Write;
 use std::sync::Mutex;
@@ -12,7 +13,7 @@ fn wait(what: String, since: Millis, until: Millis) -> Wait {
     Wait { what, since: utc(since / 1000), until: utc(until.div_ceil(1000)) }
 }
 
-/// All of them, at most two.
+/// All current waits, at most two.
 #[derive(Debug, Default)]
 pub(crate) struct Waits(Mutex<KnownWaits>);
 
@@ -23,7 +24,7 @@ struct KnownWaits {
 }
 
 impl Waits {
-    /// What the origin is waited for; whether that is another wait than before.
+    /// Sets the trouble at the origin. Returns whether the wait has changed.
     pub(crate) fn set_origin(&self, trouble: Option<OriginTrouble>) -> bool {
         let mut shown = lock(&self.0);
         let has_changed = shown.origin.map(|known| known.since) != trouble.map(|trouble| trouble.since);
@@ -31,7 +32,8 @@ impl Waits {
         has_changed
     }
 
-    /// A page of the listing fails since then, for a reason; none: it has come. Whether that is another wait than before.
+    /// Sets the failing page of the listing, its reason, and the start and end of the wait; `None` = the page has come.
+    /// Returns whether the wait has changed.
     pub(crate) fn set_page(&self, failing: Option<(&str, &str, Millis, Millis)>) -> bool {
         let mut shown = lock(&self.0);
         let listing = failing.map(|(page, reason, since, until)| {
@@ -42,7 +44,7 @@ impl Waits {
         has_changed
     }
 
-    /// The longest first.
+    /// Returns all waits, the longest first.
     pub(crate) fn all(&self) -> Vec<Wait> {
         let shown = lock(&self.0);
         let origin = shown.origin.map(|OriginTrouble { since, until, kind }| {

@@ -1,5 +1,5 @@
-//! Connections without a target. The one that became idle last is woken first: its connection is warm, and those
-//! that are not needed stay unused until they are closed.
+//! Connections without a target. The one that became idle last is woken first, because it is warm. The others stay
+//! unused until they are closed.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -8,7 +8,7 @@ use std::task::Poll;
 
 use fetchmill_net::{Connection, Deadlines};
 
-/// Whether it was woken, and how.
+/// Whether the connection was woken, and the watch that wakes it.
 type IdleConnection = (Rc<Cell<bool>>, Rc<Deadlines>);
 
 #[derive(Default)]
@@ -32,7 +32,7 @@ impl IdleConnections {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of idle connections.
     pub(crate) fn count(&self) -> usize {
         self.idle.borrow().len()
     }

@@ -1,8 +1,8 @@
-//! The worker of a list that is written out: a target becomes a row as it was listed, and nobody is asked.
+//! The worker of a list that is written out. Each target becomes a row as it was listed, without a request.
 //!
-//! Rows go to the writer as those of a check do, a block at a time. Or they go to the program that has started the job,
-//! as lines of JSON in chunks, while it takes them: then nothing of them is kept, and the writer only settles them. Items of
-//! an API go to the writer as objects that are there already.
+//! Rows go to the writer in blocks, like those of a check. Or they go to the program that started the job, as chunks of
+//! JSON lines, as fast as it takes them. In this case no rows are stored, and the writer only records the outcomes.
+//! Items of an API go to the writer as objects that are already complete.
 
 mod item_rows;
 mod target_urls;
@@ -27,23 +27,23 @@ use fetchmill_store::sink::Block;
 pub(crate) use item_rows::ItemRows;
 pub(crate) use target_urls::TargetUrls;
 
-/// Its number among the workers: it is the only one.
+/// Number of this worker, which is the only one.
 const INDEX: usize = 0;
 
-/// What the worker is made of.
+/// The settings of the worker.
 pub(crate) struct ListWorkerSetup {
     pub(crate) control: Arc<Control>,
     pub(crate) row_source: RowSource,
     pub(crate) block_input: BlockInput,
-    /// Where chunks of rows go; none: into the shards of the job.
+    /// Channel for row chunks; `None` = rows go to the shards of the job.
     pub(crate) rows_chunks: Option<Sender<Vec<u8>>>,
 }
 
-/// What rows are made of.
+/// The source of rows.
 pub(crate) enum RowSource {
-    /// Of targets as they were listed.
+    /// Targets as they were listed.
     Targets(TargetUrls),
-    /// Of items of an API, which are their targets.
+    /// Items of an API, which are their own targets.
     Items(ItemRows),
 }
 
@@ -57,7 +57,7 @@ struct ListWorker {
     delta: Delta,
 }
 
-/// Works until every target has its row, or the job is to end.
+/// Works until every target has its row, or the job must end.
 pub(crate) fn run(setup: ListWorkerSetup) -> Result<()> {
     let list_worker = ListWorker {
         setup,
@@ -83,7 +83,7 @@ impl ListWorker {
                     report.settled = self.write(queue).await;
                 }
                 NextWork::Wait | NextWork::WaitUntil(_) => {
-                    // Nobody is to wait for a row that is there.
+                    // Do not let anyone wait for a row that is ready.
                     self.send_rows_chunk();
                     self.send_block().await;
                     let _ = tokio::time::timeout(limits::TICK, control.plan.wake(INDEX).notified()).await;
@@ -98,7 +98,7 @@ impl ListWorker {
         control.turn(INDEX, report, 0);
     }
 
-    /// Makes rows of a batch; how many. What is left of it when the job is to end stays pending.
+    /// Makes the rows of a batch and returns their number. If the job must end, the rest of the batch stays pending.
     async fn write(&mut self, mut queue: TargetQueue) -> usize {
         let mut settled = 0;
         while queue.take(&mut self.target) {
@@ -138,7 +138,7 @@ impl ListWorker {
         block.push_row(target.sequence, outcome, 0, 0, 0, kept);
     }
 
-    /// Hands over what there is for the program, as soon as that has room; whether the job goes on.
+    /// Hands the collected rows to the program, as soon as it has room. Returns whether the job continues.
     fn send_rows_chunk(&mut self) -> bool {
         let Some(rows_chunks) = &self.setup.rows_chunks else { return true };
         let mut rows_chunk = std::mem::take(&mut self.rows_chunk);
@@ -154,7 +154,7 @@ impl ListWorker {
         true
     }
 
-    /// Sends the block to the writer; waits while that is behind.
+    /// Sends the block to the writer. Waits while the writer cannot keep up.
     async fn send_block(&mut self) {
         if self.block.is_empty() {
             return;
@@ -163,7 +163,7 @@ impl ListWorker {
         let fresh = block_input.empty.try_recv().unwrap_or_default();
         let block = std::mem::replace(&mut self.block, fresh);
         self.setup.control.counters[INDEX].add(&mut self.delta);
-        // A writer that has ended has ended the job with it.
+        // If the writer has ended, the job has ended too.
         let _ = block_input.blocks.send(block).await;
     }
 }

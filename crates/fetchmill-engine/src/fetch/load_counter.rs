@@ -1,14 +1,14 @@
-//! What a thread has in flight, and the replies that came: for who finds out how many requests are useful.
+//! A thread's requests in flight and received replies, to find the useful number of requests.
 
 use std::cell::Cell;
 
 use fetchmill_model::planner::concurrency::Load;
 use fetchmill_model::reply::certainty::MonotonicMicros;
 
-/// A job is held back by a rate when so large a part of what is in flight waits for it.
+/// A rate slows a job down if at least this part (1 / `PACED_SHARE`) of its targets in flight waits for it.
 const PACED_SHARE: usize = 4;
 
-/// Counted once a reply, so without a lock; taken once a tick.
+/// Counters that are updated once a reply, so without a lock, and taken once a tick.
 #[derive(Debug, Default)]
 pub(crate) struct LoadCounter {
     replies: Cell<u32>,
@@ -20,7 +20,7 @@ pub(crate) struct LoadCounter {
     is_starved: Cell<bool>,
 }
 
-/// While one of these is there, one more is counted.
+/// Counts one more while this guard lives.
 pub(crate) struct Counted<'c>(&'c Cell<usize>);
 
 impl<'c> Counted<'c> {
@@ -37,14 +37,14 @@ impl Drop for Counted<'_> {
 }
 
 impl LoadCounter {
-    /// A complete reply that is no sign of trouble.
+    /// Notes a complete reply that is not a sign of trouble.
     pub(crate) fn note(&self, took: MonotonicMicros, bytes: u64) {
         self.replies.set(self.replies.get() + 1);
         self.latency.set(self.latency.get() + took);
         self.bytes.set(self.bytes.get() + bytes);
     }
 
-    /// Requests that are out, and targets that wait for a rate.
+    /// Returns the requests that are out, and the targets that wait for a rate.
     pub(crate) fn places(&self) -> (usize, usize) {
         (self.exchanging.get(), self.pacing.get())
     }
@@ -59,12 +59,12 @@ impl LoadCounter {
         Counted::new(&self.pacing)
     }
 
-    /// Nothing was there to do, or nothing may be done.
+    /// Notes that there was nothing to do, or nothing that may be done.
     pub(crate) fn starve(&self) {
         self.is_starved.set(true);
     }
 
-    /// For who finds it out, once a tick.
+    /// Takes the load once a tick, to find the useful number.
     pub(crate) fn take(&self, in_flight: usize) -> Load {
         Load {
             replies: self.replies.take(),

@@ -1,5 +1,6 @@
-//! Those who fetch, or make rows: a worker's thread, an engine in Python, a thread for a program, a worker of a list that is
-//! written out. None of them knows another; the rest is what they have in common.
+//! Everything that fetches or makes rows: a worker's thread, an engine in Python, a thread for a program, and the
+//! worker of a list that is written out. None of them depends on another. The other modules are shared by several of
+//! them.
 
 pub(super) mod dispatch;
 pub(super) mod idle_connections;

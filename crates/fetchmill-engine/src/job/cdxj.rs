@@ -1,9 +1,9 @@
-//! The end of a job with `--cdxj`: an index beside each shard of WARC.
+//! The end of a job with `--cdxj`: writes an index for each shard of WARC.
 //!
-//! An index is made of its sealed shard alone, so whatever a kill leaves of one can be made again. Each is written among
-//! the open shards and synced, then the journal has its checksum, then it is renamed without replacing anything. So one
-//! that the journal knows and that is not among the open shards any more is the job's own under its last name. A run
-//! that comes to the job's end makes those that are missing, damaged, or of a shard that is not there any more.
+//! An index depends only on its sealed shard, so it can be written again after a kill. Each index is written to the
+//! folder of open shards and synced, its checksum goes to the journal, and then it is renamed without replacing a file.
+//! So an index that the journal knows and that is no longer among the open shards is the job's own, under its final
+//! name. At the job's end, a run writes missing and damaged indexes, and removes those of shards that no longer exist.
 
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::{ShardEnd, ShardNumber};
@@ -13,11 +13,11 @@ use fetchmill_store::pack::warc::cdxj_lines;
 use fetchmill_store::reader::ShardReader;
 use fetchmill_store::sink::{CdxjWriter, Format, ShardFolder};
 
-/// Records between two looks at the stop signal.
+/// Number of records between two checks of the stop signal.
 const STRETCH_RECORDS: u64 = 1024;
 
-/// The journal forgets those that a run has not put in their place, before their files are cleared away: what stands there
-/// under such a name is not the job's.
+/// Removes indexes from the journal that an earlier run has not put in place, before their files are cleared. A file
+/// with such a name is not the job's.
 pub(crate) fn forget_unplaced(journal: &Journal, shard_folder: &ShardFolder) -> Result<()> {
     for CdxjFile { shard, data } in journal.cdxj_files()? {
         if shard_folder.open_path().join(&data.path).exists() {
@@ -27,7 +27,7 @@ pub(crate) fn forget_unplaced(journal: &Journal, shard_folder: &ShardFolder) -> 
     Ok(())
 }
 
-/// Writes what is missing. False: `goes_on` said no, and the next run does the rest.
+/// Writes the missing indexes. Returns `false` if `goes_on` stopped it. The next run does the rest.
 pub(crate) fn write_indexes(
     journal: &Journal,
     shard_folder: &ShardFolder,
@@ -47,7 +47,7 @@ pub(crate) fn write_indexes(
     Ok(true)
 }
 
-/// Removes what is of no use any more; the shards that have theirs.
+/// Removes useless indexes, and returns the shards that have a good one.
 fn keep_good(journal: &Journal, shard_folder: &ShardFolder, shards: &[Shard]) -> Result<Vec<ShardNumber>> {
     let mut good = Vec::new();
     for CdxjFile { shard, data } in journal.cdxj_files()? {

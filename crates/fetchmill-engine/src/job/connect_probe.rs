@@ -1,5 +1,5 @@
-//! How long TCP takes to connect to a server that the job is connected to: the server's kernel answers, however busy its
-//! program is, so a longer time than at best is a queue on the way. The connection is closed at once.
+//! Measures the TCP connect time to a server that the job is connected to. The server's kernel answers even if its
+//! program is busy, so a time longer than the best shows a queue in the network. The connection is closed immediately.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -15,12 +15,12 @@ struct Connecting {
     since: Instant,
 }
 
-/// At most one at a time, and fewer the longer they are wanted.
+/// At most one probe runs at a time. The longer they are requested, the rarer they are.
 #[derive(Debug)]
 pub(crate) struct ConnectProbe {
     connecting: Option<Connecting>,
     last: Option<Instant>,
-    /// Before the next one.
+    /// Delay before the next probe.
     pause: Duration,
 }
 
@@ -31,12 +31,12 @@ impl Default for ConnectProbe {
 }
 
 impl ConnectProbe {
-    /// Nobody wants to know it now; the next time it is wanted soon.
+    /// Notes that no probe is needed now. The next one may start soon after it is requested.
     pub(crate) fn rest(&mut self) {
         self.pause = CONNECT_PROBE_FIRST;
     }
 
-    /// Begins to connect, unless that was done lately. What this machine refuses is no answer.
+    /// Begins to connect, unless this was done recently. An error on this machine is not an answer.
     pub(crate) fn start(&mut self, peer: SocketAddr) {
         if self.connecting.is_some() || self.last.is_some_and(|last| last.elapsed() < self.pause) {
             return;
@@ -50,7 +50,7 @@ impl ConnectProbe {
             return;
         }
         let since = Instant::now();
-        // It goes on in the background, and fails there.
+        // The connection is made, or fails, in the background.
         let _ = socket.connect(&peer.into());
         self.connecting = Some(Connecting { socket, since });
     }
@@ -59,8 +59,8 @@ impl ConnectProbe {
         self.connecting.is_some()
     }
 
-    /// Waits at most this long for the end; how long connecting took, if it has come. One that takes longer than a
-    /// second counts as one that takes that.
+    /// Waits up to `patience`. Returns the connect time if the connection is made. A time above one second counts as
+    /// one second.
     pub(crate) fn wait(&mut self, patience: Duration) -> Option<Duration> {
         let Connecting { socket, since } = self.connecting.as_ref()?;
         let mut descriptors = [PollFd::new(socket, PollFlags::OUT)];

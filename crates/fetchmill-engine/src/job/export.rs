@@ -1,9 +1,9 @@
-//! Writes what a job has stored again, in another format: a job of its own, so `ls`, `verify` and resuming work on it
-//! as on any other.
+//! Writes the objects of a job again in another format. The result is a job of its own, so `ls`, `verify` and resuming
+//! work as usual.
 //!
-//! Objects are read in an order that stays the same, and their sequence numbers are that order. So what a journal says
-//! of them is enough to go on: what is pending is read again, what is behind the last page is added. One thread reads,
-//! encodes and commits: what it writes is bound by the disk.
+//! Objects are read in a fixed order, which also gives their sequence numbers. So the journal is enough to resume:
+//! pending objects are read again, and objects after the last page are added. One thread reads, encodes and commits,
+//! since the disk limits the speed.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
@@ -49,25 +49,25 @@ use fetchmill_store::sink::{
 const GO: u8 = 0;
 const STOP: u8 = 1;
 const ABORT: u8 = 2;
-/// Names of objects in doubt that are copied at once.
+/// Names of doubtful objects that are copied in one step.
 const DOUBTFUL_AT_ONCE: usize = 1000;
 
-/// What is written again, and how.
+/// The source and the settings of an export.
 #[derive(Debug, Clone)]
 pub struct ExportOptions {
-    /// The destination of the job that is read.
+    /// Destination of the job to read.
     pub from: PathBuf,
-    /// Its journal's folder, when it was given one.
+    /// Folder of that job's journal, if it has a separate one.
     pub from_state: Option<PathBuf>,
-    /// Where objects go.
+    /// Destination of the objects.
     pub dest: PathBuf,
-    /// Where the journal goes, when not there.
+    /// Journal folder; `None` = inside the destination.
     pub state: Option<PathBuf>,
-    /// How objects are stored.
+    /// Format to store objects in.
     pub format: Format,
-    /// Bytes of a shard; none: what the format takes.
+    /// Bytes of a shard; `None` = the default of the format.
     pub shard_size: Option<u64>,
-    /// Whether a power cut is survived, or only a kill.
+    /// Whether output survives a power cut, and not only a kill.
     pub is_durable: bool,
 }
 
@@ -87,7 +87,7 @@ impl ExportOptions {
         Ok(())
     }
 
-    /// The same objects in the same order in the same format are the same job.
+    /// Returns the identity: the same objects in the same order and format are the same job.
     fn identity(&self, snapshot: &JournalSnapshot, rules: JobRules) -> Identity {
         let contents = format!("{:?}{:?}{:?}", snapshot.shards, snapshot.manifests, snapshot.tally);
         let digest = xxhash_rust::xxh3::xxh3_64(contents.as_bytes());
@@ -114,7 +114,7 @@ impl ExportOptions {
         )
     }
 
-    /// What the format keeps of the columns that the objects have. There are rows of objects only.
+    /// Returns the columns that the format keeps. The export has only rows of objects.
     fn columns(&self, snapshot: &JournalSnapshot, rules: JobRules) -> ExtraColumns {
         let columns = self.format.columns(&ExtraColumns::of_identity(&snapshot.identity).without_outcomes());
         columns.with_encodings(self.format == Format::Parquet && rules.have_encodings())
@@ -132,7 +132,7 @@ impl ExportOptions {
             workers: 1,
             columns: self.columns(snapshot, rules),
             sidecars: Sidecars::default(),
-            // What it was is a column of what is read.
+            // The hash is a column of the source.
             is_hashed: false,
             validators: Validators::InRecords,
             unfetched: UnfetchedSetup::default(),
@@ -142,7 +142,7 @@ impl ExportOptions {
     }
 }
 
-/// An export that runs.
+/// A running export.
 #[derive(Debug)]
 pub struct Export {
     shared: Arc<ExportState>,
@@ -152,17 +152,17 @@ pub struct Export {
 #[derive(Debug)]
 struct ExportState {
     stop: AtomicU8,
-    /// Objects that are to be written.
+    /// Number of objects to write.
     total: u64,
     before: Tally,
     kinds_before: KindCounts,
-    /// What this run has written, durable or not.
+    /// Objects written by this run, durable or not.
     written: Mutex<(Tally, KindCounts)>,
     started: Instant,
 }
 
 impl Export {
-    /// Opens both destinations, finishes what an earlier run left half done, and starts.
+    /// Opens both destinations, finishes the unfinished work of an earlier run, and starts.
     pub fn start(options: &ExportOptions) -> Result<Self> {
         options.check()?;
         let from = JobLocation::look(&options.from, options.from_state.as_deref())?;
@@ -186,12 +186,12 @@ impl Export {
         Ok(Export { shared, running })
     }
 
-    /// Waits for the end; whether it has come.
+    /// Waits up to `timeout` for the end. Returns whether the export has ended.
     pub fn wait(&self, timeout: Duration) -> bool {
         self.running.wait(timeout)
     }
 
-    /// Makes what is written durable and ends; the same export can be resumed.
+    /// Makes written objects durable and ends; the same export can be resumed.
     pub fn stop(&self) {
         self.shared.stop.fetch_max(STOP, Ordering::Relaxed);
     }
@@ -201,12 +201,12 @@ impl Export {
         self.shared.stop.fetch_max(ABORT, Ordering::Relaxed);
     }
 
-    /// The report or error of one that has ended; it can be taken once.
+    /// Returns the report or error of an export that has ended. It can be taken once.
     pub fn report(&self) -> Option<Result<JobReport>> {
         self.running.take()
     }
 
-    /// How it stands. Cheap.
+    /// Returns the current state. Cheap.
     pub fn snapshot(&self) -> Snapshot {
         let shared = &self.shared;
         let (written, mut kinds) = shared.written.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -250,7 +250,7 @@ impl Export {
 }
 
 impl Drop for Export {
-    /// No thread outlives it.
+    /// Ends the thread.
     fn drop(&mut self) {
         self.abort();
         self.running.join();
@@ -290,7 +290,7 @@ fn refuse_unfit(from: &JobLocation, snapshot: &JournalSnapshot, format: Format) 
     Ok(())
 }
 
-/// What the thread has.
+/// State of the thread.
 struct ExportThread {
     from: JobLocation,
     snapshot: JournalSnapshot,
@@ -352,7 +352,7 @@ impl ExportThread {
         self.report(false)
     }
 
-    /// What is in doubt there is in doubt here.
+    /// Copies the doubtful objects of the source.
     fn copy_doubtful(&mut self) -> Result<()> {
         let are_paths = self.setup.format.properties().names_are_paths && are_of_list(&self.snapshot);
         let mut from = 0;
@@ -370,7 +370,7 @@ impl ExportThread {
         self.journal.commit()
     }
 
-    /// Every object is written.
+    /// Concludes the export when every object is written.
     fn conclude(&mut self) -> Result<()> {
         let tally = self.journal.tally();
         if tally.pending() > 0 || tally.listed != self.snapshot.tally.fetched {
@@ -387,7 +387,7 @@ impl ExportThread {
         self.journal.commit()
     }
 
-    /// Targets of earlier runs that are not settled, as runs: those of one Parquet shard at most.
+    /// Returns the unfinished targets of earlier runs, as runs: at most those of one Parquet shard.
     fn pending(&self) -> Result<Vec<(Sequence, u64)>> {
         let mut runs = Vec::new();
         let mut from = 0;
@@ -422,7 +422,7 @@ impl ExportThread {
     }
 }
 
-/// A URL without its scheme, decoded or not; other names as they are.
+/// Returns a URL without its scheme, optionally decoded. Other names are unchanged.
 fn path_of_url(name: &[u8], decodes: bool) -> Cow<'_, [u8]> {
     let is_url = [&b"http://"[..], b"https://"].iter().any(|scheme| name.starts_with(scheme));
     match (is_url, decodes) {
@@ -432,7 +432,7 @@ fn path_of_url(name: &[u8], decodes: bool) -> Cow<'_, [u8]> {
     }
 }
 
-/// Whether an earlier run has settled it.
+/// Whether an earlier run has written this object.
 fn is_settled(pending: &[(Sequence, u64)], listed: Sequence, sequence: Sequence) -> bool {
     if sequence >= listed {
         return false;
@@ -442,7 +442,7 @@ fn is_settled(pending: &[(Sequence, u64)], listed: Sequence, sequence: Sequence)
     run.is_none_or(|(first, length)| sequence - first >= *length)
 }
 
-/// What has gathered in a window.
+/// The content of the current window.
 #[derive(Default)]
 struct ExportWindow {
     outcomes: usize,
@@ -450,10 +450,10 @@ struct ExportWindow {
     since: Option<Instant>,
 }
 
-/// Blocks, pages and receipts of one export.
+/// Writes the blocks, pages and receipts of an export.
 struct ExportWriter<'w> {
     journal: &'w mut Journal,
-    /// Targets below this stand in pages of earlier runs.
+    /// Targets with lower numbers are in pages of earlier runs.
     listed_before: Sequence,
     sink: Box<dyn Sink>,
     stage: Arc<Stage>,
@@ -462,9 +462,9 @@ struct ExportWriter<'w> {
     is_of_list: bool,
     decodes_names: bool,
     block: Block,
-    /// Those of the block that are in no page yet.
+    /// Names of the block that are not in a page yet.
     names: Names,
-    /// Outcomes of this window that are not fetched.
+    /// Outcomes of this window that were not fetched.
     gathered: WindowOutcomes,
     window: ExportWindow,
     shared: &'w ExportState,
@@ -497,7 +497,7 @@ impl ExportWriter<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// What it is stored as: a URL without its scheme where names are paths, as `files` does with lists.
+    /// Returns the stored name: a URL without its scheme if names are paths, as `files` does with lists.
     fn name_of<'o>(&self, object: &Object<'o>) -> Cow<'o, [u8]> {
         if self.names_are_paths && self.is_of_list {
             path_of_url(object.name, self.decodes_names)
@@ -528,7 +528,7 @@ impl ExportWriter<'_> {
         Ok(())
     }
 
-    /// The page goes into the transaction that the next receipt ends.
+    /// Writes the block. Its page joins the transaction that the next receipt ends.
     fn write_block(&mut self) -> Result<()> {
         if !self.names.is_empty() {
             let names = std::mem::take(&mut self.names);
@@ -577,7 +577,7 @@ impl ExportWriter<'_> {
         self.journal.commit()
     }
 
-    /// Ends a window: bytes durable, receipt, journal, and then what the sink does behind that.
+    /// Ends a window: makes the bytes durable, commits the record to the journal, and then lets the sink finish.
     fn commit(&mut self, is_last: bool) -> Result<()> {
         self.window = ExportWindow::default();
         let failures = if self.gathered.is_empty() { None } else { self.failures.checkpoint()? };

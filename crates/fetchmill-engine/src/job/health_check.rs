@@ -1,8 +1,7 @@
-//! The thread that asks an origin whether it is well: again for an object that was fetched, or for the first page of
-//! the listing. The planner says when (`planner/probing.rs`); what comes is thrown away.
+//! The thread that checks an origin by requesting a fetched object, or the first page of the listing, again. The
+//! planner decides when (`planner/probing.rs`). Bodies are discarded.
 //!
-//! It makes its requests itself, whatever the engine, as the listing does: on a fresh connection each time, one at a
-//! time.
+//! Like the listing, it makes its own requests with every engine: one at a time, each on a fresh connection.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -28,10 +27,10 @@ use fetchmill_net::{
     AddressPolicy, ConnectFailure, Connection, Deadlines, IoBuffers, Pool, PoolSettings, RequestTarget,
 };
 
-/// What the thread is made of.
+/// The parts of the thread.
 pub(crate) struct HealthChecker {
     pub(crate) control: Arc<Control>,
-    /// The only origin, when a server lists its objects itself.
+    /// The only origin, if a server lists its own objects.
     pub(crate) server: Option<ListingServer>,
     pub(crate) pool: PoolSettings,
     pub(crate) naming: Naming,
@@ -39,7 +38,7 @@ pub(crate) struct HealthChecker {
     pub(crate) first_page: Option<String>,
 }
 
-/// What comes is not kept.
+/// A sink that discards everything.
 struct Discarded;
 
 impl BodySink for Discarded {
@@ -47,7 +46,7 @@ impl BodySink for Discarded {
 }
 
 impl HealthChecker {
-    /// Answers until nobody asks any more.
+    /// Answers questions until the channel is closed.
     pub(crate) fn run(&self, questions: &Receiver<OriginQuestion>) -> Result<()> {
         while let Ok(question) = questions.recv() {
             match question {
@@ -77,7 +76,7 @@ impl HealthChecker {
         })
     }
 
-    /// Where what is asked for is.
+    /// Returns the place of the object or page to request.
     fn find(&self, asked: &HealthCheck) -> Option<(OriginKey, String)> {
         let url = match asked {
             HealthCheck::FirstPage => self.first_page.clone()?,
@@ -123,7 +122,7 @@ impl HealthChecker {
             match pool.open(&mut connection, &watch, AddressPolicy::Anywhere).await {
                 Ok(()) => {}
                 Err(ConnectFailure::Failed(_)) => return Answer::Down,
-                // This machine is to blame.
+                // This machine is the problem.
                 Err(ConnectFailure::Exhausted(_)) => return Answer::Unknown,
             }
             let replied = connection
@@ -157,18 +156,18 @@ impl HealthChecker {
     }
 }
 
-/// What came of asking.
+/// The result of a check.
 #[derive(Debug, Clone, Copy)]
 enum Answer {
-    /// A complete reply, and whether its server is well.
+    /// A complete reply, and whether its server works.
     Status {
         status: u16,
         is_well: bool,
     },
-    /// A reply that cannot be used, of a server that is not in trouble.
+    /// A reply that cannot be used, from a server that is not in trouble.
     Unusable,
     Down,
-    /// It cannot be asked for by us: nothing is known.
+    /// This thread cannot make the request, so the result is unknown.
     Unknown,
 }
 

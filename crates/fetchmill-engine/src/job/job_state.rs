@@ -1,4 +1,4 @@
-//! What a job and the thread that runs it both have, and what it has done at its end.
+//! State that a job and its thread share, and the report at the end.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ use fetchmill_store::results::Summary;
 #[derive(Debug)]
 pub(crate) struct JobState {
     pub(crate) control: Arc<Control>,
-    /// What was settled before this run.
+    /// Counts before this run.
     pub(crate) before: Tally,
     pub(crate) kinds_before: KindCounts,
     pub(crate) is_resumed: bool,
@@ -25,7 +25,7 @@ pub(crate) struct JobState {
 }
 
 impl JobState {
-    /// How it stands now: the tally is that of the whole job, with what is not durable yet.
+    /// Returns the current state. The counts are those of the whole job, including outcomes that are not durable yet.
     pub(crate) fn standing(&self) -> Standing {
         let sum = self.control.sum();
         Standing {
@@ -38,23 +38,23 @@ impl JobState {
     }
 }
 
-/// What two runs have done.
+/// Returns the sum of two counts.
 pub(crate) fn plus(mut one: Tally, other: Tally) -> Tally {
     one.add(&other);
     one
 }
 
-/// What stops a run before its end.
+/// The reason why a run stopped before the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interruption {
-    /// Somebody has asked for it.
+    /// The user asked for it.
     Asked,
-    /// A rule.
+    /// A rule stopped it.
     Rule(StopReason),
 }
 
 impl Interruption {
-    /// The rule, if it was one.
+    /// Returns the rule, if there was one.
     pub fn rule(self) -> Option<StopReason> {
         match self {
             Interruption::Asked => None,
@@ -67,41 +67,41 @@ impl Interruption {
 #[derive(Debug, Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct JobReport {
-    /// The ledger: what is durable.
+    /// Durable counts.
     pub tally: Tally,
     /// Failed targets by kind.
     pub kinds: KindCounts,
-    /// Those that failed because of their status, by that.
+    /// Targets that failed because of their status, by status.
     pub statuses: StatusCounts,
     /// Whether requests of this run may have had credentials.
     pub gave_credentials: bool,
     /// See [`Doubtful`].
     pub doubtful: Doubtful,
-    /// Of this run.
+    /// Duration of this run.
     pub elapsed: Duration,
     /// Requests of this run.
     pub attempts: u64,
     /// When the listing was complete, ISO 8601 UTC.
     pub listed_at: Option<String>,
-    /// There was nothing left to do.
+    /// Whether there was nothing left to do.
     pub was_finished: bool,
-    /// What has stopped it before its end.
+    /// The reason why the run stopped before the end.
     pub interruption: Option<Interruption>,
-    /// It is finished, and no more targets have failed than may ([`crate::JobRequest::max_failed`]).
+    /// Whether the job is finished and not too many targets have failed ([`crate::JobRequest::max_failed`]).
     pub is_tolerated: bool,
-    /// An earlier run had begun it.
+    /// Whether an earlier run had begun the job.
     pub is_resumed: bool,
-    /// What has held this run back for longest, and for what part of its time; none when it was over before that was
-    /// measured.
+    /// The cause that limited this run longest, and its part of the time. `None` if the run was over before the first
+    /// measurement.
     pub limited_by: Option<(LimitedBy, f64)>,
-    /// What a check has found.
+    /// Results of a check.
     pub summary: Option<Summary>,
-    /// What a user should know.
+    /// Notices for the user.
     pub notices: Vec<String>,
-    /// What was skipped, by reason.
+    /// Skipped targets by reason.
     pub skipped: SkippedByReason,
-    /// Those that opted out, by rule and host.
+    /// Targets that opted out, by rule and host.
     pub opt_outs: OptOutCounts,
-    /// Whether the job has no object, for a reason that nobody asked for.
+    /// Whether the job has no object for an unintended reason.
     pub found_nothing: bool,
 }

@@ -1,4 +1,4 @@
-//! A job as the outside sees it: start, wait, stop, look, report.
+//! The public interface of a job: start, wait, stop, inspect, report.
 
 mod cdxj;
 mod connect_probe;
@@ -44,7 +44,7 @@ use fetchmill_model::target::extra_columns::ColumnType;
 use fetchmill_store::background::Background;
 use fetchmill_store::journal::Wait;
 
-/// A job that runs.
+/// A running job.
 #[derive(Debug)]
 pub struct Job {
     shared: Arc<JobState>,
@@ -54,12 +54,12 @@ pub struct Job {
     running: Background<JobReport>,
 }
 
-/// A job while it runs.
+/// The state of a running job.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    /// All of the job, earlier runs included; what is not durable yet as well.
+    /// Counts of the whole job, including earlier runs and outcomes that are not durable yet.
     pub tally: Tally,
-    /// What was settled before this run.
+    /// Targets finished before this run.
     pub settled_before: u64,
     /// Requests in flight.
     pub in_flight: u64,
@@ -67,13 +67,13 @@ pub struct Snapshot {
     pub waiting: u64,
     /// Whether the number of targets is known.
     pub is_listing_done: bool,
-    /// How many objects the listing says that it has, if it does.
+    /// Number of objects that the listing announces, if it does.
     pub total: Option<u64>,
-    /// Part of the list that was read so far; `None` = not known, or no list.
+    /// Part of the list that was read so far; `None` = unknown, or no list.
     pub list_share: Option<f64>,
-    /// Rows of a list that were read in this run, for Parquet; else bytes, decompressed.
+    /// Amount of the list that was read in this run: rows for Parquet, otherwise decompressed bytes.
     pub list_read: u64,
-    /// How much of the list was read when that ended early, since it was asked to.
+    /// Amount of the list that was read when it was ended early on request.
     pub list_cut_at: Option<u64>,
     /// Pages of the listing in this run.
     pub pages: u64,
@@ -81,37 +81,38 @@ pub struct Snapshot {
     pub kinds: KindCounts,
     /// `listing`, `fetching`, `draining` or `done`.
     pub phase: &'static str,
-    /// Since the run started.
+    /// Time since the run started.
     pub elapsed: Duration,
-    /// Whether an earlier run had begun it.
+    /// Whether an earlier run had begun the job.
     pub is_resumed: bool,
-    /// The rule that ends this run.
+    /// The rule that has stopped this run.
     pub stopped_by: Option<StopReason>,
-    /// What it waits for now.
+    /// The outages that the job waits for now.
     pub waits: Vec<Wait>,
     /// Requests of this run.
     pub attempts: u64,
-    /// Requests in flight at most.
+    /// Limit of requests in flight.
     pub concurrency: u64,
-    /// Whether that number is still being looked for.
+    /// Whether the search for that number is still running.
     pub tries_concurrency: bool,
-    /// What holds it back; none before that was measured.
+    /// The cause that limits the job; `None` before the first measurement.
     pub limited_by: Option<LimitedBy>,
-    /// What replies took in the last ten seconds; none when there were none, or the engine does not say.
+    /// Reply times of the last ten seconds; `None` if there were no replies, or the engine does not report them.
     pub latency: Option<Latency>,
-    /// The same by origin, of a job over many: at most 64, the one with the most replies first.
+    /// The same by origin, in a job over many: at most 64 origins, the one with the most replies first.
     pub origins: Vec<OriginLatency>,
 }
 
 impl Job {
-    /// Plans the job, finishes what an earlier run left half done, and starts.
-    /// The list of a program is given with it ([`SourceOptions::Iterable`]); one in a file is opened here.
+    /// Plans the job, finishes the unfinished work of an earlier run, and starts. `given` is the list of a program
+    /// ([`SourceOptions::Iterable`]). A list in a file is opened here.
     pub fn start(request: JobRequest, given: Option<Box<dyn Items>>) -> Result<Self> {
         let (plan, list) = plan_job(request, given)?;
         let TakenUp { mut journal, list, was_finished, is_resumed } = take_up(&plan, list)?;
         let preflight = Preflight::open(&plan, &journal)?;
-        // What waits in it is bounded by those who send: pages by the planner's window, receipts by one a worker, and
-        // waiting targets go into the table faster than any server can fail. A bound would stop a thread that fetches.
+        // The senders limit what waits in this channel. The planner's window limits pages, each worker has one commit
+        // record, and waiting targets are written faster than any server can fail. A limit here would block a fetching
+        // thread.
         let (to_journal, messages) = crossbeam_channel::unbounded();
         let control = Control::new(&plan, plan.worker_count(), preflight, to_journal);
         resume_times(&control, &mut journal)?;
@@ -142,52 +143,54 @@ impl Job {
         Ok(Job { shared, worker_registry, kept, rows_chunks, running })
     }
 
-    /// Waits for the end; whether it has come.
+    /// Waits up to `timeout` for the end. Returns whether the job has ended.
     pub fn wait(&self, timeout: Duration) -> bool {
         self.shared.control.stop.heed_panic();
         self.running.wait(timeout)
     }
 
-    /// Finishes what is in flight, makes it durable and ends; the same job can be resumed.
+    /// Finishes the requests in flight, makes them durable and ends. The same job can be resumed.
     pub fn stop(&self) {
         self.shared.control.stop.ask(Stop::Drain);
     }
 
-    /// From now on at most so many requests a second; a number above 0. A job that began without a rate keeps none.
+    /// Sets the maximum rate in requests a second, above 0. A job that began without a rate stays without one.
     pub fn set_rate(&self, per_second: f64) {
         if let Some(pace) = &self.shared.control.pace {
             pace.set(Some(per_second));
         }
     }
 
-    /// Lets the job read so many rows of its Parquet list in all; a page may go beyond. Without this it reads all.
+    /// Allows the job to read this many rows of its Parquet list in total; a page may exceed it. Without this call it
+    /// reads all.
     pub fn allow_rows(&self, rows: u64) {
         self.shared.control.list_gate.allow(rows);
     }
 
-    /// Ends the list with what was read of it: the job is finished when that is settled.
+    /// Ends the list after the part that was read. The job is finished when these targets are.
     pub fn end_list(&self) {
         self.shared.control.list_gate.end();
     }
 
-    /// Ends without making anything durable; the same job can be resumed.
+    /// Ends without making anything durable. The same job can be resumed.
     pub fn abort(&self) {
         self.shared.control.stop.ask(Stop::Abort);
     }
 
-    /// The dispatcher of an engine in this process ([`super::Workers::Dispatcher`]); waits at most this long for it.
-    /// None when it is not there yet, was taken, or the job has nothing to do.
+    /// Takes the dispatcher of an engine in this process ([`super::Workers::Dispatcher`]). Waits up to `patience` until
+    /// it exists. `None` if it does not exist yet, was already taken, or the job has nothing to do.
     pub fn take_dispatcher(&self, patience: Duration) -> Option<Dispatcher> {
         self.worker_registry.take_dispatcher(patience)
     }
 
-    /// A worker's process has come up ([`super::Workers::Processes`]): the job's ends of its two sockets.
+    /// Attaches a worker process ([`super::Workers::Processes`]) that has started, with the job's ends of its two
+    /// sockets.
     pub fn attach(&self, worker: usize, pid: u32, turns: OwnedFd, receipts: OwnedFd) {
         self.worker_registry.attach(worker, pid, turns, receipts);
     }
 
-    /// The next rows of a list that is written out to the program ([`super::RowsOptions::is_given`]), as lines of JSON;
-    /// waits at most this long, and then gives none. `None` behind the last.
+    /// Returns the next rows of a list that is written out to the program ([`super::RowsOptions::is_given`]), as lines
+    /// of JSON. Waits up to `patience`, and then returns no rows. `None` after the last row.
     pub fn take_rows(&self, patience: Duration) -> Option<Vec<u8>> {
         match self.rows_chunks.as_ref()?.recv_timeout(patience) {
             Ok(rows_chunk) => Some(rows_chunk),
@@ -196,28 +199,27 @@ impl Job {
         }
     }
 
-    /// What the kept columns are called and what their values are, when the source is a list: a worker's process must
-    /// know.
+    /// Returns the names and types of the kept columns if the source is a list. A worker process needs them.
     pub fn kept(&self) -> Option<&[(String, ColumnType)]> {
         self.kept.as_deref()
     }
 
-    /// Ends it with an error, after a checkpoint.
+    /// Ends the job with an error, after a checkpoint.
     pub fn fail(&self, error: Error) {
         self.shared.control.stop.fail(error);
     }
 
-    /// The report or error of a job that has ended; an error can be taken once.
+    /// Returns the report or error of a job that has ended. An error can be taken once.
     pub fn report(&self) -> Option<Result<JobReport>> {
         self.running.take()
     }
 
-    /// What was sampled behind a moment, seconds since 1970 UTC, also in earlier runs: the oldest first.
+    /// Returns the samples after a time in seconds since 1970 UTC, including earlier runs, the oldest first.
     pub fn samples(&self, after: f64) -> Vec<Sample> {
         self.shared.control.telemetry.samples(after)
     }
 
-    /// How it stands. Cheap.
+    /// Returns the current state. Cheap.
     pub fn snapshot(&self) -> Snapshot {
         let control = &self.shared.control;
         let mut sum = control.sum();
@@ -261,7 +263,7 @@ impl Job {
 }
 
 impl Drop for Job {
-    /// No thread outlives the job.
+    /// Ends all threads of the job.
     fn drop(&mut self) {
         self.abort();
         self.running.join();

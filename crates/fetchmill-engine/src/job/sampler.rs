@@ -1,5 +1,5 @@
-//! The thread that looks at a running job: a sample a second, what holds the job back, and both into the journal. It looks
-//! at counters, as whoever shows progress does: no target costs anything.
+//! The thread that observes a running job. It takes a sample a second, decides what limits the job, and writes both to
+//! the journal. Like a progress display it only reads counters, so a target costs nothing.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -23,29 +23,29 @@ use crate::control::threads::{join, spawn};
 use fetchmill_model::error::Result;
 use fetchmill_model::limits::{SAMPLE_EVERY, SAMPLE_LOOK};
 
-/// Over so many samples it is decided what holds a job back.
+/// Number of samples for deciding what limits a job.
 const DECIDED_OVER: usize = 3;
-/// Over so many, rates are told.
+/// Number of samples for reported rates.
 const RATE_OVER: usize = 10;
-/// A last sample covers at least this; what is shorter says nothing of a rate.
+/// Minimum length of the last sample. A shorter one says nothing about a rate.
 const LAST_SAMPLE_MIN: Duration = Duration::from_millis(50);
 
-/// What does not change while a job runs.
+/// Facts that do not change while a job runs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SampledJob {
     pub(crate) rate: Option<f64>,
     pub(crate) bwlimit: Option<f64>,
     /// Whether the engine runs in this process's Python.
     pub(crate) is_python: bool,
-    /// Whether its workers tell what their capacity is used for.
+    /// Whether the engine's workers report the use of their capacity.
     pub(crate) counts_capacity: bool,
-    /// Requests a second to the only host of a job; `None` = no bound.
+    /// Requests a second to the only host of a job; `None` = no limit.
     pub(crate) rate_of_only_host: Option<f64>,
-    /// Of a job over many.
+    /// Limits of each host in a job over many.
     pub(crate) per_host: HostBounds,
 }
 
-/// See the module; it ends when this is dropped, with a last sample.
+/// See the module. Dropping this ends the thread, with a last sample.
 pub(crate) struct Sampler {
     running: Option<(Sender<()>, JoinHandle<Option<()>>)>,
 }
@@ -72,7 +72,7 @@ impl Drop for Sampler {
     }
 }
 
-/// What was counted within a sample.
+/// Counts within a sample.
 #[derive(Debug, Clone, Default)]
 struct SampleCounts {
     seconds: f64,
@@ -86,7 +86,7 @@ struct SampleCounts {
     writers: WriterShares,
 }
 
-/// What was seen at the looks since the last sample.
+/// Observations since the last sample.
 #[derive(Debug, Default)]
 struct Looks {
     count: u32,
@@ -184,7 +184,8 @@ impl<'j> Sampling<'j> {
         self.tell(sample, limited_by);
     }
 
-    /// Connecting tells whether a queue is at the server or on the way to it: asked for when there is a queue.
+    /// Measures the connect time if replies seem to wait in a queue. It shows whether the queue is at the server or in
+    /// the network.
     fn probe_path(&mut self, limited_by: Option<&LimitedBy>) {
         let is_queue = |kind| matches!(kind, LimitKind::Server | LimitKind::Network);
         if !limited_by.is_some_and(|limited_by| is_queue(limited_by.kind)) {
@@ -221,7 +222,7 @@ impl<'j> Sampling<'j> {
         self.shared.control.journal.send(JournalRequest::Samples(rows.collect(), text));
     }
 
-    /// A second, over so many of the last samples.
+    /// Returns a count a second, over the last `samples` samples.
     fn rate(&self, samples: usize, of: fn(&SampleCounts) -> u64) -> f64 {
         let last = || self.last.iter().rev().take(samples);
         let seconds = last().map(|counted| counted.seconds).sum::<f64>().max(1e-3);
@@ -337,8 +338,8 @@ impl<'j> Sampling<'j> {
     }
 }
 
-/// Of an engine whose workers do not tell: as often as it was seen without targets, or held, and as far as its writers are
-/// busy all the time.
+/// Estimates the shares of an engine whose workers do not report them: from how often it had no targets or was held,
+/// and how busy its writers were.
 fn seen_shares(without_targets: f64, held: f64, writers: WriterShares) -> Shares {
     let rest = (1.0 - without_targets).max(0.0);
     let held = held.min(rest);

@@ -1,4 +1,4 @@
-//! A second pass over what failed or was absent: `--retry-failed`.
+//! A retry run over failed or absent targets: `--retry-failed`.
 
 use crate::request::retry_failed::RetryFailed;
 use crate::writer::recovery;
@@ -10,7 +10,8 @@ use fetchmill_model::target::source_metadata::{ListedKey, SizedName};
 use fetchmill_store::journal::{JobLocation, Journal, KeptFailures};
 use fetchmill_store::sink::failures::{FailureRow, FailureRows, FailuresShard, cut_back};
 
-/// What is meant of all that failed or was absent waits for another attempt. What a transform has dropped stays skipped.
+/// Lets the chosen failed or absent targets wait for another attempt. Targets that a transform has dropped stay
+/// skipped.
 pub(crate) fn start(
     place: &JobLocation,
     journal: &mut Journal,
@@ -53,7 +54,7 @@ pub(crate) fn start(
     cut_back(&folder, &shard_ends)
 }
 
-/// A target as it stood in its page; `None` when the row is damaged.
+/// Returns a target's entry as it was in its page; `None` if the row is damaged.
 fn entry_of(row: &FailureRow, naming: Naming) -> Option<Vec<u8>> {
     let name = row.name_bytes()?;
     if naming == Naming::Whole {
@@ -66,7 +67,7 @@ fn entry_of(row: &FailureRow, naming: Naming) -> Option<Vec<u8>> {
         return Some(entry);
     }
     if naming == Naming::Listed {
-        // What the listing said of it is not kept: it is taken as it is now.
+        // The listed values were not kept. The object is taken as it is now.
         ListedKey::named(&name).write(&mut entry);
         return Some(entry);
     }
@@ -79,7 +80,7 @@ fn entry_of(row: &FailureRow, naming: Naming) -> Option<Vec<u8>> {
     }
     let url = row.url_bytes().unwrap_or_else(|| name.clone());
     let key = naming.key_of(row.sequence, &url, &name);
-    // What a manifest expects stands in its page, which is gone.
+    // The values that a manifest expects were in its page, which is gone.
     let (kept, request) = (row.extra_bytes(), row.request_bytes());
     let (kept, request) = (kept.as_deref(), request.as_deref());
     ListEntry { url: &url, key, kept, request, ..ListEntry::default() }.write(&mut entry);

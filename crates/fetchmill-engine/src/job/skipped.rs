@@ -1,4 +1,4 @@
-//! What a job has skipped, by reason, and what that means for its end.
+//! The targets that a job has skipped, by reason, and their effect on its result.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,20 @@ use fetchmill_model::outcome::{FailureKind, KindCounts, Tally};
 use fetchmill_model::text::redacted::hide_secrets;
 use fetchmill_store::journal::Journal;
 
-/// Why names are left out that are not as `--include` has them; markers of folders are names of nothing.
+/// Reasons for names that do not match `--include`. Folder markers are not names of objects.
 const NOT_MATCHED: [SkipReason; 2] = [SkipReason::Filter, SkipReason::FolderMarker];
 
-/// How a user has written that names are: one who gets nothing may have made a slip.
+/// Restrictions of names by the user. If nothing matches, the user may have made a mistake.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WantedNames {
-    /// All begin with the prefix of a bucket.
+    /// Whether all names must begin with the prefix of a bucket.
     pub(crate) have_prefix: bool,
-    /// All match `--include`, and nothing else leaves any out.
+    /// Whether all names must match `--include`, and no other option excludes any.
     pub(crate) are_included: bool,
 }
 
 impl WantedNames {
-    /// Of a job.
+    /// Returns the restrictions of a job.
     pub(crate) fn of(request: &JobRequest) -> Self {
         let list = &request.list;
         let leaves_others_out =
@@ -40,18 +40,18 @@ impl WantedNames {
 pub struct SkippedByReason(BTreeMap<String, u64>);
 
 impl SkippedByReason {
-    /// Those of a job.
+    /// Reads the counts of a job.
     pub(crate) fn read(journal: &Journal) -> Result<Self> {
         Ok(SkippedByReason(journal.skipped()?))
     }
 
-    /// By the names of the reasons.
+    /// Returns the counts by the names of the reasons.
     pub fn counts(&self) -> &BTreeMap<String, u64> {
         &self.0
     }
 
-    /// Whether the job has no object for a reason that nobody asked for: all that is listed is skipped, a list has no line
-    /// with a target, or no name is as the user has written that names are.
+    /// Whether the job has no object for an unintended reason: all listed targets were skipped, a list has no line with
+    /// a target, or no name matches the user's restrictions.
     pub(crate) fn found_nothing(
         &self,
         tally: Tally,
@@ -76,7 +76,7 @@ impl SkippedByReason {
             && !asked.iter().chain([&SkipReason::OPTED_OUT]).any(|reason| self.0.contains_key(*reason))
     }
 
-    /// What is said when there was nothing to do: an empty result may be a slip of the pen.
+    /// Returns a notice if there was nothing to do, since an empty result may be a mistake of the user.
     pub(crate) fn notice_of_nothing(&self, source: &SourceOptions, tally: Tally) -> Option<String> {
         if tally.listed > tally.skipped {
             return None;
@@ -93,7 +93,7 @@ impl SkippedByReason {
         })
     }
 
-    /// What is said of a job that has skipped all that it listed; nothing of one with nothing to do.
+    /// Returns a notice if all listed targets were skipped, unless this is normal.
     fn notice(&self, listed: u64) -> Option<String> {
         let usual = [SkipReason::Unchanged, SkipReason::Dropped];
         if self.0.keys().all(|reason| usual.iter().any(|usual| usual.name() == reason)) {

@@ -1,5 +1,5 @@
-//! The thread that looks whether a rule ends the run; there is none without rules. It looks at the counters, as whoever
-//! shows progress does: no target costs anything.
+//! The thread that checks whether a rule ends the run. It only exists if there are rules. Like a progress display it
+//! only reads counters, so a target costs nothing.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -12,7 +12,7 @@ use crate::control::threads::{join, spawn};
 use fetchmill_model::error::Result;
 use fetchmill_model::limits;
 
-/// See the module; it ends when this is dropped.
+/// See the module. Dropping this ends the thread.
 pub(crate) struct StopWatch {
     running: Option<(Sender<()>, JoinHandle<Option<()>>)>,
 }
@@ -41,7 +41,7 @@ impl Drop for StopWatch {
     }
 }
 
-/// Until a rule is broken, or the run ends in another way.
+/// Watches until a rule is broken, or the run ends in another way.
 fn watch(shared: &JobState, ended: &Receiver<()>) {
     let stop = &shared.control.stop;
     while stop.get() == Stop::No && ended.recv_timeout(limits::TICK) == Err(RecvTimeoutError::Timeout) {

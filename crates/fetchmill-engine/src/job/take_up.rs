@@ -1,4 +1,4 @@
-//! The beginning of a run: opens the journal, and finishes what an earlier run left half done.
+//! The start of a run: opens the journal, and finishes the unfinished work of an earlier run.
 
 use super::{cdxj, second_pass};
 use crate::control::Control;
@@ -13,13 +13,13 @@ use fetchmill_store::journal::Journal;
 use fetchmill_store::results::{refuse_unfit, take_back_unfetched};
 use fetchmill_store::sink::{SinkSetup, UnfetchedFiles};
 
-/// A job as an earlier run has left it, or a new one.
+/// A new job, or the state that an earlier run has left.
 pub(super) struct TakenUp {
     pub(super) journal: Journal,
-    /// The list, after what was read of it; `None` if the source is not one.
+    /// The list after the part that was read; `None` if the source is not a list.
     pub(super) list: Option<OpenedList>,
     pub(super) was_finished: bool,
-    /// Whether an earlier run had begun it.
+    /// Whether an earlier run had begun the job.
     pub(super) is_resumed: bool,
 }
 
@@ -50,7 +50,7 @@ pub(super) fn take_up(plan: &JobPlan, mut list: Option<OpenedList>) -> Result<Ta
     Ok(TakenUp { journal, list, was_finished, is_resumed })
 }
 
-/// Finishes what an earlier run has left half done. Returns whether the job is finished.
+/// Finishes the unfinished work of an earlier run. Returns whether the job is finished.
 fn recover(plan: &JobPlan, journal: &mut Journal) -> Result<bool> {
     let setup = plan.sink_setup(1)?;
     let is_finished = journal.get("finished_at")?.is_some();
@@ -64,22 +64,22 @@ fn recover(plan: &JobPlan, journal: &mut Journal) -> Result<bool> {
     Ok(is_finished)
 }
 
-/// Makes targets of `--retry-failed` wait for another attempt: the job is not finished any more.
+/// Lets the targets of `--retry-failed` wait for another attempt, so the job is no longer finished.
 fn start_second_pass(plan: &JobPlan, journal: &mut Journal) -> Result<()> {
     let request = &plan.request;
     second_pass::start(&plan.place, journal, plan.naming(), request.is_durable(), &request.retry_failed)?;
     take_back(plan, journal, &plan.sink_setup(1)?)
 }
 
-/// Removes what an earlier run has written of targets without an object. What it has uploaded of it is removed once the
-/// store can be asked.
+/// Removes the files of an earlier run about targets without an object. Uploaded ones are removed once the store can be
+/// contacted.
 fn take_back(plan: &JobPlan, journal: &Journal, setup: &SinkSetup) -> Result<()> {
     let Some(shard_folder) = setup.shard_folder() else { return Ok(()) };
     take_back_unfetched(journal, &shard_folder, UnfetchedFiles::of(&setup.columns))?;
     if plan.request.upload.is_none() { journal.forget_unfetched() } else { Ok(()) }
 }
 
-/// Targets that wait, samples of earlier runs, and the pace of an origin that has throttled the last one.
+/// Resumes waiting targets, samples of earlier runs, and the pace of an origin that throttled the last run.
 pub(super) fn resume_times(control: &Control, journal: &mut Journal) -> Result<()> {
     journal.clamp_waiting(control.clock.now(), LONGEST_DELAY)?;
     let samples = journal.samples()?;

@@ -1,4 +1,4 @@
-//! The files of a list, and which of them can be divided at the ends of their lines: what a shared job plans with.
+//! The files of a list, and whether they can be divided at line ends. A shared job plans with this.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -12,23 +12,25 @@ use fetchmill_model::source::list::{
 use super::part_files::PartFiles;
 use super::{OpenedList, files};
 
-/// Bytes at the start of a file that tell whether it is one JSON array. More blanks before it make it none.
+/// Bytes at the start of a file that show whether it is one JSON array. With more blanks before the array, the file
+/// does not count as one.
 const HEAD_BYTES: usize = 4096;
 
 /// A file of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListFile {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
-    /// How it is written.
+    /// Format of the file.
     pub format: ListFormat,
-    /// Whether a part of it, from one line to another, is a list.
+    /// Whether a range of its lines is itself a list.
     pub has_lines: bool,
     /// Rows of a Parquet file.
     pub rows: Option<u64>,
 }
 
-/// The files of the list at a path: one file, those of a folder, or those that a glob matches, sorted by name.
+/// Returns the files of the list at a path, sorted by name: one file, the files of a folder, or those that match a
+/// glob.
 ///
 /// # Errors
 /// One of them cannot be opened, is a pipe, or has another format than the rest.
@@ -45,7 +47,7 @@ pub fn list_files(path: &Path, format: Option<ListFormat>, options: &ListOptions
 /// # Errors
 /// It cannot be read, or lacks a column.
 pub fn check_list(path: &Path, format: Option<ListFormat>, options: &ListOptions) -> Result<()> {
-    // What is wrong with its columns shows before its first page.
+    // The first page shows whether its columns are valid.
     let mut opened = OpenedList::of_path(Some(path), format, options)?;
     while matches!(opened.reader.next_page()?, ListStep::NothingNow) {}
     Ok(())

@@ -1,4 +1,4 @@
-//! What a list is read from: a file, a pipe, or standard input.
+//! Inputs of a list: a file, a pipe, or standard input.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -11,10 +11,10 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::source::list::is_zip;
 use fetchmill_store::durable;
 
-/// A pipe that is empty for so long says so: the thread that reads looks whether the job is to end.
+/// Time after which an empty pipe returns, so that the reading thread can check whether the job must end.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
-/// The file of a list; standard input without a path.
+/// Opens the file of a list; standard input without a path.
 pub(super) fn open(path: Option<&Path>) -> Result<File> {
     let Some(path) = path else {
         let stdin = std::io::stdin();

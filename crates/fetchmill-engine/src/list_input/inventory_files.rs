@@ -1,4 +1,4 @@
-//! The data files of an inventory beside its `manifest.json`, laid out as in the bucket that they were written to.
+//! The data files of an inventory near its `manifest.json`, with the folders of their bucket.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -7,16 +7,16 @@ use super::files;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::source::list::{DataFile, DataFiles, Inventory};
 
-/// The folder with the data files, beside that of a `manifest.json`.
+/// The folder with the data files, next to the folder of a `manifest.json`.
 const DATA: &str = "data";
 
 /// See the module.
 pub(super) struct InventoryFiles {
-    /// Where the `manifest.json` is.
+    /// Folder of the `manifest.json`.
     folder: PathBuf,
 }
 
-/// Reads a `manifest.json`, and looks whether its data files are there.
+/// Reads a `manifest.json`, and checks that its data files exist.
 pub(super) fn open(path: Option<&Path>, file: File, label: &str) -> Result<(Inventory, InventoryFiles)> {
     let Some(path) = path else {
         return Err(Error::Usage(
@@ -35,8 +35,8 @@ pub(super) fn open(path: Option<&Path>, file: File, label: &str) -> Result<(Inve
 }
 
 impl InventoryFiles {
-    /// A data file: in `../data`, which is its place whatever part of the bucket was downloaded; or under its key below
-    /// the folder of the `manifest.json` or one above it, up to the folder that would be the bucket.
+    /// Finds a data file. It is in `../data`, whichever part of the bucket was downloaded. Otherwise it is under its
+    /// key below the folder of the `manifest.json` or a folder above, up to the one that matches the bucket.
     fn find(&self, file: &DataFile) -> Result<PathBuf> {
         let path: PathBuf = file.path().collect();
         let beside =

@@ -1,5 +1,5 @@
-//! Input of lists: a file, a pipe, standard input, or the items of a program. A job opens it before anything else, and its
-//! listing's thread reads it.
+//! Inputs of lists: a file, a pipe, standard input, or the items of a program. A job opens its list before anything
+//! else, and the listing's thread reads it.
 
 mod divisible;
 mod files;
@@ -20,30 +20,30 @@ use fetchmill_store::journal::Journal;
 use part_files::PartFiles;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The fact of a job that has the length of its list.
+/// Name of the job's fact with the length of its list.
 const LENGTH: &str = "list_bytes";
-/// The fact of a job that has the number of its list's files, and a digest of their names.
+/// Name of the job's fact with the number of its list's files, and a digest of their names.
 const PARTS: &str = "list_files";
 
-/// A list that was opened.
+/// An opened list.
 pub(crate) struct OpenedList {
     reader: ListReader,
-    /// Bytes of its file, or of its files.
+    /// Bytes of its file or files.
     length: Option<u64>,
     /// Its files, if it has several.
     parts: Option<PartFiles>,
-    /// To be read a second time: how many of its targets are taken.
+    /// For `--sample`: the number of targets to take, and the input for the second reading.
     sampled: Option<(u64, ListInput)>,
 }
 
-/// Where a list is, and how it is read.
+/// The place of a list, and how to read it.
 struct ListInput {
     path: PathBuf,
     format: Option<ListFormat>,
     options: ListOptions,
 }
 
-/// Opens a list in a file, or on standard input when there is no path. Its sample is not taken.
+/// Opens a list in a file, or on standard input if there is no path. Does not take its sample.
 pub fn open_list(
     path: Option<&Path>,
     format: Option<ListFormat>,
@@ -53,7 +53,7 @@ pub fn open_list(
 }
 
 impl OpenedList {
-    /// The list of a source; `given` is what a program gives. None for a server.
+    /// Opens the list of a source; `given` is the list of a program. `None` for a server.
     pub(crate) fn open(
         source: &SourceOptions,
         format: Option<ListFormat>,
@@ -86,7 +86,7 @@ impl OpenedList {
         }
     }
 
-    /// The list in a file, in the files of a folder or of a glob, or on standard input without a path.
+    /// Opens the list in a file, in the files of a folder or of a glob, or on standard input without a path.
     fn of_path(path: Option<&Path>, format: Option<ListFormat>, options: &ListOptions) -> Result<Self> {
         let parts = path.map(|path| PartFiles::find(path, format, options)).transpose()?.flatten();
         let Some(parts) = parts else {
@@ -98,7 +98,7 @@ impl OpenedList {
         Ok(OpenedList { reader, length, parts: Some(parts), sampled: None })
     }
 
-    /// Refuses a list that has other files than when the job began.
+    /// Refuses a list that has other files than at the start of the job.
     fn check_parts(&self, journal: &Journal) -> Result<()> {
         let Some(parts) = &self.parts else { return Ok(()) };
         let text = format!("{} {:016x}", parts.count(), xxh3_64(&parts.names()));
@@ -117,15 +117,17 @@ impl OpenedList {
         }
     }
 
-    /// What the kept columns are called, and what their values are.
+    /// Returns the names and types of the kept columns.
     pub(crate) fn columns(&self) -> Vec<(String, ColumnType)> {
         self.reader.kept_columns()
     }
 
-    /// Refuses a list that has grown or shrunk since it was read to its end, and continues after what was read.
+    /// Refuses a list whose length has changed since it was read to its end. Otherwise continues after the part that
+    /// was read.
     ///
-    /// Before that end its length may change, since a list that was cut off has another one when it is whole. The digest
-    /// of what was read shows whether it is the same list. A sample depends on the whole list, so its length must stay.
+    /// Before the list was read to its end, its length may change, since a list that was cut off may have been
+    /// completed. The digest of the part that was read shows whether it is the same list. A sample depends on the whole
+    /// list, so the length must not change.
     pub(crate) fn resume(&mut self, journal: &Journal) -> Result<()> {
         self.check_parts(journal)?;
         if let Some(length) = self.length {
@@ -148,7 +150,8 @@ impl OpenedList {
         Ok(())
     }
 
-    /// Whether the sample is taken: not when it is interrupted. Whether the list's end is in the journal does not matter.
+    /// Takes the sample. Returns `false` if it was interrupted. It does not matter whether the journal has the list's
+    /// end.
     pub(crate) fn take_sample(&mut self, goes_on: impl Fn() -> bool) -> Result<bool> {
         let Some((count, place)) = self.sampled.take() else { return Ok(true) };
         let reader = open_list(Some(&place.path), place.format, &place.options)?;
@@ -159,7 +162,7 @@ impl OpenedList {
         Ok(found.is_some())
     }
 
-    /// The next page, or that there is none now.
+    /// Reads the next page, or reports that there is none now.
     pub(crate) fn next_page(&mut self) -> Result<ListStep> {
         self.reader.next_page()
     }
@@ -169,7 +172,7 @@ impl OpenedList {
         self.reader.share_read()
     }
 
-    /// What a user should know of the list at its end.
+    /// Returns a notice for the user at the end of the list.
     pub(crate) fn notice(&self) -> Option<String> {
         self.reader.notice()
     }

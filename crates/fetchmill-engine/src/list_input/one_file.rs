@@ -9,7 +9,7 @@ use fetchmill_model::source::list::{
     Compression, FieldCheck, ListFormat, ListOptions, ListReader, decoded, format_of, open_only_member,
 };
 
-/// Opens a list, and returns the bytes of its file; none: it is a pipe. `checks` says whether a list of JSON is refused if
+/// Opens a list, and returns the bytes of its file (`None` for a pipe). `checks` says whether a JSON list is refused if
 /// it lacks a wanted column.
 pub(super) fn open(
     path: Option<&Path>,
@@ -55,7 +55,7 @@ pub(super) fn open(
     Ok((reader.with_length(length), length))
 }
 
-/// Returns how a list of JSON is checked. `again` is a file that can be opened a second time.
+/// Returns how a JSON list is checked. `again` is a file that can be opened a second time.
 fn field_check(checks: bool, again: Option<&Path>) -> Result<FieldCheck> {
     match again {
         _ if !checks => Ok(FieldCheck::None),
@@ -73,7 +73,7 @@ fn of_stream(
     if format != ListFormat::Parquet {
         return ListReader::of_stream(label, (stream, check), (format, promised), options);
     }
-    // It is read at places: what comes as a stream is laid out first.
+    // Parquet needs random access, so a stream is written to a file first.
     let laid_out = files::buffer_to_file(decoded(stream, promised))
         .map_err(|error| Error::Listing(format!("the list {label} cannot be laid out as a file: {error}")))?;
     ListReader::of_parquet(label, laid_out, options)

@@ -1,4 +1,4 @@
-//! A list in several files: those of a folder, or those that a glob matches.
+//! A list in several files: all files of a folder, or all files that match a glob.
 
 use std::ffi::OsStr;
 use std::io;
@@ -10,9 +10,9 @@ use fetchmill_model::source::list::{Filters, ListFormat, ListOptions, ListParts,
 
 use super::{files, one_file};
 
-/// The most files of a list: their names are in memory.
+/// Maximum number of files of a list: their names are in memory.
 const FILES_MAX: usize = 100_000;
-/// Files that Spark and other writers put next to the parts. Hidden files are ignored, too.
+/// Files that Spark and other writers put next to the parts. Hidden files are also ignored.
 const NOT_PARTS: [&str; 3] = ["_SUCCESS", "_metadata", "_common_metadata"];
 
 /// The files of a list, sorted by name.
@@ -20,14 +20,14 @@ const NOT_PARTS: [&str; 3] = ["_SUCCESS", "_metadata", "_common_metadata"];
 pub(super) struct PartFiles {
     label: String,
     files: Vec<PathBuf>,
-    /// Bytes of each.
+    /// Bytes of each file.
     lengths: Vec<u64>,
     format: Option<ListFormat>,
     options: ListOptions,
 }
 
 impl PartFiles {
-    /// The files of a folder, or of a glob that is not itself the path of a file; none: the path is a file's.
+    /// Finds the files of a folder, or of a glob that is not itself the path of a file. `None` = the path is a file.
     pub(super) fn find(
         path: &Path,
         format: Option<ListFormat>,
@@ -59,12 +59,12 @@ impl PartFiles {
         self.files
     }
 
-    /// Bytes of all files.
+    /// Returns the bytes of all files.
     pub(super) fn all_bytes(&self) -> u64 {
         self.lengths.iter().sum()
     }
 
-    /// Names of all files, for a digest.
+    /// Returns the names of all files, for a digest.
     pub(super) fn names(&self) -> Vec<u8> {
         let names = self.files.iter().filter_map(|path| path.file_name());
         names.flat_map(|name| [name.as_bytes(), b"\0"].concat()).collect()
@@ -114,7 +114,7 @@ impl ListParts for PartFiles {
 
     fn open(&self, part: usize) -> Result<ListRecords> {
         let path = self.files.get(part).ok_or_else(|| Error::Internal(format!("no part {part}")))?;
-        // Columns that few values have may be missing in the other files.
+        // A column with few values may be missing in the other files.
         let opened = one_file::open(Some(path), self.format, &self.options, part == 0);
         opened.map(|(reader, _)| reader.into_records())
     }
@@ -129,7 +129,7 @@ fn name_of(path: &Path) -> String {
     fetchmill_model::name::for_display(path.file_name().unwrap_or(path.as_os_str()).as_bytes())
 }
 
-/// Whether a name is that of a part: not hidden, and not a mark of the program that wrote the parts.
+/// Whether a name is that of a part: not hidden, and not a marker file of the program that wrote the parts.
 fn is_part(name: &OsStr) -> bool {
     !name.as_bytes().starts_with(b".") && !NOT_PARTS.iter().any(|other| name == *other)
 }
@@ -138,7 +138,7 @@ fn is_glob(path: &Path) -> bool {
     path.as_os_str().as_bytes().iter().any(|byte| b"*?[{".contains(byte))
 }
 
-/// The names of a folder's entries, sorted.
+/// Returns the names of a folder's entries, sorted.
 fn names_in(folder: &Path) -> Result<Vec<std::ffi::OsString>> {
     let read = || -> io::Result<Vec<_>> {
         folder.read_dir()?.take(FILES_MAX + 1).map(|entry| Ok(entry?.file_name())).collect()
@@ -167,7 +167,7 @@ fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     }
 }
 
-/// The files that a glob matches: `*`, `?`, `[ab]` and `{a,b}`, in folders' names, too, and never across a slash.
+/// Returns the files that match a glob: `*`, `?`, `[ab]` and `{a,b}`, also in folder names, and never across a slash.
 fn matching(glob: &Path) -> Result<Vec<PathBuf>> {
     let start = if glob.is_absolute() { PathBuf::from("/") } else { PathBuf::new() };
     let mut found = vec![start];

@@ -1,8 +1,8 @@
-//! How a server lists its objects, when nobody has said it: told by what it answers.
+//! Detects how a server lists its objects, from its answers.
 //!
-//! The first page of the list/get API is asked for. Where there is none, the source itself is: it is a folder, in nginx's
-//! JSON or as an index page, or an object. A source without a slash at its end is asked for as it is, and then with one.
-//! The page that has told it is the first one of the listing, and is not asked for again.
+//! First the list/get API is requested. If there is none, the source itself is requested: it is a folder (nginx's JSON
+//! or an index page) or an object. A source without a slash at its end is requested unchanged, and then with a slash.
+//! The page that decides is the first page of the listing, and is not requested again.
 
 use super::page_body::{BOM, FetchedPage};
 use super::page_failure::TRY_LINKS;
@@ -14,7 +14,7 @@ use fetchmill_model::source::one_object::is_object;
 use fetchmill_model::source::sitemap::sitemap_path;
 use fetchmill_model::source::{ApiNames, PendingFolder, autoindex, html};
 
-/// What was found.
+/// The detected listing.
 pub(crate) struct DetectedListing {
     pub(crate) listing: Listing,
     /// The listing's first page, unless it is too large to be kept.
@@ -22,16 +22,16 @@ pub(crate) struct DetectedListing {
 }
 
 impl DetectedListing {
-    /// A listing that begins with this page.
+    /// Makes a listing that begins with this page.
     fn with(listing: Listing, page: FetchedPage) -> Self {
         DetectedListing { listing, first_page: Some(page).filter(|page| page.is_whole) }
     }
 }
 
-/// What a page seems to be.
+/// The apparent kind of a page.
 enum DetectedKind {
     Listing(Listing),
-    /// HTML that is no index, with its title.
+    /// HTML that is not an index, with its title.
     Html(String),
     Other,
 }
@@ -49,7 +49,7 @@ impl DetectedKind {
     }
 }
 
-/// Asks the server; `None` when the job is to end.
+/// Asks the server. Returns `None` if the job must end.
 pub(crate) fn detect(setup: ServerListerSetup, api: &ApiNames) -> Result<Option<DetectedListing>> {
     let mut lister = ServerLister::new(setup)?;
     let path = api.page_path(&lister.origin, None)?;
@@ -73,12 +73,12 @@ pub(crate) fn detect(setup: ServerListerSetup, api: &ApiNames) -> Result<Option<
     let answer = if is_object(&lister.origin) { lister.fetch_if_listing(&given)? } else { None };
     let page = match answer {
         Some(Ok(page)) if page.url != lister.url(&top) => return Ok(Some(of_given(&lister, page))),
-        // Its server has led to the folder.
+        // The server has redirected to the folder.
         Some(Ok(page)) => page,
         _ => match lister.fetch(&top, PageReach::SameOrigin)? {
             None => return Ok(None),
             Some(Ok(page)) => page,
-            // Where the source itself is not there, either, the first answer is what matters.
+            // If the source does not exist either, report the first answer.
             Some(Err(_)) => return Err(error),
         },
     };
@@ -89,10 +89,10 @@ pub(crate) fn detect(setup: ServerListerSetup, api: &ApiNames) -> Result<Option<
     }
 }
 
-/// What a source is whose path does not end with a slash, by what it gives.
+/// Returns the kind of a source whose path does not end with a slash, from its reply.
 fn of_given(lister: &ServerLister, page: FetchedPage) -> DetectedListing {
     let object = DetectedListing { listing: Listing::Object, first_page: None };
-    // What another origin has lists nothing of this one.
+    // A page of another origin does not list this one.
     if !page.url.starts_with(&lister.url("/")) {
         return object;
     }
@@ -103,7 +103,7 @@ fn of_given(lister: &ServerLister, page: FetchedPage) -> DetectedListing {
     }
 }
 
-/// Whether all of an array is entries of a folder.
+/// Whether all items of an array are entries of a folder.
 fn is_autoindex(page: &[u8]) -> bool {
     autoindex::read_folder(page, &PendingFolder::default(), |_| Ok(())).is_ok()
 }

@@ -1,4 +1,4 @@
-//! A web server's folders: walked one after the other, as the journal knows them.
+//! A web server's folders, which are walked one after another in the order of the journal.
 
 use std::io::{Cursor, Read};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use fetchmill_model::source::sitemap::{read_sitemap, sitemap_path};
 use fetchmill_model::source::{ListedPage, OriginUrl, PageCursor, PendingFolder, autoindex, html};
 use fetchmill_model::target::entry::Naming;
 
-/// What folders are listed in.
+/// The format of folder listings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FolderFormat {
     /// The JSON of nginx.
@@ -30,19 +30,19 @@ pub(crate) enum FolderFormat {
         /// Whether the server's robots.txt is obeyed.
         obeys_robots: bool,
     },
-    /// Any pages in HTML: the links on them.
+    /// Any HTML pages, with the links on them.
     Links {
-        /// The same.
+        /// Whether the server's robots.txt is obeyed.
         obeys_robots: bool,
     },
-    /// Sitemaps: the source, and those that it leads to.
+    /// Sitemaps: the source, and the sitemaps that it names.
     Sitemap,
-    /// None: the source is the only object.
+    /// No listing: the source is the only object.
     Object,
 }
 
 impl FolderFormat {
-    /// What stands in pages.
+    /// Returns the kind of entries in pages.
     fn naming(self) -> Naming {
         match self {
             FolderFormat::Sitemap | FolderFormat::Object => Naming::Url,
@@ -65,7 +65,7 @@ struct FolderWalk {
     robots: RobotsFilter,
 }
 
-/// Lists all folders that are not listed yet, or until the job is to end.
+/// Lists all folders that are not listed yet, or until the job must end.
 pub(super) fn list(setup: ServerListerSetup, format: FolderFormat) -> Result<()> {
     let control = Arc::clone(&setup.control);
     if control.journal.ask(JournalRequest::NextFolder)?.is_none() {
@@ -198,7 +198,7 @@ fn hand_over_folder(control: &Control, filters: &Filters, naming: Naming, page: 
     if control.wait_for_room() { Ok(()) } else { Err(Error::Internal("the job is ending".into())) }
 }
 
-/// A page without what another folder has shown, if there may be such.
+/// Removes the names that another folder has already shown, if this is possible.
 fn without_listed(control: &Control, mut page: ListedPage) -> Result<ListedPage> {
     let PageCursor::Folder { refused, names_once: true, .. } = &mut page.cursor else { return Ok(page) };
     for names in [&mut page.names, refused] {
@@ -210,7 +210,7 @@ fn without_listed(control: &Control, mut page: ListedPage) -> Result<ListedPage>
     Ok(page)
 }
 
-/// It counts as a target that failed.
+/// Counts a folder as a failed target.
 fn fail_folder(control: &Control, folder: PendingFolder, no_page: PageFailure, attempts: u32) {
     let status = (no_page.status != 0).then_some(no_page.status);
     let detail = no_page.reason + no_page.hint;
@@ -219,7 +219,7 @@ fn fail_folder(control: &Control, folder: PendingFolder, no_page: PageFailure, a
     control.journal.list(ListingRequest::FailFolder { path: folder.path, status, attempts, detail });
 }
 
-/// Through `Read`, whose errors are the operating system's.
+/// Wraps a page failure as an I/O error, to pass it through `Read`.
 fn io_error(no_page: PageFailure) -> std::io::Error {
     std::io::Error::other(no_page)
 }

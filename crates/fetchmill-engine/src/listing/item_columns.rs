@@ -1,4 +1,4 @@
-//! The columns of a table of items, found out from the first page of the listing.
+//! The columns of a table of items, derived from the first page of the listing.
 
 use super::json::read_page;
 use super::page_body::FetchedPage;
@@ -7,8 +7,8 @@ use fetchmill_model::error::Result;
 use fetchmill_model::source::json::{ItemTypes, JsonPages};
 use fetchmill_model::target::extra_columns::{ExtraColumns, TypesByName};
 
-/// Asks for the first page. Returns the columns of its items, of which some types may be given, and the page, so that it is
-/// not asked for again; `None` if the job is to end.
+/// Requests the first page and returns the columns of its items. Some types may be given. Also returns the page, so
+/// that it is not requested again. `None` if the job must end.
 pub(crate) fn find_columns(
     setup: ServerListerSetup,
     pages: &JsonPages,

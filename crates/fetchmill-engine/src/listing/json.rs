@@ -1,4 +1,4 @@
-//! A server whose API gives pages of JSON: one after the other, as each leads to the next.
+//! A server whose API returns JSON pages, of which each leads to the next.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use fetchmill_model::http1::field_values;
 use fetchmill_model::source::json::{JsonPage, JsonPages, PageReply};
 use fetchmill_model::source::{BadPage, PageCursor};
 
-/// Lists everything from where this leads, or until the job is to end.
+/// Lists everything after `from`, or until the job must end.
 pub(super) fn list(setup: ServerListerSetup, pages: &JsonPages, mut from: Option<String>) -> Result<()> {
     let mut lister = ServerLister::new(setup)?;
     let control = Arc::clone(&lister.control);
@@ -62,7 +62,7 @@ pub(super) fn list(setup: ServerListerSetup, pages: &JsonPages, mut from: Option
     Ok(())
 }
 
-/// Reads a page that `from` leads to.
+/// Reads the page that `from` leads to.
 pub(super) fn read_page(
     lister: &ServerLister,
     pages: &JsonPages,
@@ -72,7 +72,7 @@ pub(super) fn read_page(
     let url = pages.url(from)?;
     let links = field_values(&fetched.head, "link");
     let links: Vec<&[u8]> = links.iter().map(AsRef::as_ref).collect();
-    // Its links are relative to where redirects have led.
+    // The links of a page are relative to its URL after redirects.
     let base = url::Url::parse(&fetched.url).unwrap_or_else(|_| url.clone());
     let reply = PageReply { from, url: &base, body: &fetched.bytes, links: &links };
     let path = &url[url::Position::BeforePath..url::Position::AfterQuery];

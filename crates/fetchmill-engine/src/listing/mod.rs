@@ -1,5 +1,5 @@
-//! The listing's thread: hands page after page to the journal, ahead of the fetching. Before that it hands over what
-//! an earlier run has listed and not settled.
+//! The listing's thread, which passes pages to the journal ahead of the fetching. First it passes on the unfinished
+//! pages of an earlier run.
 
 pub(super) mod detect;
 pub(super) mod folders;
@@ -26,23 +26,23 @@ use fetchmill_model::error::Error;
 use fetchmill_model::source::ApiNames;
 use fetchmill_model::source::json::JsonPages;
 
-/// Where the listing goes on.
+/// Where the listing continues.
 pub(super) enum ListingStart {
-    /// At a server with the list/get API, behind a marker; none for the start.
+    /// At a server with the list/get API, after a marker; `None` = at the start.
     Api(Box<server::ServerListerSetup>, Box<ApiNames>, Option<String>),
-    /// At a server with pages of JSON, where this leads; none for the start.
+    /// At a server with JSON pages, at this place; `None` = at the start.
     Json(Box<server::ServerListerSetup>, Box<JsonPages>, Option<String>),
-    /// At a web server whose folders the journal knows.
+    /// At a web server whose folders are in the journal.
     Folders(Box<server::ServerListerSetup>, folders::FolderFormat),
     /// In a bucket.
     Bucket(Box<s3::BucketListerSetup>),
     /// In a list.
     List(Box<OpenedList>),
-    /// It was complete.
+    /// Nowhere: the listing was complete.
     Nowhere,
 }
 
-/// Works until everything is listed or the job is to end.
+/// Works until everything is listed or the job must end.
 pub(super) fn run(control: &Arc<Control>, from: ListingStart) {
     let names_urls = match &from {
         ListingStart::List(..) => true,

@@ -1,4 +1,4 @@
-//! A page of a listing as it comes: nothing of it counts before all of it is there.
+//! A page of a listing while it is received. Nothing of it counts before it is complete.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, Write};
@@ -16,59 +16,59 @@ use fetchmill_model::reply::content_encoding::{ContentEncoding, DecodeError};
 use fetchmill_model::verdict::ERROR_BYTES_MAX;
 use fetchmill_store::durable::nameless_file;
 
-/// What a text in UTF-8 may begin with.
+/// The byte order mark that UTF-8 text may begin with.
 pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// Memory: `PAGE_BYTES_MAX`; `PAGE_MEMORY_BYTES` of an index, whose other bytes are in a file without a name.
+/// Memory: `PAGE_BYTES_MAX`. For an index it is `PAGE_MEMORY_BYTES`, and the other bytes are in a file without a name.
 #[derive(Debug, Default)]
 pub(super) struct PageBody {
     /// The reply's head, as it was sent.
     pub(super) head: Vec<u8>,
     memory: Vec<u8>,
-    /// Folder of the file; none if all of the page stays in memory.
+    /// Folder of the file; `None` = the whole page stays in memory.
     folder: Option<Arc<PathBuf>>,
     file: Option<File>,
     length: u64,
-    /// No more is received.
+    /// Length in bytes after which nothing more is received.
     length_max: u64,
     failed: Option<Error>,
-    /// Whether no more is received of what cannot be a listing by its first byte.
+    /// Whether to stop receiving a body that cannot be a listing by its first byte.
     ends_if_other: bool,
 }
 
-/// A page that is there.
+/// A complete page.
 pub(crate) struct FetchedPage {
     /// The reply's head, as it was sent.
     pub(super) head: Vec<u8>,
-    /// Where it came from, after redirects.
+    /// URL after redirects.
     pub(super) url: String,
     pub(super) bytes: Vec<u8>,
-    /// Whether these are all; else it is larger than a page that is kept may be.
+    /// Whether the page is complete. If not, it is larger than the limit for pages in memory.
     pub(super) is_whole: bool,
 }
 
 impl PageBody {
-    /// Of a page that is kept in memory.
+    /// Makes the body of a page that is kept in memory.
     pub(super) fn kept() -> Self {
         PageBody::default()
     }
 
-    /// Of what may be a page, or an object that is not kept.
+    /// Makes the body for a page, or for an object that is not kept.
     pub(super) fn kept_if_listing() -> Self {
         PageBody { ends_if_other: true, ..PageBody::default() }
     }
 
-    /// Of an index, which may be large.
+    /// Makes the body of an index, which may be large.
     pub(super) fn index(folder: &Arc<PathBuf>) -> Self {
         PageBody { folder: Some(Arc::clone(folder)), ..PageBody::default() }
     }
 
-    /// Returns how a server has encoded it.
+    /// Returns the encoding of the body.
     fn encoding(&self) -> std::result::Result<Option<ContentEncoding>, PageFailure> {
         let values = field_values(&self.head, "content-encoding");
         ContentEncoding::of_fields(values.iter().map(AsRef::as_ref)).or_else(|name| {
             if !is_other_encoding(&name) {
-                // Such as utf-8: it means nothing, and the page is what it is.
+                // Such as utf-8. It means nothing, and the page is not encoded.
                 return Ok(None);
             }
             let reason = format!("Content-Encoding says {}, which nobody asked for", for_display(&name));
@@ -76,7 +76,7 @@ impl PageBody {
         })
     }
 
-    /// Decodes what has come, up to the largest page that is kept. `is_whole` is whether that is all of it.
+    /// Decodes the received bytes, up to the largest page that is kept. `is_whole` says whether they are complete.
     pub(super) fn decode(
         mut self,
         url: String,
@@ -113,12 +113,12 @@ impl PageBody {
         }
     }
 
-    /// Returns whether its reply said where it ends, so that all of it has come. Pages come over HTTP/1.1.
+    /// Returns whether the reply announced its end, so that the page is complete. Pages come over HTTP/1.1.
     pub(super) fn has_length(&self) -> bool {
         ["content-length", "transfer-encoding"].iter().any(|name| !field_values(&self.head, name).is_empty())
     }
 
-    /// Returns what reads it from its start, decoded.
+    /// Returns a reader of the decoded page.
     pub(super) fn into_reader(mut self) -> std::result::Result<Box<dyn Read>, PageFailure> {
         let encoding = self.encoding()?;
         let memory = std::io::Cursor::new(std::mem::take(&mut self.memory));
@@ -131,11 +131,11 @@ impl PageBody {
         };
         let Some(encoding) = encoding else { return Ok(plain) };
         let decoder = encoding.reader(BufReader::new(plain)).map_err(|error| unread(&error))?;
-        // A page that is longer ends within its JSON, or is refused as HTML is.
+        // A longer page breaks off within its JSON, or is refused as HTML.
         Ok(Box::new(BufReader::new(decoder.take(INDEX_BYTES_MAX + 1))))
     }
 
-    /// Takes what went wrong on this machine.
+    /// Takes the error that this machine caused.
     pub(super) fn take_failure(&mut self) -> Option<Error> {
         self.failed.take()
     }
@@ -158,13 +158,13 @@ impl PageBody {
     }
 }
 
-/// Returns whether the start of a body may be that of an index or of JSON.
+/// Returns whether a body that starts like this may be an index or JSON.
 pub(super) fn may_be_listing(start: &[u8]) -> bool {
     let start = start.strip_prefix(BOM).unwrap_or(start).trim_ascii_start();
     start.first().is_none_or(|byte| b"<[".contains(byte))
 }
 
-/// Returns whether this is an encoding that is not decoded, or several of them.
+/// Returns whether this is an unsupported encoding, or a list of encodings.
 fn is_other_encoding(name: &[u8]) -> bool {
     let known = [&b"deflate"[..], b"compress", b"x-compress"];
     name.contains(&b',') || known.iter().any(|known| name.eq_ignore_ascii_case(known))
@@ -197,7 +197,7 @@ impl BodySink for PageBody {
         self.length_max = match (head.status, &self.folder) {
             (200..=299, None) => PAGE_BYTES_MAX as u64 + 1,
             (200..=299, Some(_)) => INDEX_BYTES_MAX + 1,
-            // It is not read.
+            // The body is not read.
             _ => ERROR_BYTES_MAX as u64,
         };
     }

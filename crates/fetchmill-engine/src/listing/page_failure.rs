@@ -1,46 +1,47 @@
-//! Pages that did not come, and why.
+//! Pages that did not come, with the reason.
 
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::verdict::{AttemptState, Rules, Verdict};
 
-/// Statuses with which a server refuses a marker that it does not know, or not any more. Others say something of the client.
+/// Statuses with which a server refuses an unknown or expired marker. Other statuses concern the client.
 const UNKNOWN_MARKER: [u16; 5] = [400, 403, 404, 410, 422];
 
-/// What to do with a page in HTML that does not say that it is an index.
+/// Hint for an HTML page that does not claim to be an index.
 pub(super) const TRY_LINKS: &str = "; to fetch what it links to, try --listing links";
 
-/// Why a page did not come.
+/// The reason why a page did not come.
 #[derive(Debug, thiserror::Error)]
 #[error("{reason}")]
 pub(super) struct PageFailure {
     pub(super) kind: FailureKind,
-    /// Of the reply; 0 when there was none.
+    /// Status of the reply; 0 = there was none.
     pub(super) status: u16,
     pub(super) reason: String,
-    /// What the server asked for.
+    /// Delay that the server asked for.
     pub(super) retry_after: Option<Millis>,
-    /// What the user may do, after a semicolon; empty if that is not known.
+    /// Advice for the user, after a semicolon; empty if there is none.
     pub(super) hint: &'static str,
 }
 
-/// The last failure of a page, and how often it was asked for.
+/// The last failure of a page, and the number of attempts.
 pub(super) struct FailedPage {
     pub(super) failure: PageFailure,
     pub(super) attempts: u32,
 }
 
 impl FailedPage {
-    /// Returns whether the server has answered that there is nothing of the kind: it is well, and will say the same again.
+    /// Returns whether the server has answered that the page does not exist. The server works, and will give this
+    /// answer again.
     pub(super) fn is_refusal(&self) -> bool {
         let PageFailure { status, .. } = self.failure;
-        // With `--retry-status` it was retried first.
+        // A status of `--retry-status` was retried first.
         let is_final = !FailureKind::of_status(status).is_err_and(FailureKind::is_retryable);
         is_final && (300..500).contains(&status)
     }
 
-    /// Returns whether the marker that leads to the page may not be known any more.
+    /// Returns whether the marker of the page may have expired.
     pub(super) fn is_of_unknown_marker(&self) -> bool {
         self.is_refusal() && UNKNOWN_MARKER.contains(&self.failure.status)
     }
@@ -51,7 +52,7 @@ impl PageFailure {
         PageFailure { kind, status, reason: reason.into(), retry_after: None, hint: "" }
     }
 
-    /// Returns whether no other attempt follows when a page has failed this often.
+    /// Returns whether no other attempt follows after this many failed `attempts` at a page.
     pub(super) fn is_last(&self, attempts: u32, has_listed: bool) -> bool {
         let attempts_max = if has_listed { u32::MAX } else { limits::FIRST_PAGE_ATTEMPTS_MAX };
         let rules = Rules { attempts_max, ..Rules::default() };

@@ -1,5 +1,5 @@
-//! How pages of a listing are asked for ([`crate::attempt`]): one at a time, each on a connection that is new or has rested.
-//! A reply that nobody asked for would be taken for the page.
+//! How pages of a listing are requested ([`crate::attempt`]): one at a time, each on a connection that is new or has
+//! rested. Otherwise an unsolicited reply could be taken for the page.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -37,42 +37,42 @@ use fetchmill_net::{
 pub(super) struct PageRequester {
     control: Arc<Control>,
     key: OriginKey,
-    /// The server.
+    /// Connections to the server.
     server: Rc<OriginConnections>,
     pool: Pool,
-    /// As of its last tick.
+    /// Time of the last tick.
     clock: Rc<Cell<Millis>>,
     timeouts: Timeouts,
     buffers: IoBuffers,
-    /// What a command prints for requests to the server, if there is one.
+    /// Tokens from a command for requests to the server, if there is one.
     tokens: Option<Arc<BearerTokens>>,
 }
 
-/// A page that is asked for.
+/// A page to request.
 pub(super) struct PageRequest {
-    /// Where it is.
+    /// URL of the page.
     pub(super) at: Location,
     policy: RedirectPolicy,
     state: AttemptState,
-    /// Of the token that it was asked with last; none without one.
+    /// Generation of the last token; `None` = no token was sent.
     generation: Option<u64>,
-    /// What came of it.
+    /// Result of the request.
     end: PageAnswer,
 }
 
-/// What came of a request for a page.
+/// The result of a request for a page.
 pub(super) enum PageAnswer {
-    /// Nothing: the job is to end.
+    /// No result: the job must end.
     Nothing,
-    /// The page. Whether that is all of it.
+    /// The page, and whether it is complete.
     Page(bool),
     Failed(PageFailure),
-    /// Something that no other attempt changes.
+    /// An error that no other attempt can change.
     Error(Error),
 }
 
 impl PageRequest {
-    /// Of a page that is at `url`.
+    /// Requests the page at `url`.
     pub(super) fn new(url: String, policy: RedirectPolicy) -> Self {
         PageRequest {
             at: Location::at(url),
@@ -94,7 +94,7 @@ impl PageRequest {
         format!("status {status}")
     }
 
-    /// Returns where it is, and what came of it.
+    /// Returns the URL of the page, and the result.
     pub(super) fn into_end(self) -> (String, PageAnswer) {
         (self.at.url, self.end)
     }
@@ -102,7 +102,7 @@ impl PageRequest {
 
 impl PageRequester {
     pub(super) fn new(control: &Arc<Control>, server: ListingServer, pool: PoolSettings) -> Self {
-        // Its bytes are moved one piece after the other, which HTTP/1.1 is enough for.
+        // Pages come one after another, so HTTP/1.1 is enough.
         let tls = Arc::new(pool.tls.without_http2());
         let idle_max = limits::RESTING_PAGES_MAX;
         let timeouts =
@@ -125,18 +125,18 @@ impl PageRequester {
         }
     }
 
-    /// The server's origin.
+    /// Returns the server's origin.
     pub(super) fn key(&self) -> &OriginKey {
         &self.key
     }
 
-    /// The proxy that requests to the server go through.
+    /// Returns the proxy for requests to the server.
     pub(super) fn proxy(&self) -> Option<&Proxy> {
         self.pool.proxy_of(&self.key)
     }
 
-    /// Asks for a page once; it may be an index, which has no limit in time as a whole. A connection that the server has closed
-    /// is forgiven.
+    /// Requests a page once. An index has no time limit as a whole. A connection that the server has closed does not
+    /// count as a failure.
     pub(super) async fn ask(
         &self,
         connection: &mut RestedConnection,
@@ -146,7 +146,7 @@ impl PageRequester {
     ) -> (PageRequest, PageBody) {
         let total = if is_index { std::time::Duration::MAX } else { self.timeouts.total };
         self.pool.tick(self.control.clock.now());
-        // Read ahead as fast as it can be, a listing needs more connections than once its pages come one by one.
+        // A listing that reads ahead at full speed needs more connections than one whose pages come one by one.
         self.pool.sweep(1, limits::SURPLUS_CONNECTION_IDLE);
         let watch = Deadlines::new(Rc::clone(&self.clock), Timeouts { total, ..self.timeouts });
         let mut body = Resumable::new(body);
@@ -160,7 +160,7 @@ impl PageRequester {
         (request, body.inner)
     }
 
-    /// Checks the deadlines, and whether the job is to end.
+    /// Checks the deadlines, and whether the job must end.
     async fn tick(&self, watch: &Deadlines) -> Infallible {
         let mut tick = tokio::time::interval(limits::TICK);
         loop {
@@ -178,7 +178,7 @@ impl PageRequester {
         Rules { redirects_max: limits::REDIRECTS_MAX, retried: self.control.retried, ..Rules::default() }
     }
 
-    /// Acts on a token that was refused.
+    /// Acts on a refused token.
     fn renew(&self, request: &mut PageRequest) -> AttemptEnd {
         let renewal = match (&self.tokens, request.generation) {
             (Some(tokens), Some(generation)) => tokens.renew(generation),
@@ -236,7 +236,7 @@ impl Requester for PageRequester {
         })
     }
 
-    /// A page is a request as any other, for the rates of the job and of its host.
+    /// The rates of the job and of its host also apply to pages.
     async fn await_turn(
         &self,
         _request: &mut PageRequest,
@@ -332,7 +332,7 @@ impl Requester for PageRequester {
         let facts = ReplyFacts {
             status: head.status,
             asks_to_wait: head.retry_after.is_some(),
-            // A page without a length is whole when its parser says so: JSON that ends is, as is HTML.
+            // A page without a length is complete if its parser says so. JSON and HTML have an end.
             is_verified: true,
             is_no_rest: body.is_no_rest(),
             shows_token: request.generation.is_some(),

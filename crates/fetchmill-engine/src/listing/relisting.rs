@@ -1,5 +1,5 @@
-//! A listing that begins again at its start, since the marker of an earlier run has expired: its pages are without the
-//! targets that the job knows.
+//! A listing that begins again at its start because the marker of an earlier run has expired. Targets that the job
+//! already knows are removed from its pages.
 
 use std::sync::Arc;
 
@@ -20,24 +20,24 @@ pub(crate) struct Relisting {
 }
 
 impl Relisting {
-    /// Of a job that stores each target under the name that is listed.
+    /// Makes the state for a job that stores each target under its listed name.
     pub(crate) fn new(place: Arc<JobLocation>, naming: Naming) -> Self {
         Relisting { place, naming, known: None }
     }
 
-    /// The listing has begun again: its first page is there.
+    /// Begins the listing again, after its first page has come.
     pub(super) fn begin(&mut self, control: &Control) -> Result<()> {
         control.journal.list(ListingRequest::Restart);
         self.gather()
     }
 
-    /// Gathers the names of all targets that the journal has by now.
+    /// Gathers the names of all targets that are in the journal now.
     pub(super) fn gather(&mut self) -> Result<()> {
         self.known = Some(KnownNames::gather(&self.place, self.naming)?);
         Ok(())
     }
 
-    /// A page without the targets that the job knows.
+    /// Removes the targets that the job already knows from a page.
     pub(super) fn without_known(&self, mut page: ListedPage) -> Result<ListedPage> {
         let Some(known) = &self.known else { return Ok(page) };
         let (mut names, mut out) = (Names::default(), Vec::new());

@@ -1,4 +1,4 @@
-//! What a server's robots.txt takes out of a walk over its index pages.
+//! Filters a walk over index pages by the server's robots.txt.
 
 use super::page_body::FetchedPage;
 use super::page_failure::PageFailure;
@@ -14,25 +14,25 @@ use fetchmill_model::target::source_metadata::SizedName;
 
 const PATH: &str = "/robots.txt";
 
-/// Takes out what is forbidden, and counts it.
+/// Removes forbidden names and counts them.
 #[derive(Default)]
 pub(super) struct RobotsFilter {
     robots: Robots,
-    /// Where it stands.
+    /// URL of the robots.txt.
     url: String,
-    /// What stands before names, decoded.
+    /// Decoded prefix of the names.
     base: Vec<u8>,
     left_out: u64,
 }
 
 impl RobotsFilter {
-    /// As the server has it; `None` when the job is to end.
+    /// Fetches the server's robots.txt. Returns `None` if the job must end.
     pub(super) fn fetch(lister: &mut ServerLister) -> Result<Option<Self>> {
         let url = lister.url(PATH);
         let robots = match lister.fetch(PATH, PageReach::Anywhere)? {
             None => return Ok(None),
             Some(Ok(FetchedPage { bytes, .. })) => Robots::parse(&bytes, PRODUCT_TOKEN),
-            // There is none, or it is not for everybody: RFC 9309, 2.3.1.3.
+            // There is no robots.txt, or it is not public: RFC 9309, 2.3.1.3.
             Some(Err(failed)) if failed.is_refusal() && failed.failure.status >= 400 => Robots::default(),
             Some(Err(failed)) => {
                 let PageFailure { reason, kind, .. } = failed.failure;
@@ -54,7 +54,7 @@ impl RobotsFilter {
         Ok(Some(RobotsFilter { robots, url, base, left_out: 0 }))
     }
 
-    /// A page without what is forbidden: that is skipped.
+    /// Removes forbidden names from a page. They are skipped.
     pub(super) fn allowed(&mut self, mut page: ListedPage) -> ListedPage {
         if self.robots.is_empty() {
             return page;
@@ -71,7 +71,7 @@ impl RobotsFilter {
     fn keep(&self, names: &Names, behind: &[u8], skipped: &mut Skips) -> Names {
         let mut kept = Names::default();
         for entry in names.iter() {
-            // Paths of folders have nothing before them, and begin with no NUL: that is refused before.
+            // Paths of folders have no prefix. They never begin with NUL, which was refused earlier.
             let name = SizedName::read(entry).name;
             if self.robots.allows(&[&self.base, name, behind].concat()) {
                 kept.push(entry);
@@ -82,7 +82,7 @@ impl RobotsFilter {
         kept
     }
 
-    /// Tells the user what it has left out.
+    /// Reports the number of removed names to the user.
     pub(super) fn notice_to(&self, control: &Control) {
         if self.left_out > 0 {
             control.notice(&format!(

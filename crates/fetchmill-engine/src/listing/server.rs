@@ -1,4 +1,4 @@
-//! A server that lists its objects: asked for page after page on a connection of its own.
+//! A server that lists its objects. Pages are requested one after another on a separate connection.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,38 +30,38 @@ use fetchmill_model::target::entry::Naming;
 use fetchmill_net::certain::RestedConnection;
 use fetchmill_net::{PoolSettings, Proxy};
 
-/// What a lister is made of, on whatever thread.
+/// The parts of a lister, which any thread can use.
 pub(crate) struct ServerListerSetup {
     pub(crate) control: Arc<Control>,
     pub(crate) origin: OriginUrl,
     pub(crate) server: ListingServer,
     pub(crate) pool: PoolSettings,
-    /// Whether any page has come, in this run or before: from then on a failure is an outage and is waited for.
+    /// Whether any page has come, in this run or an earlier one. After that, a failure is an outage and is waited for.
     pub(crate) has_listed: bool,
     /// Which names are fetched.
     pub(crate) filters: Filters,
-    /// A page that fails for longer ends the job.
+    /// Time in milliseconds after which a failing page ends the job.
     pub(crate) give_up_after: Millis,
-    /// The first page of all, when it is there already.
+    /// The first page, if it was already fetched.
     pub(crate) first_page: Option<FetchedPage>,
-    /// How the listing begins again; none where nobody knows which names the job has.
+    /// How the listing begins again. `None` if the names of the job are not known.
     pub(crate) relisting: Option<Relisting>,
-    /// Whether it had begun again when an earlier run ended.
+    /// Whether the listing had begun again when an earlier run ended.
     pub(crate) is_relisting: bool,
-    /// Whether its objects are at the same origin: then what the listing sees of it says something of them.
+    /// Whether the objects are at the same origin. If so, the listing's replies also describe that origin.
     pub(crate) is_of_objects: bool,
-    /// Redirects of a page that are followed.
+    /// Maximum number of redirects of a page.
     pub(crate) redirects_max: u32,
-    /// Where an index goes while it comes.
+    /// Folder for an index while it is received.
     pub(crate) folder: Arc<PathBuf>,
 }
 
-/// Where redirects of a page may lead.
+/// Origins that redirects of a page may lead to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PageReach {
-    /// It says what is at its origin.
+    /// The same origin, for a page that lists it.
     SameOrigin,
-    /// It has the server's rules alone.
+    /// Any origin, for a page that only has rules for the server.
     Anywhere,
 }
 
@@ -73,42 +73,42 @@ pub(super) struct ServerLister {
     requester: PageRequester,
     connection: RestedConnection,
     redirects_max: u32,
-    /// Where an index goes while it comes.
+    /// Folder for an index while it is received.
     folder: Arc<PathBuf>,
     jitter: Jitter,
     pub(super) has_listed: bool,
-    /// Since when the page that is asked for fails.
+    /// Since when the requested page fails.
     failing_since: Option<Millis>,
     give_up_after: Millis,
     pub(super) filters: Filters,
     pub(super) first_page: Option<FetchedPage>,
     relisting: Option<Relisting>,
     is_relisting: bool,
-    /// The listing begins again with the next page.
+    /// Set if the listing begins again with the next page.
     restart: Option<Restart>,
     is_of_objects: bool,
 }
 
-/// Lists everything over the list/get API, behind a marker, or until the job is to end.
+/// Lists everything over the list/get API, after `marker`, or until the job must end.
 pub(super) fn list(setup: ServerListerSetup, names: &ApiNames, marker: Option<String>) -> Result<()> {
     ServerLister::new(setup)?.list_api(names, marker)
 }
 
-/// Why a listing begins again.
+/// The reason why a listing begins again.
 enum Restart {
-    /// The marker of an earlier run has expired; what to tell if the start fails as well.
+    /// The marker of an earlier run has expired. The error is reported if the start fails as well.
     Expired(Error),
-    /// An earlier run has begun it again, and has not finished it.
+    /// An earlier run has begun the listing again, and has not finished it.
     Resumed,
 }
 
-/// Where a listing goes on.
+/// Where a listing continues.
 pub(super) enum PageFrom {
-    /// With this page.
+    /// At this page.
     Here(FetchedPage),
-    /// At its start: the marker that led here has expired.
+    /// At its start, because the marker has expired.
     Start,
-    /// The job is to end.
+    /// Nowhere: the job must end.
     Nowhere,
 }
 
@@ -173,7 +173,8 @@ impl ServerLister {
         Ok(())
     }
 
-    /// How many pages have brought nothing, one after the other: a listing of these alone has no end.
+    /// Returns the number of consecutive empty pages. It is an error if there are too many: the listing would never
+    /// end.
     pub(super) fn count_empty(&self, is_empty: bool, before: u32, path: &str) -> Result<u32> {
         let empty_pages = if is_empty { before + 1 } else { 0 };
         if empty_pages > limits::EMPTY_PAGES_MAX {
@@ -186,7 +187,7 @@ impl ServerLister {
         Ok(empty_pages)
     }
 
-    /// The journal's thread may have found that the listing never ends.
+    /// Whether the journal's thread has ended the listing, for example because it never ends.
     pub(super) fn is_over(&self) -> bool {
         self.control.is_listing_done.load(std::sync::atomic::Ordering::Relaxed)
     }
@@ -199,8 +200,8 @@ impl ServerLister {
         Error::Listing(format!("the listing {} cannot be read: {bad}", self.url(path)))
     }
 
-    /// Whether the listing begins at its start although it has a marker: it had begun again when an earlier run ended, and
-    /// which names have come since is not known.
+    /// Whether the listing begins at its start although it has a marker. It does if it had begun again when an earlier
+    /// run ended: the names that were listed since then are not known.
     pub(super) fn resumes_restart(&mut self) -> bool {
         let resumes = self.is_relisting && self.relisting.is_some();
         if resumes {
@@ -209,7 +210,7 @@ impl ServerLister {
         resumes
     }
 
-    /// Fetches a page as a whole. Where the marker of an earlier run has expired, the listing begins again.
+    /// Fetches a complete page. If the marker of an earlier run has expired, the listing begins again.
     pub(super) fn fetch_page_from(&mut self, path: &str, is_of_earlier_run: bool) -> Result<PageFrom> {
         let failed = match self.fetch(path, PageReach::SameOrigin)? {
             None => return Ok(PageFrom::Nowhere),
@@ -222,7 +223,7 @@ impl ServerLister {
         };
         let error = self.no_listing(path, &failed.failure, failed.attempts);
         if let Some(Restart::Expired(first)) = self.restart.take() {
-            // The start is refused as well, so the marker is as good as before.
+            // The start is refused as well, so the marker is not the reason.
             return Err(first);
         }
         if !is_of_earlier_run || !failed.is_of_unknown_marker() {
@@ -238,7 +239,7 @@ impl ServerLister {
         Ok(PageFrom::Start)
     }
 
-    /// The first page of a listing that begins again has come.
+    /// Begins the listing again, once its first page has come.
     fn begin_again(&mut self) -> Result<()> {
         let (Some(restart), Some(relisting)) = (self.restart.take(), &mut self.relisting) else {
             return Ok(());
@@ -250,7 +251,7 @@ impl ServerLister {
         relisting.begin(&self.control)
     }
 
-    /// A page without what the job knows already, where the listing has begun again.
+    /// Removes the names that the job already knows, if the listing has begun again.
     pub(super) fn without_known(&self, page: ListedPage) -> Result<ListedPage> {
         match &self.relisting {
             Some(relisting) => relisting.without_known(page),
@@ -263,7 +264,7 @@ impl ServerLister {
         self.no_listing(path, &PageFailure::new(FailureKind::BodyTooLarge, 200, reason), 1)
     }
 
-    /// Fetches a page that is kept, as often as it takes or makes sense; `None` when the job is to end.
+    /// Fetches a page that is kept, with as many attempts as are useful. Returns `None` if the job must end.
     pub(super) fn fetch(
         &mut self,
         path: &str,
@@ -272,7 +273,7 @@ impl ServerLister {
         self.fetch_as(path, reach, PageBody::kept)
     }
 
-    /// The same of what may be an object: of that only the start comes.
+    /// Does the same for a page that may be an object. Only the start of an object is received.
     pub(super) fn fetch_if_listing(
         &mut self,
         path: &str,
@@ -306,7 +307,7 @@ impl ServerLister {
         }
     }
 
-    /// Fetches an index once: where it was, and its body. An error of the job when no other attempt changes anything.
+    /// Fetches an index once, and returns its URL and body. Returns an error of the job if no other attempt can help.
     pub(super) fn fetch_index(
         &mut self,
         path: &str,
@@ -315,7 +316,7 @@ impl ServerLister {
         Ok(self.ask(path, PageReach::SameOrigin, body, true)?.map(|(url, body, _)| (url, body)))
     }
 
-    /// Asks for a page once: where it was, its body, and whether that is all of it.
+    /// Requests a page once. Returns its URL, its body, and whether it is complete.
     fn ask(
         &mut self,
         path: &str,
@@ -366,14 +367,14 @@ impl ServerLister {
         ))
     }
 
-    /// The server was not even asked.
+    /// Returns a hint about the proxy, if the request could not reach the server.
     fn proxy_hint(&self) -> String {
         let Some(proxy) = self.requester.proxy() else { return String::new() };
         let Proxy { host, port, .. } = proxy;
         format!("; the way leads through the proxy {host}:{port}: is it running, and --proxy right?")
     }
 
-    /// Waits as the failure asks for, and while the origin is down; `false` when the job is to end.
+    /// Waits for as long as the failure requires, and while the origin is down. Returns `false` if the job must end.
     pub(super) fn wait_after(&mut self, path: &str, no_page: &PageFailure, attempts: u32) -> Result<bool> {
         self.observe(no_page, attempts);
         if no_page.is_last(attempts, self.has_listed) {
@@ -406,7 +407,7 @@ impl ServerLister {
         Ok(true)
     }
 
-    /// A page has come.
+    /// Notes that a page has come.
     pub(super) fn came(&mut self) {
         if self.failing_since.take().is_some() {
             self.control.note_page(None);
@@ -429,7 +430,7 @@ impl ServerLister {
     }
 }
 
-/// A page without the names that are left out.
+/// Removes the names that the filters exclude.
 pub(super) fn allowed(mut page: ListedPage, filters: &Filters, naming: Naming) -> ListedPage {
     if filters.is_empty() {
         return page;

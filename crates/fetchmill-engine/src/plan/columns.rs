@@ -1,4 +1,4 @@
-//! Columns of objects besides the standard ones, and where their values go.
+//! Additional columns of objects, and the places of their values.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,11 @@ use fetchmill_store::sink::{Format, HashColumn};
 /// Kept columns of a list: name and type of each.
 pub(crate) type ListColumns = Vec<(String, ColumnType)>;
 
-/// Returns the columns that were asked for: those of a list, of the transform, of the hash, and of outcomes. `of_list` are
-/// the kept columns of an opened list; of pages of JSON only the URL is kept.
+/// Returns the requested columns: those of a list, of the transform, of the hash, and of outcomes. `of_list` are the
+/// kept columns of an opened list. Of JSON pages only the URL is kept.
 pub(super) fn asked(request: &JobRequest, of_list: Option<ListColumns>) -> Result<ExtraColumns> {
     if request.stores_items() {
-        // Those of a table follow from the first page, or from the journal.
+        // The columns of a table follow from the first page, or from the journal.
         return Ok(ExtraColumns::of_items([]));
     }
     let has_url = request.pass.is_none_or(|pass| pass.has_url);
@@ -38,7 +38,7 @@ pub(super) fn asked(request: &JobRequest, of_list: Option<ListColumns>) -> Resul
     if request.all_rows { columns.with_outcomes() } else { Ok(columns) }
 }
 
-/// Returns the types of `--column-types`, which must be of columns that there are.
+/// Returns the types of `--column-types`, which must name existing columns.
 fn given_types(request: &JobRequest, columns: &ExtraColumns) -> Result<TypesByName> {
     let given = column_types(&request.list.column_types)?;
     match given.keys().find(|name| !columns.kept().contains(name)) {
@@ -49,7 +49,7 @@ fn given_types(request: &JobRequest, columns: &ExtraColumns) -> Result<TypesByNa
     }
 }
 
-/// Refuses columns that the format has no place for, or that results have themselves.
+/// Refuses columns that the format cannot store, or that results already have.
 pub(super) fn check(request: &JobRequest, columns: &ExtraColumns) -> Result<()> {
     Sidecars::parse(&request.sidecar, columns, request.naming(request.listing) == Naming::Url)?;
     if !columns.kept().is_empty() && !request.keeps_columns() {
@@ -67,7 +67,7 @@ pub(super) fn check(request: &JobRequest, columns: &ExtraColumns) -> Result<()> 
     }
 }
 
-/// Returns the columns with the types of the job: if it began when all values were text, they stay text.
+/// Returns the columns with the types of the job. If the job began when all values were text, they stay text.
 pub(super) fn of_job(request: &JobRequest, asked: ExtraColumns, place: &JobLocation) -> Result<ExtraColumns> {
     if request.stores_items() {
         return of_items(request, item_columns(place)?.unwrap_or(asked));
@@ -79,7 +79,7 @@ pub(super) fn of_job(request: &JobRequest, asked: ExtraColumns, place: &JobLocat
     Ok(asked)
 }
 
-/// Returns the columns of a job of items, whose types stay as they were when it began.
+/// Returns the columns of a job of items, whose types stay as at its start.
 fn of_items(request: &JobRequest, columns: ExtraColumns) -> Result<ExtraColumns> {
     let given = column_types(&request.list.column_types)?;
     let is_other = |(name, kind): &(&String, &ColumnType)| {
@@ -95,12 +95,12 @@ fn of_items(request: &JobRequest, columns: ExtraColumns) -> Result<ExtraColumns>
 }
 
 impl JobPlan {
-    /// Whether the columns of items must be found out, from the first page.
+    /// Whether the columns of items must be detected from the first page.
     pub(crate) fn needs_item_columns(&self) -> bool {
         self.columns.has_items() && self.request.format == Format::Parquet && self.columns.kept().is_empty()
     }
 
-    /// The columns that objects are stored with, so that they are read again.
+    /// Returns the columns of stored objects, which readers see again.
     pub(crate) fn stored_columns(&self) -> ExtraColumns {
         let JobRequest { format, sidecar, .. } = &self.request;
         let has_all = *format == Format::Tar && sidecar.iter().any(|text| text == Sidecars::JSON);
@@ -109,20 +109,20 @@ impl JobPlan {
         columns.with_encodings(has_encodings && self.rules.have_encodings())
     }
 
-    /// What stands beside objects.
+    /// Returns the files that accompany each object.
     pub(super) fn sidecars(&self) -> Result<Sidecars> {
         let keys = if self.rules == JobRules::FIRST { SampleKeys::FirstDot } else { SampleKeys::OwnKey };
         let sidecars = Sidecars::parse(&self.request.sidecar, &self.columns, self.naming() == Naming::Url)?;
         Ok(sidecars.with_keys(keys))
     }
 
-    /// The types of some of its columns.
+    /// Returns the types of these columns.
     pub(crate) fn types_of(&self, names: &[String]) -> Vec<ColumnType> {
         let types: BTreeMap<_, _> = self.columns.typed().collect();
         names.iter().map(|name| types.get(name.as_str()).copied().unwrap_or_default()).collect()
     }
 
-    /// The columns of a list with the types that the job has.
+    /// Returns the columns of a list with the job's types.
     pub(crate) fn columns_of_list(&self, of_list: &ListColumns) -> ListColumns {
         let of_job = self.columns.typed().take(of_list.len());
         of_job.map(|(name, kind)| (name.to_owned(), kind)).collect()

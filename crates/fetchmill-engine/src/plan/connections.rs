@@ -25,23 +25,23 @@ impl JobPlan {
         }
     }
 
-    /// Requests in flight of a job over many hosts, where each has a bound of its own: nothing has to be found out.
+    /// Returns the requests in flight of a job over many hosts. Each host has its own limit, so no search is needed.
     pub(crate) fn concurrency_of_hosts(&self) -> usize {
         self.request.concurrency_of_hosts(self.machine.concurrency)
     }
 
-    /// Within what the number is looked for that a job with one origin needs; none: it was given.
+    /// Returns the range for the search of the number in a job with one origin; `None` if the user gave the number.
     pub(crate) fn concurrency_bounds(&self, workers: usize) -> Option<ConcurrencyBounds> {
         let Concurrency::Auto { most } = self.machine.concurrency else { return None };
         let most = most as usize;
         if matches!(self.request.workers, Workers::Processes(_)) && most <= workers {
-            // Each process makes one request at a time: it begins with one for each processor.
+            // Each process makes one request at a time. The search begins with one for each processor.
             return Some(ConcurrencyBounds { first: processors(), least: 1, most });
         }
         Some(ConcurrencyBounds { first: limits::AUTO_CONCURRENCY_FIRST as usize, least: workers, most })
     }
 
-    /// What holds for each host of a job over many.
+    /// Returns the rules for each host of a job over many.
     pub(crate) fn host_rules(&self, workers: usize) -> HostRules {
         let http = &self.request.http;
         let rate = http.rate_per_host.unwrap_or(limits::HOST_RATE);
@@ -55,17 +55,17 @@ impl JobPlan {
         }
     }
 
-    /// What all connections have in common.
+    /// Returns the common settings of all connections.
     pub(crate) fn pool_settings(&self, store: &Arc<Access>) -> Result<PoolSettings> {
         let request = &self.request;
-        // The user has named it, so that it may be on a private address, whatever its pages lead to.
+        // The user has named this origin, so it may have a private address, wherever its pages lead.
         let lists_urls = request.leads_anywhere() && request.lists_itself();
         let named = request.named_origin.clone().or_else(|| self.only_origin().filter(|_| lists_urls));
         let named = named.filter(|_| !request.http.public_only);
         let reach = (request.reach(), named);
         let settings = request.http.pool_settings(store, self.fields()?, reach, self.machine.threads)?;
         Ok(match request.rows {
-            // What is not read of a body in a check may be as long as it likes.
+            // A check does not read whole bodies, so their length is not limited.
             Some(_) => PoolSettings { max_body: u64::MAX, times_phases: true, ..settings },
             None => settings,
         })

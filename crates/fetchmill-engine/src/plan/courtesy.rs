@@ -1,4 +1,5 @@
-//! How many requests at once an origin gets that nobody was asked about: to a public address somebody else pays for them.
+//! The limit of requests in flight to an origin that the user has not confirmed. At a public address, others pay for
+//! the requests.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,11 +9,11 @@ use fetchmill_net::AddressPolicy;
 /// The hosts of AWS's S3 end with one of these.
 const AWS_SUFFIXES: [&str; 2] = [".amazonaws.com", ".amazonaws.com.cn"];
 
-/// A bound that is the origin's, not this machine's.
+/// A limit for the sake of the origin, not of this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Courtesy {
     pub(crate) most: u32,
-    /// Whom it spares.
+    /// Whom the limit protects.
     pub(crate) whom: &'static str,
 }
 
@@ -20,24 +21,24 @@ const PUBLIC: Courtesy = Courtesy { most: limits::COURTESY_PUBLIC, whom: "a publ
 const MAYBE_PUBLIC: Courtesy = Courtesy { whom: "a host that may be public", ..PUBLIC };
 const AWS: Courtesy = Courtesy { most: limits::COURTESY_AWS, whom: "AWS's S3" };
 
-/// Returns what the only origin of a job gets at most with `--concurrency auto`; `None` = what this machine allows.
-/// `addresses` are those that are known of `host`; `is_bucket` = it is a store that serves a bucket.
+/// Returns the limit of a job's only origin with `--concurrency auto`; `None` = the limit of this machine. `addresses`
+/// are the known addresses of `host`; `is_bucket` = it is a store that serves a bucket.
 pub(crate) fn of_host(host: &str, addresses: Option<&[SocketAddr]>, is_bucket: bool) -> Option<Courtesy> {
     if is_bucket && AWS_SUFFIXES.iter().any(|suffix| host.ends_with(suffix)) {
         return Some(AWS);
     }
-    // A mapped address is the IPv4 address in it: packets go there.
+    // A mapped address means the IPv4 address in it, which gets the packets.
     let is_public = |address: IpAddr| AddressPolicy::PublicOnly.allows(address.to_canonical());
     let public = |is_public: bool| is_public.then_some(PUBLIC);
     match (addresses, host.parse()) {
         (Some(addresses), _) => public(addresses.iter().any(|address| is_public(address.ip()))),
         (None, Ok(address)) => public(is_public(address)),
-        // A name that the proxy looks up, or an engine in Python, or a store's own.
+        // The name is looked up by the proxy, by an engine in Python, or later because it is a store's.
         (None, Err(_)) => (!is_this_machine(host)).then_some(MAYBE_PUBLIC),
     }
 }
 
-/// Whether a name means this machine wherever it is looked up (RFC 6761, 6.3).
+/// Whether a name always means this machine (RFC 6761, 6.3).
 fn is_this_machine(host: &str) -> bool {
     let host = host.trim_end_matches('.');
     host == "localhost" || host.ends_with(".localhost")

@@ -1,4 +1,4 @@
-//! What this machine allows a job: processors, descriptors and address space.
+//! Limits of this machine for a job: processors, descriptors and address space.
 
 use super::memory_limits::{bound_kept_memory, check_address_space};
 use crate::event_queues::processors;
@@ -9,7 +9,7 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
 use fetchmill_store::sink::StoredParts;
 
-/// Local ports that this machine gives to connections; as many as usual where it does not say so.
+/// Returns the number of local ports for connections; the usual number if the machine does not report it.
 fn local_ports() -> u64 {
     let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let mut ends = text.split_whitespace().filter_map(|end| end.parse::<u64>().ok());
@@ -19,12 +19,12 @@ fn local_ports() -> u64 {
     }
 }
 
-/// Requests that local ports allow: a part of the connections rests beside those that make requests.
+/// Returns the requests that local ports allow. Some connections rest in addition to those in use.
 fn requests_of_ports() -> u32 {
     u32::try_from(local_ports() * 2 / 3).unwrap_or(u32::MAX).max(1)
 }
 
-/// Raises the soft limit of descriptors; gives what is allowed then, none without a limit.
+/// Raises the soft limit of descriptors and returns it; `None` = there is no limit.
 fn raise_descriptors() -> Option<u64> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -35,8 +35,8 @@ fn raise_descriptors() -> Option<u64> {
     }
 }
 
-/// The same for streams. With a number that was given requests wait for a descriptor where there are too few; one that is
-/// found out ends at a third of them: half as many connections again may rest, and the program has files of its own.
+/// Does the same for streams. With a given number, requests wait if there are too few descriptors. A search ends at a
+/// third of the descriptors: half as many connections again may rest, and the program has its own files.
 pub(crate) fn fit_stream(options: &mut HttpOptions) {
     let allowed = raise_descriptors();
     if let Concurrency::Auto { most } = options.concurrency {
@@ -50,18 +50,18 @@ pub(crate) fn fit_stream(options: &mut HttpOptions) {
 /// The share of this machine that a job gets.
 #[derive(Debug, Clone)]
 pub(crate) struct MachineShare {
-    /// Threads that fetch.
+    /// Number of fetching threads.
     pub(crate) threads: usize,
     /// Requests in flight.
     pub(crate) concurrency: Concurrency,
-    /// Connections that may rest beside those that make requests.
+    /// Connections that may rest, in addition to those in use.
     pub(crate) resting_max: usize,
     /// A notice that `--concurrency` was lowered; `None` if it was not.
     pub(crate) notice: Option<String>,
 }
 
 impl MachineShare {
-    /// Raises the soft limit of descriptors, and lowers what was asked for to what this machine allows.
+    /// Raises the soft limit of descriptors, and lowers the request to the limits of this machine.
     pub(crate) fn fit(request: &JobRequest) -> Result<Self> {
         let share = match raise_descriptors() {
             Some(allowed) => Self::of_descriptors(request, allowed)?,
@@ -72,7 +72,7 @@ impl MachineShare {
         Ok(share)
     }
 
-    /// Returns what was asked for, unchanged: for a worker's process, which has one thread.
+    /// Returns the requested share unchanged, for a worker process, which has one thread.
     pub(crate) fn asked(request: &JobRequest) -> Self {
         MachineShare {
             threads: request.threads.unwrap_or(1),
@@ -82,7 +82,7 @@ impl MachineShare {
         }
     }
 
-    /// Without a limit of descriptors.
+    /// Returns the share without a limit of descriptors.
     fn of_processors(request: &JobRequest) -> Self {
         let concurrency = fitting_concurrency(request);
         MachineShare {
@@ -93,7 +93,7 @@ impl MachineShare {
         }
     }
 
-    /// With at most `allowed` descriptors: lowers the number of threads and of requests to that.
+    /// Returns the share with at most `allowed` descriptors. It lowers the number of threads and requests as needed.
     fn of_descriptors(request: &JobRequest, allowed: u64) -> Result<Self> {
         let Needs { worker, connection } = Needs::of(request);
         let left = allowed.saturating_sub(limits::DESCRIPTORS_RESERVED);
@@ -106,7 +106,7 @@ impl MachineShare {
         let threads_max = left / (worker + limits::WORKER_CONNECTIONS_MIN * connection);
         let threads = (wanted_threads(request) as u64).min(threads_max.max(1));
         let left = left - threads * worker;
-        // Beside those that make requests some rest; with fewer of these, more requests wait for a rest.
+        // Some connections rest in addition to those in use. With fewer resting, more requests wait for a rest.
         let share = limits::RESTING_SHARE_MIN as u64;
         let connections = (left * share / (connection * share + 1)).max(1);
         let wanted = fitting_concurrency(request);
@@ -121,38 +121,38 @@ impl MachineShare {
     }
 }
 
-/// Descriptors that a job takes.
+/// The descriptors that a job needs.
 struct Needs {
-    /// Of each worker.
+    /// For each worker.
     worker: u64,
-    /// Of each connection.
+    /// For each connection.
     connection: u64,
 }
 
 impl Needs {
     fn of(request: &JobRequest) -> Self {
         use limits::{DESCRIPTORS_A_WORKER, DESCRIPTORS_OF_NAMES, DESCRIPTORS_OF_TRANSFORM};
-        // Of a server that lists its own objects the only name is looked up beside the workers.
+        // If a server lists its own objects, its name is looked up outside of the workers.
         let is_one_name = matches!(request.source, SourceOptions::Server(_)) && !request.leads_anywhere();
         let looks_up = !is_one_name && request.http.resolver != Resolvers::System;
         let names = if looks_up { DESCRIPTORS_OF_NAMES } else { 0 };
         let transform = if request.transform.is_some() { DESCRIPTORS_OF_TRANSFORM } else { 0 };
         Needs {
             worker: DESCRIPTORS_A_WORKER + names + transform,
-            // A body that does not fit into memory is in a file of its own while it is received.
+            // A body that does not fit into memory has its own file while it is received.
             connection: if request.properties().keeps < StoredParts::Bodies { 1 } else { 2 },
         }
     }
 }
 
-/// Returns the number of threads without a limit: the one that was given, or one for each processor, but no more than there are
-/// requests in flight.
+/// Returns the number of threads without a limit of descriptors: the given number, or one for each processor. It is at
+/// most the number of requests in flight.
 fn wanted_threads(request: &JobRequest) -> usize {
     let threads = request.threads.unwrap_or_else(processors);
     threads.min(request.concurrency_of_hosts(request.http.concurrency))
 }
 
-/// Returns the number of requests in flight without a limit of descriptors. `auto` is bounded by memory and local ports.
+/// Returns the number of requests in flight without a limit of descriptors. Memory and local ports limit `auto`.
 fn fitting_concurrency(request: &JobRequest) -> Concurrency {
     match request.http.concurrency {
         given @ Concurrency::Number(_) => given,
@@ -164,7 +164,7 @@ fn fitting_concurrency(request: &JobRequest) -> Concurrency {
     }
 }
 
-/// Returns a notice if the number that was given is above `connections`.
+/// Returns a notice if the given number is above `connections`.
 fn lowered_notice(wanted: Concurrency, connections: u64, allowed: u64) -> Option<String> {
     match wanted {
         Concurrency::Number(number) if u64::from(number) > connections => Some(format!(

@@ -1,4 +1,4 @@
-//! What makes two runs the same job.
+//! The identity of a job, by which two runs belong to the same job.
 
 use super::job_plan::JobPlan;
 use crate::request::name_scheme::NameScheme;
@@ -17,7 +17,7 @@ use fetchmill_store::journal::{
 use fetchmill_store::sink::HashColumn;
 
 impl JobPlan {
-    /// How a server lists, as it identifies a job.
+    /// Returns the identifying text for a server's kind of listing.
     fn listing_identity(&self) -> String {
         if let Some(listing) = self.listing.of_folders() {
             return listing.to_owned();
@@ -30,7 +30,7 @@ impl JobPlan {
         format!("api {list_path} {names_field} {marker_field} {marker_param} {get_path}")
     }
 
-    /// What makes another run the same job.
+    /// Returns the identity of the job.
     pub(crate) fn identity(&self) -> Identity {
         let request = &self.request;
         let (listing, names) = match &request.source {

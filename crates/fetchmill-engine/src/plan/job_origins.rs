@@ -1,4 +1,4 @@
-//! Whom a job asks: a server that lists its objects, or the origins that a list names.
+//! The origins of a job: a server that lists its objects, or the origins that a list names.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,9 +21,9 @@ pub(crate) struct ListingServer {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct JobOrigins {
-    /// The server that lists its objects itself. Where a bucket is shows when it was talked to.
+    /// The server that lists its own objects. A bucket's origin is known after the first contact.
     server: OnceLock<OriginKey>,
-    /// A list that leads to more than one origin: what fails at one says nothing of the job.
+    /// Whether a list leads to more than one origin, so that failures at one do not concern the whole job.
     are_many: AtomicBool,
     /// The origin of a list's first target.
     first: Mutex<Option<Vec<u8>>>,
@@ -34,9 +34,9 @@ impl JobOrigins {
         JobOrigins { server: OnceLock::new(), are_many: AtomicBool::new(are_many), first: Mutex::new(None) }
     }
 
-    /// The only origin of the job is this.
+    /// Sets the only origin of the job.
     pub(crate) fn set_server(&self, key: OriginKey) {
-        // Set once, before there are threads that look.
+        // Set once, before any thread reads it.
         let _ = self.server.set(key);
     }
 
@@ -44,7 +44,7 @@ impl JobOrigins {
         self.are_many.load(Ordering::Relaxed)
     }
 
-    /// Whether this origin is all that the job has: it lists its objects, or a list that is long enough names no other.
+    /// Whether this is the job's only origin: it lists its objects, or a sufficiently long list names no other.
     pub(crate) fn is_only(&self, key: &OriginKey, is_list_known: impl FnOnce() -> bool) -> bool {
         if let Some(server) = self.server.get() {
             return server == key;
@@ -52,7 +52,7 @@ impl JobOrigins {
         is_list_known() && !self.are_many() && lock(&self.first).as_deref() == Some(key.text().as_bytes())
     }
 
-    /// The host of the only origin, for people; `the server` when it is not known.
+    /// Returns the host of the only origin, for people; `the server` if it is unknown.
     pub(crate) fn host_text(&self) -> String {
         let first = || lock(&self.first).as_deref().map(|first| String::from_utf8_lossy(first).into_owned());
         let key = self.server.get().map(|key| key.text().to_owned()).or_else(first);
@@ -60,14 +60,14 @@ impl JobOrigins {
         host.unwrap_or_else(|| "the server".to_owned())
     }
 
-    /// The origin of a list's first target.
+    /// Returns the origin of a list's first target.
     pub(crate) fn first(&self) -> Option<OriginKey> {
         let first = lock(&self.first);
         let text = std::str::from_utf8(first.as_deref()?).ok()?;
         OriginKey::of_url(&format!("{text}/")).map(|(key, _)| key)
     }
 
-    /// Takes note of where entries of a list lead; whether that has shown a second origin.
+    /// Notes the origins of list entries. Returns whether this has shown a second origin.
     pub(crate) fn note<'e>(&self, entries: impl Iterator<Item = &'e [u8]>) -> bool {
         if self.are_many() || self.server.get().is_some() {
             return false;

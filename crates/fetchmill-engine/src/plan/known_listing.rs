@@ -1,4 +1,4 @@
-//! How the source is listed, as far as that is known without asking its server.
+//! The kind of listing, as far as it is known without a request to the server.
 
 use crate::request::job_request::JobRequest;
 use crate::request::source_options::{Listing, SourceOptions};
@@ -11,8 +11,8 @@ use fetchmill_store::journal::{JobLocation, folder_listing};
 const OF_FOLDERS: [Listing; 5] =
     [Listing::Autoindex, Listing::Html, Listing::Links, Listing::Sitemap, Listing::Object];
 
-/// Returns how the source is listed; `Auto` if its server must be asked. If the user does not say it, options of the API
-/// show it, or the name of a sitemap, or the journal of a job that walks folders: a job continues as it began.
+/// Returns the kind of listing; `Auto` if the server must be asked. Without a choice of the user, options of the API
+/// decide, or the name of a sitemap, or the journal of a job that walks folders: a job continues as it began.
 pub(super) fn known_listing(request: &JobRequest, place: &JobLocation) -> Result<Listing> {
     let url = match &request.source {
         SourceOptions::Server(url) if request.listing == Listing::Auto => url,

@@ -1,20 +1,21 @@
-//! The memory of the process: what it must be allowed, and what the C library keeps of what was freed.
+//! The memory of the process: the required address space, and freed memory that the C library keeps.
 
 use rustix::process::{Resource, getrlimit};
 
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::MIB;
 
-/// Address space of a job without workers, and of each worker: the stacks and arenas of its threads. A job with one worker
-/// took 715 MiB at most, and one with eight 1,175.
+/// Address space of a job without workers, and of each worker, for the stacks and arenas of its threads. A job with one
+/// worker took at most 715 MiB, and one with eight at most 1,175 MiB.
 const ADDRESS_BYTES: u64 = 640 * MIB as u64;
 const ADDRESS_BYTES_A_WORKER: u64 = 80 * MIB as u64;
-/// With more workers than this the arenas of glibc keep more than the budget leaves.
+/// With more workers than this, the arenas of glibc keep more memory than the budget allows.
 const WORKERS_UNBOUNDED: usize = 4;
-/// What is larger goes back to the kernel when it is freed.
+/// Larger blocks go back to the kernel when they are freed.
 const KEPT_BYTES_MAX: libc::c_int = 4 * MIB as libc::c_int;
 
-/// Fails where the address space is limited (`ulimit -v`) below what a job needs: an allocation that fails ends the process.
+/// Fails if the address space is limited (`ulimit -v`) below the job's needs. A failed allocation would end the
+/// process.
 pub(crate) fn check_address_space(workers: usize) -> Result<()> {
     let needed = ADDRESS_BYTES + ADDRESS_BYTES_A_WORKER * workers as u64;
     match getrlimit(Resource::As).current {
@@ -28,8 +29,8 @@ pub(crate) fn check_address_space(workers: usize) -> Result<()> {
     }
 }
 
-/// Keeps glibc from raising its thresholds with the size of what is freed: eight workers with bodies of a megabyte took
-/// 267 MiB so, and 205 with a fixed one.
+/// Prevents glibc from raising its thresholds with the size of freed blocks. Without this, eight workers with bodies of
+/// a megabyte took 267 MiB, and with a fixed threshold 205 MiB.
 pub(crate) fn bound_kept_memory(workers: usize) {
     #[cfg(target_env = "gnu")]
     if workers > WORKERS_UNBOUNDED {

@@ -1,5 +1,5 @@
-//! The plan of a job ([`job_plan`]), and how it is made of a request ([`planning`]). Besides: whether the job will fit, how
-//! much of it others are spared, and whom it asks.
+//! The plan of a job ([`job_plan`]), and how it is made from a request ([`planning`]). Also: whether the job will fit,
+//! limits that protect servers, and the origins of the job.
 
 mod columns;
 mod connections;

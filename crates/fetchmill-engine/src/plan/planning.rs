@@ -1,5 +1,5 @@
-//! Makes the plan of a job, step by step. Each step takes what it needs and returns what it finds, so the compiler keeps
-//! their order.
+//! Makes the plan of a job, step by step. Each step takes its inputs and returns its results, so the compiler enforces
+//! the order.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use fetchmill_net::{TlsRoots, TlsSetup};
 use fetchmill_store::journal::{JobLocation, JobRules};
 use fetchmill_store::results::refuse_foreign;
 
-/// Plans a job. Nothing is made before [`prepare_place`], so a request that is refused leaves no trace. `given` is the
-/// list of a program. Returns the opened list, too, if the source is one.
+/// Plans a job. Nothing is created before [`prepare_place`], so a refused request leaves no trace. `given` is the list
+/// of a program. If the source is a list, the opened list is also returned.
 pub(crate) fn plan_job(
     request: JobRequest,
     given: Option<Box<dyn Items>>,
@@ -29,11 +29,11 @@ pub(crate) fn plan_job(
     check_authorities(&request, &s3)?;
     let list = open_list(&request, rules, given)?;
     let asked = columns::asked(&request, list.as_ref().map(OpenedList::columns))?;
-    // After the list was opened: what that refuses has its name in it.
+    // Check after opening the list, since errors of the list contain its name.
     request.check()?;
     columns::check(&request, &asked)?;
     let fields = fields(&request, &s3)?;
-    // Mistakes in the user's certificate and cookies are reported before anything is made, too.
+    // Also report mistakes in the user's certificate and cookies before anything is created.
     TlsSetup::new(request.http.tls(&s3, fields.origin())).client()?;
     request.http.cookie_file()?;
     let machine = MachineShare::fit(&request)?;
@@ -44,17 +44,17 @@ pub(crate) fn plan_job(
     Ok((plan, list))
 }
 
-/// Facts that a worker's process gets from the job's.
+/// Facts that a worker process gets from the job.
 pub(crate) struct WorkerFacts {
     /// Columns of the list; `None` if the source is not one.
     pub(crate) columns: Option<ListColumns>,
-    /// Region that the store has told of its bucket; `None` if there is none.
+    /// Region that the store has reported for its bucket; `None` if there is none.
     pub(crate) region: Option<String>,
-    /// How the server lists, once that is known.
+    /// The detected kind of listing.
     pub(crate) listing: Listing,
 }
 
-/// Plans the part of a job that a worker's process does. The job's process has checked the request.
+/// Plans a worker process's part of a job. The job's process has already checked the request.
 pub(crate) fn plan_worker(request: JobRequest, of_job: WorkerFacts) -> Result<JobPlan> {
     let s3 = store_settings(&request)?.in_region(of_job.region);
     let columns = columns::asked(&request, of_job.columns)?;
@@ -68,21 +68,21 @@ pub(crate) fn plan_worker(request: JobRequest, of_job: WorkerFacts) -> Result<Jo
 fn rules_so_far(request: &JobRequest) -> Result<JobRules> {
     match JobLocation::find(&request.dest, request.state.as_deref()) {
         Ok(place) => JobRules::of(&place),
-        // There is no job yet, or the destination is refused later, with what to do.
+        // There is no job yet, or the destination is refused later with advice.
         Err(Error::Usage(_)) => Ok(JobRules::CURRENT),
         Err(error) => Err(error),
     }
 }
 
-/// Returns how stores are reached, with what the environment and the profile say.
+/// Returns the settings for stores, with the environment and the profile.
 fn store_settings(request: &JobRequest) -> Result<S3Settings> {
     let s3 = S3Settings::of_process(&request.s3)?;
-    // A server that lists its objects has nothing to do with a store.
+    // A server that lists its objects does not use a store.
     let has_store = !matches!(request.source, SourceOptions::Server(_)) || request.upload.is_some();
     Ok(if has_store { s3 } else { s3.without_ca_bundle() })
 }
 
-/// Reads the authorities that are believed, so that a mistake in them is reported before anything is made.
+/// Reads the trusted authorities, so that mistakes in them are reported before anything is created.
 fn check_authorities(request: &JobRequest, s3: &S3Settings) -> Result<()> {
     if request.http.ca_file.is_some() || s3.ca_bundle.is_some() {
         TlsRoots::load(&request.http.tls(s3, None))?;
@@ -90,7 +90,7 @@ fn check_authorities(request: &JobRequest, s3: &S3Settings) -> Result<()> {
     Ok(())
 }
 
-/// Opens the list, if the source is one. It is read by the rules of the job.
+/// Opens the list, if the source is one. The job's rules apply to its reading.
 fn open_list(
     request: &JobRequest,
     rules: JobRules,
@@ -102,7 +102,7 @@ fn open_list(
     OpenedList::open(&request.source, request.list_format, &options, given)
 }
 
-/// Makes the destination and the state folder, and takes the lock.
+/// Creates the destination and the state folder, and takes the lock.
 fn prepare_place(request: &JobRequest) -> Result<JobLocation> {
     let state = request.state.as_deref();
     if let Some(upload) = &request.upload {

@@ -1,5 +1,5 @@
-//! Stops a job whose files will not fit before they fill the file system: what the planner's estimate says
-//! ([`fetchmill_model::planner::preflight`]), asked when a run begins, with each page, and with each block of outcomes.
+//! Stops a job whose files will not fit before they fill the file system. It uses the planner's estimate
+//! ([`fetchmill_model::planner::preflight`]) at the start of a run, with each page, and with each block of outcomes.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -21,33 +21,33 @@ use fetchmill_store::sink::Format;
 pub(crate) struct Preflight {
     room: Room,
     dest: PathBuf,
-    /// What the listing calls the number of objects; none when it cannot have one.
+    /// Name of the listing's field for the number of objects; `None` if the listing has no such field.
     total_field: Option<String>,
-    /// Targets that were settled when the run began.
+    /// Targets that were finished when the run began.
     settled: u64,
     known: Mutex<PreflightState>,
 }
 
-/// What is known so far.
+/// The knowledge so far.
 #[derive(Debug)]
 struct PreflightState {
     targets: TargetCount,
     work: Work,
-    /// Bodies of `work.sample`.
+    /// Bytes of the bodies in `work.sample`.
     bytes: u64,
-    /// Whether the destination belongs to this job for good.
+    /// Whether the destination already belongs to this job permanently.
     is_begun: bool,
     is_refused: bool,
 }
 
-/// How many targets the job has, and how that is known.
+/// The number of targets, and its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TargetCount {
-    /// The listing has said it.
+    /// The total that the listing announced.
     Told(u64),
-    /// It has not ended.
+    /// The number so far; the listing has not ended.
     Listed(u64),
-    /// It has.
+    /// The final number; the listing has ended.
     All(u64),
 }
 
@@ -66,7 +66,7 @@ impl TargetCount {
     }
 }
 
-/// Folder markers and the like are neither targets nor outcomes here.
+/// Returns the number of targets. Folder markers and other skipped names do not count.
 fn listed_targets(tally: Tally) -> u64 {
     tally.listed.saturating_sub(tally.skipped)
 }
@@ -76,12 +76,13 @@ fn settled_targets(tally: Tally) -> u64 {
 }
 
 impl Preflight {
-    /// Looks at what is free, and whether that is enough for what earlier runs have listed. None: not to be checked.
+    /// Checks whether the free space is enough for the targets that earlier runs have listed. `None` = nothing is
+    /// checked.
     pub(crate) fn open(plan: &JobPlan, journal: &Journal) -> Result<Option<Self>> {
         if plan.request.format != Format::Files || !plan.request.preflight {
             return Ok(None);
         }
-        // A file system that cannot tell is found out by writing to it.
+        // If the file system does not report free space, only writing can show that it is full.
         let Ok(free) = durable::free_room(&plan.place.dest) else { return Ok(None) };
         let FreeRoom { inodes, free_inodes, free_blocks, block, blocks: _ } = free;
         let room = Room::new((inodes, free_inodes), free_blocks, block);
@@ -115,7 +116,8 @@ impl Preflight {
         Ok(Some(preflight))
     }
 
-    /// Before a page is journaled. Once one is refused all that follow are: its names must come again.
+    /// Checks a page before it is journaled. After a refusal all later pages are refused, since the names of the
+    /// refused page must come again.
     pub(crate) fn admit(&self, page: &ListedPage, tally: Tally, total: Option<u64>) -> Result<()> {
         let listed = listed_targets(tally).saturating_add(page.names.len() as u64);
         let is_complete = matches!(
@@ -128,7 +130,7 @@ impl Preflight {
         Ok(())
     }
 
-    /// After a block was written.
+    /// Updates the estimate after a block was written.
     pub(crate) fn note(&self, block: &Block) -> Result<()> {
         let mut noted = SizeSample::default();
         let mut bytes = 0;
@@ -151,7 +153,7 @@ impl Preflight {
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, PreflightState> {
-        // What a thread that panicked held is plain data, and the job ends.
+        // A panicked thread leaves only plain data here, and the job ends.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -188,7 +190,7 @@ impl Preflight {
         )
     }
 
-    /// The first words, up to the verb.
+    /// Returns the beginning of the message, up to the verb.
     fn files(&self, known: &PreflightState) -> String {
         let more = if self.settled > 0 { " more" } else { "" };
         let source = match (known.targets, &self.total_field) {
@@ -203,14 +205,14 @@ impl Preflight {
 }
 
 impl PreflightState {
-    /// Whether most of the space is what blocks have too much: then packs need a fraction of it.
+    /// Whether block padding takes most of the space, so that packs would need much less.
     fn is_padding(&self, room: &Room) -> bool {
         let sample = &self.work.sample;
         sample.stored == 0 || self.bytes / sample.stored < room.block / 2
     }
 }
 
-/// What to do. A destination that nothing was listed for may become another job's.
+/// Returns advice. A destination without listed targets may be used by another job.
 fn advice(is_packed: bool, is_begun: bool, dest: &Path) -> String {
     const PACKED: &str = "--format parquet (a few large files: about 130 bytes for an object of 100)";
     match (is_packed, is_begun) {
@@ -227,7 +229,7 @@ fn advice(is_packed: bool, is_begun: bool, dest: &Path) -> String {
     }
 }
 
-/// `980 B`, `1.5 MiB`: as Python's `format_bytes`.
+/// Formats bytes as `980 B` or `1.5 MiB`, like Python's `format_bytes`.
 fn bytes_text(bytes: u64) -> String {
     let mut value = bytes as f64;
     for unit in ["B", "KiB", "MiB", "GiB"] {

@@ -10,7 +10,7 @@ use fetchmill_model::origin::{OriginFields, OriginKey};
 use fetchmill_model::reply::content_encoding::ACCEPTED_ENCODINGS;
 use fetchmill_model::source::OriginUrl;
 
-/// The origin of a server that lists its objects, or that all URLs of a list have.
+/// Returns the origin of a server that lists its objects, or the common origin of all URLs of a list.
 fn only_origin(request: &JobRequest, s3: &S3Settings) -> Option<OriginKey> {
     match &request.source {
         SourceOptions::S3 { bucket, .. } => s3.place(bucket).ok().map(|place| place.key),
@@ -18,35 +18,35 @@ fn only_origin(request: &JobRequest, s3: &S3Settings) -> Option<OriginKey> {
     }
 }
 
-/// What requests say, and to whom.
+/// Returns the header fields of requests, and the origins that get them.
 pub(super) fn fields(request: &JobRequest, s3: &S3Settings) -> Result<OriginFields> {
     request.http.fields(only_origin(request, s3))
 }
 
 impl JobPlan {
-    /// The origin of a server that lists its objects, or that all URLs of a list have.
+    /// Returns the origin of a server that lists its objects, or the common origin of all URLs of a list.
     pub(super) fn only_origin(&self) -> Option<OriginKey> {
         only_origin(&self.request, &self.s3)
     }
 
-    /// What requests say, and to whom.
+    /// Returns the header fields of requests, and the origins that get them.
     pub(crate) fn fields(&self) -> Result<OriginFields> {
         fields(&self.request, &self.s3)
     }
 
-    /// The same of requests for objects.
+    /// Returns the header fields of requests for objects.
     pub(crate) fn object_fields(&self) -> Result<OriginFields> {
         let fields = self.fields()?;
         Ok(if self.request.http.compressed { fields.accepting(ACCEPTED_ENCODINGS) } else { fields })
     }
 
-    /// Who gets the tokens of `--bearer-command`: the origin that gets secrets.
+    /// Returns the origin that gets the tokens of `--bearer-command`, which is the one that gets secrets.
     pub(crate) fn token_origin(&self) -> Option<OriginKey> {
         self.request.bearer_command.as_ref()?;
         self.request.http.credentials_for.clone().or_else(|| self.only_origin())
     }
 
-    /// The same of requests for a server's pages. A store's are not decoded.
+    /// Returns the header fields of requests for a server's pages. Pages of a store are not decoded.
     pub(crate) fn page_fields(&self) -> Result<OriginFields> {
         match self.request.source {
             SourceOptions::S3 { .. } => self.fields(),
@@ -54,12 +54,12 @@ impl JobPlan {
         }
     }
 
-    /// The only origin of a job whose server lists its objects, and how its pages are asked for there.
+    /// Returns the only origin of a job whose server lists its objects, with the template of page requests.
     pub(crate) fn server(&self) -> Result<Option<(OriginKey, RequestTemplate)>> {
         self.server_with(&self.page_fields()?)
     }
 
-    /// The same, as a target is asked for there.
+    /// Returns the same origin with the template of requests for targets.
     pub(crate) fn object_server(&self) -> Result<Option<(OriginKey, RequestTemplate)>> {
         self.server_with(&self.object_fields()?)
     }
@@ -77,7 +77,7 @@ impl JobPlan {
         Ok(Some((key, template)))
     }
 
-    /// The origin of a server, and what its requests have before and behind a name.
+    /// Returns the origin of a server, and the text before and after a name in its requests.
     fn around_names(&self, url: &OriginUrl) -> Result<(OriginKey, String, &str)> {
         let (before, behind) = match self.listing {
             Listing::Auto | Listing::Api => self.request.api.around_name()?,
@@ -94,7 +94,7 @@ impl JobPlan {
         }
     }
 
-    /// What is asked at an origin, directly or through a proxy that sees what is asked.
+    /// Returns the template of requests to an origin, directly or through a proxy that sees them.
     fn template(
         &self,
         key: &OriginKey,

@@ -7,7 +7,7 @@ use fetchmill_store::results::ResultsTarget;
 use fetchmill_store::sink::{SinkSetup, UnfetchedSetup, Validators};
 
 impl JobPlan {
-    /// What the sinks of so many workers have in common.
+    /// Returns the common setup of the sinks of `workers` workers.
     pub(crate) fn sink_setup(&self, workers: usize) -> Result<SinkSetup> {
         let request = &self.request;
         Ok(SinkSetup {
@@ -27,7 +27,7 @@ impl JobPlan {
                 None => Validators::InRecords,
             },
             unfetched: UnfetchedSetup {
-                // What a pass of a sync could not fetch is told by the sync.
+                // A sync reports the failures of its passes itself.
                 tells_failures: request.pass.is_none(),
                 keeps_replies: request.warc_all,
                 is_indexed: request.cdxj,
@@ -37,7 +37,7 @@ impl JobPlan {
         })
     }
 
-    /// How WARC tells where objects came from.
+    /// Returns how WARC derives the URLs of objects.
     fn warc_origin(&self) -> Result<WarcOrigin> {
         match self.server()?.filter(|_| !self.naming().has_url()) {
             Some((key, template)) => {
@@ -47,7 +47,7 @@ impl JobPlan {
         }
     }
 
-    /// Where the rows go, when that is a file.
+    /// Returns the destination of the rows, if it is a file.
     pub(crate) fn results(&self) -> Option<ResultsTarget<'_>> {
         let rows = self.request.rows.as_ref()?;
         Some(ResultsTarget {

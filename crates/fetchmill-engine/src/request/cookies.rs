@@ -9,7 +9,7 @@ use fetchmill_model::cookies::CookieFile;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::COOKIE_FILE_BYTES_MAX;
 
-/// Reads the file. No message shows what is in it.
+/// Reads the file. Messages never show its content.
 pub(super) fn read_cookies(path: &Path) -> Result<CookieFile> {
     let refused = |what: String| {
         Error::Usage(format!(
@@ -18,7 +18,7 @@ pub(super) fn read_cookies(path: &Path) -> Result<CookieFile> {
         ))
     };
     let unreadable = |error: std::io::Error| refused(format!("it cannot be read ({error})"));
-    // It is read more than once: a pipe would have nothing the second time, and may never have anything.
+    // It is read more than once. A pipe would be empty the second time, and may never have any content.
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
         return Err(refused("it is not a regular file".into()));
     }

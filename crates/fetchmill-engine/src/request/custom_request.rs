@@ -1,4 +1,4 @@
-//! Requests that are no plain `GET`: what one asks for, what redirects make of it, and which one a target of a job has.
+//! Requests that are not a plain `GET`: their content, the effects of redirects, and the request of each target.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,35 +16,35 @@ use fetchmill_model::target::request::{TargetRequest, is_condition};
 use fetchmill_model::verdict::is_redirect;
 use fetchmill_net::{IF_RANGE, RANGE};
 
-/// Methods whose requests may be made twice unless somebody says otherwise: they change nothing.
+/// Methods that may be repeated by default, because they change nothing.
 const REPEATABLE: &[&str] = &["GET", "HEAD"];
-/// Methods that always have a body, be it empty.
+/// Methods that always have a body, even an empty one.
 const BODIED: &[&str] = &["POST", "PUT", "PATCH"];
-/// The longest method that is registered has 17 letters.
+/// The longest registered method has 17 letters.
 const METHOD_BYTES_MAX: usize = 32;
-/// The field that says what a body is.
+/// Header field with the type of a body.
 const CONTENT_TYPE: &str = "content-type";
 
-/// What a request says that is not a plain `GET`.
+/// A request that is not a plain `GET`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CustomRequest {
-    /// In capitals, as `GET`.
+    /// Method in capitals, such as `GET`.
     pub method: String,
-    /// Its own fields, checked by [`fetchmill_model::http1::header_field::check_field`].
+    /// Header fields of this request, checked by [`fetchmill_model::http1::header_field::check_field`].
     pub fields: Vec<(String, String)>,
     /// Its body.
     pub body: Option<Vec<u8>>,
-    /// Whether it may be made twice: only then it is ever made again.
+    /// Whether the request may be repeated. If not, it is made only once.
     pub is_idempotent: bool,
-    /// The part of the object that is asked for, which is a field then; none: all of it.
+    /// Requested part of the object, which is also in `fields`; `None` = the whole object.
     pub range: Option<ByteRange>,
-    /// What the body of its reply must have.
+    /// Hash that the body of the reply must have.
     pub hash: Option<ExpectedHash>,
 }
 
 impl CustomRequest {
-    /// Of a method in any case; the fields are checked already. Without a word on it, only `GET` and `HEAD` may be made
-    /// twice.
+    /// Makes a request; the case of `method` does not matter, and the fields must be checked. By default, only `GET`
+    /// and `HEAD` may be repeated.
     pub fn new(
         method: &str,
         fields: Vec<(String, String)>,
@@ -65,26 +65,26 @@ impl CustomRequest {
         Ok(CustomRequest { method: upper, fields, body, is_idempotent, range: None, hash: None })
     }
 
-    /// The same for another part of the object, of which no hash is known.
+    /// Returns the request for another part of the object, whose hash is unknown.
     pub(crate) fn with_range(&self, range: ByteRange) -> Self {
         let others = self.fields.iter().filter(|(name, _)| name != RANGE).cloned();
         let fields = others.chain([(RANGE.to_owned(), range.to_string())]).collect();
         CustomRequest { fields, range: Some(range), hash: None, ..self.clone() }
     }
 
-    /// Whether it says no more than its URL does.
+    /// Whether the request is a plain `GET`.
     pub fn is_plain(&self) -> bool {
         self.method == "GET" && self.fields.is_empty() && self.body.is_none() && self.is_idempotent
     }
 
-    /// A plain `GET` as a target of a job.
+    /// Returns a plain `GET` as a target's request.
     pub fn plain_bytes() -> Vec<u8> {
         let mut bytes = Vec::new();
         TargetRequest::plain().write(&mut bytes);
         bytes
     }
 
-    /// For a target of a job.
+    /// Returns the request as that of a target.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         TargetRequest {
@@ -100,30 +100,30 @@ impl CustomRequest {
     }
 }
 
-/// What replies have made of a request.
+/// The effects of redirects on a request.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RedirectEffects {
-    /// It is a `GET` without a body now.
+    /// Whether it has become a `GET` without a body.
     is_changed: bool,
-    /// It is at another origin: its own fields may be secrets.
+    /// Whether it has moved to another origin, which must not get its own fields: they may be secrets.
     is_away: bool,
-    /// It was made, here or before a redirect.
+    /// Whether it was made, here or before a redirect.
     was_sent: bool,
     conditions: Conditions,
 }
 
-/// Whether a request still says on which condition its object is wanted.
+/// Whether the request still has its conditions.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Conditions {
     #[default]
     Kept,
-    /// A 304 was of another version of the object than the one that is there.
+    /// A 304 concerned another version of the object than the stored one.
     Dropped,
 }
 
 impl RedirectEffects {
-    /// A reply of this status leads a request on, perhaps to another origin. `POST` becomes `GET` as browsers do it, and
-    /// with 303 everything does but `HEAD`.
+    /// Applies a redirect with this status, perhaps to another origin. `POST` becomes `GET` as in browsers. With 303,
+    /// every method but `HEAD` becomes `GET`.
     pub(crate) fn note(&mut self, request: Option<&CustomRequest>, status: u16, leads_away: bool) {
         debug_assert!(is_redirect(status));
         let method = self.method(request);
@@ -135,42 +135,42 @@ impl RedirectEffects {
         self.is_away |= leads_away;
     }
 
-    /// It is about to be made.
+    /// Notes that the request is about to be made.
     pub(crate) fn note_sent(&mut self) {
         self.was_sent = true;
     }
 
-    /// It has no conditions any more.
+    /// Drops the conditions.
     pub(crate) fn drop_conditions(&mut self) {
         self.conditions = Conditions::Dropped;
     }
 
-    /// Whether it was made.
+    /// Whether the request was made.
     pub(crate) fn was_sent(self) -> bool {
         self.was_sent
     }
 
-    /// The method as it is now.
+    /// Returns the current method.
     pub(crate) fn method(self, request: Option<&CustomRequest>) -> &str {
         request.filter(|_| !self.is_changed).map_or("GET", |request| &request.method)
     }
 
-    /// Whether it may be made more than once as it is now.
+    /// Whether the current request may be repeated.
     pub(crate) fn may_repeat(self, request: Option<&CustomRequest>) -> bool {
         self.is_changed || request.is_none_or(|request| request.is_idempotent)
     }
 
-    /// Whether it only reads as it is now.
+    /// Whether the current request is a `GET` or `HEAD`.
     pub(crate) fn only_reads(self, request: Option<&CustomRequest>) -> bool {
         matches!(self.method(request), "GET" | "HEAD")
     }
 
-    /// The body as it is now.
+    /// Returns the current body.
     pub(crate) fn body(self, request: Option<&CustomRequest>) -> Option<&[u8]> {
         request.filter(|_| !self.is_changed)?.body.as_deref()
     }
 
-    /// The fields as they are now. Away from where it was meant to go it has only those that are for everybody.
+    /// Returns the current fields. At another origin only fields that are not secret remain.
     pub(crate) fn fields(self, request: Option<&CustomRequest>) -> Cow<'_, [(String, String)]> {
         let fields = request.map_or(&[][..], |request| request.fields.as_slice());
         if !self.is_away && !self.is_changed && self.conditions == Conditions::Kept {
@@ -186,7 +186,8 @@ impl RedirectEffects {
 }
 
 impl RedirectEffects {
-    /// Returns whether the rest of its body may be asked for, should that break off: it is a `GET` for all of an object.
+    /// Returns whether the rest of the body may be requested if it breaks off. The request must be a `GET` for a whole
+    /// object.
     pub(crate) fn may_be_resumed(self, request: Option<&CustomRequest>) -> bool {
         let is_of_part = |name: &str| [RANGE, IF_RANGE].iter().any(|own| name.eq_ignore_ascii_case(own));
         self.method(request) == "GET"
@@ -195,12 +196,12 @@ impl RedirectEffects {
     }
 }
 
-/// What the targets of a job are asked with.
+/// The requests of a job's targets.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct JobRequests {
-    /// What holds where a target's entry says nothing else; none: a plain `GET`.
+    /// The request if a target's entry has no own one; `None` = a plain `GET`.
     common: Option<Arc<CustomRequest>>,
-    /// Whether each target asks for a part of an object.
+    /// Whether each target requests a part of an object.
     has_range: bool,
     /// Whether each target has a hash.
     has_hash: bool,
@@ -228,10 +229,10 @@ impl JobRequests {
         })
     }
 
-    /// That of a target; none for a plain `GET`. An error when nothing tells it any more.
+    /// Returns the request of a target; `None` = a plain `GET`. It is an error if the request is lost.
     pub(crate) fn of(&self, entry: &[u8]) -> std::result::Result<Option<Arc<CustomRequest>>, FailureKind> {
         let Some(bytes) = ListEntry::read(entry).own_request() else {
-            // It must not be asked with another one.
+            // The target must not use another request.
             return if self.common.is_some() { Err(FailureKind::Url) } else { Ok(None) };
         };
         let own = TargetRequest::read(bytes).ok_or(FailureKind::Url)?;

@@ -1,4 +1,4 @@
-//! How requests are made: the options that jobs and streams have in common.
+//! Options of requests, for jobs and streams.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -33,18 +33,17 @@ options! {
     pub struct HttpOptions {
         /// Requests in flight.
         concurrency: Concurrency = Concurrency::Auto { most: limits::AUTO_CONCURRENCY_MAX }, Bounds::at_least(1.0, "");
-        /// Requests in flight that are gone up to while their number is found out; none: what this machine allows, and what
-        /// courtesy does.
+        /// Maximum for the search of the number; `None` = the limits of this machine and for the server's sake.
         concurrency_max: Option<u32> = None, Bounds::at_least(1.0, "");
-        /// Requests a second, all together.
+        /// Requests a second, in total.
         rate: Option<f64> = None, Bounds::above_0("requests a second");
-        /// Requests a second, to each host; 0: as many as it takes, none: what the engine takes.
+        /// Requests a second to each host; 0 = no limit, `None` = the engine's default.
         rate_per_host: Option<f64> = None, Bounds::at_least(0.0, "requests a second");
-        /// Attempts at a target, or at a request that may be made again.
+        /// Attempts at a target, or at a request that may be repeated.
         attempts: u32 = limits::ATTEMPTS_MAX, Bounds::at_least(1.0, "");
-        /// Statuses that are retried as 503 is.
+        /// Statuses that are retried like 503.
         retry_status: RetriedStatuses = RetriedStatuses::default();
-        /// Redirects that are followed one after the other; none: what the source asks for.
+        /// Maximum number of consecutive redirects; `None` = the source's default.
         redirects: Option<u32> = None, Bounds::between(0.0, f64::from(limits::REDIRECTS_MAX), "");
         /// See [`Timeouts`].
         #[serde(deserialize_with = "seconds")]
@@ -58,64 +57,65 @@ options! {
         /// See [`Timeouts`].
         #[serde(deserialize_with = "seconds")]
         total_timeout: Duration = limits::TOTAL_TIMEOUT, Bounds::above_0("seconds");
-        /// For an attempt from the start of its connection, and for each part of it; none: each part has its own.
+        /// Limit for an attempt from the start of its connection, and for each of its steps; `None` = each step has its
+        /// own.
         #[serde(deserialize_with = "some_seconds")]
         timeout: Option<Duration> = None, Bounds::above_0("seconds");
-        /// Bytes of a body.
+        /// Maximum bytes of a body.
         max_size: u64 = limits::BODY_BYTES_MAX, Bounds::at_least(1.0, "bytes");
-        /// Types that the body of an object may have; none: any.
+        /// Types that the body of an object may have; by default any.
         accept: AcceptedTypes = AcceptedTypes::default();
-        /// Bodies without a length are taken as they come.
+        /// Whether bodies without a length are accepted.
         allow_eof_bodies: bool = false;
-        /// Encoded replies are asked for, and decoded.
+        /// Whether encoded replies are requested and decoded.
         compressed: bool = false;
-        /// Whether replies count that reserve their content.
+        /// Whether replies that reserve their content are respected.
         opt_out: bool = false;
-        /// What is added to requests, and to whose.
+        /// Header fields that are added to requests.
         headers: Vec<(String, String)> = Vec::new();
-        /// The origin that gets the headers which may be secrets; none: that of a server that lists its objects.
+        /// Origin that gets header fields which may be secrets; `None` = that of a server that lists its objects.
         #[serde(deserialize_with = "origin")]
         credentials_for: Option<OriginKey> = None;
-        /// The only authorities that are believed, in PEM.
+        /// The only trusted authorities, in PEM.
         ca_file: Option<PathBuf> = None;
-        /// The certificate that shows who asks, in PEM.
+        /// The client certificate, in PEM.
         client_cert: Option<PathBuf> = None;
-        /// Its key, in PEM; none: it is in the same file.
+        /// Key of the client certificate, in PEM; `None` = it is in the same file.
         client_key: Option<PathBuf> = None;
-        /// Cookies in the format of Netscape.
+        /// Cookies in the Netscape format.
         cookies: Option<PathBuf> = None;
-        /// Hosts whose certificates are taken as they are.
+        /// Hosts whose certificates are not checked.
         insecure_host: Vec<String> = Vec::new();
         /// Whether HTTP/2 is offered.
         http2: bool = true;
-        /// What stands between this machine and the origins.
+        /// Proxy between this machine and the origins.
         proxy: Option<ProxySetup> = None;
-        /// Who looks names up.
+        /// The resolver of names.
         resolver: Resolvers = Resolvers::Configured;
-        /// Whether no request may lead to an address that is not public.
+        /// Whether requests may only lead to public addresses.
         public_only: bool = false;
     }
 }
 
-/// How many requests are in flight.
+/// The number of requests in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(from = "ConcurrencyValue")]
 pub enum Concurrency {
-    /// So many at most.
+    /// At most this number.
     Number(u32),
-    /// As many as prove useful, so many at most.
+    /// The number that proves useful, up to a limit.
     Auto {
-        /// What this machine allows.
+        /// Limit of this machine.
         most: u32,
     },
 }
 
-/// As it is given in JSON.
+/// The value in JSON.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "concurrency must be a whole number or auto")]
 enum ConcurrencyValue {
     Number(u32),
-    /// As many as prove useful, within what an engine can.
+    /// The number that proves useful, within the limit of an engine.
     Within {
         most: u32,
     },
@@ -143,14 +143,14 @@ impl From<ConcurrencyValue> for Concurrency {
 }
 
 impl Concurrency {
-    /// Requests that may be in flight at any time.
+    /// Returns the maximum number of requests in flight.
     pub fn most(self) -> usize {
         match self {
             Concurrency::Number(most) | Concurrency::Auto { most } => most as usize,
         }
     }
 
-    /// The same, where this machine allows no more.
+    /// Returns the value, lowered to the limit of this machine.
     pub(crate) fn lowered_to(self, allowed: u32) -> Self {
         match self {
             Concurrency::Number(most) => Concurrency::Number(most.min(allowed)),
@@ -168,14 +168,14 @@ impl OptionValue for Concurrency {
     }
 }
 
-/// Who looks names up.
+/// The resolver of names.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Vec<String>")]
 pub enum Resolvers {
     /// The name servers of the system's configuration.
     #[default]
     Configured,
-    /// Whoever looks names up for all programs of this machine.
+    /// The resolver of the system, which all programs of this machine use.
     System,
     /// These name servers.
     Servers(Vec<SocketAddr>),
@@ -186,7 +186,7 @@ impl OptionValue for Resolvers {}
 impl TryFrom<Vec<String>> for Resolvers {
     type Error = Error;
 
-    /// `system`, or name servers: `ADDRESS`, `ADDRESS:PORT`, `[ADDRESS]:PORT`.
+    /// Parses `system`, or name servers: `ADDRESS`, `ADDRESS:PORT`, `[ADDRESS]:PORT`.
     fn try_from(texts: Vec<String>) -> Result<Self> {
         if texts.is_empty() {
             return Ok(Resolvers::Configured);
@@ -206,7 +206,7 @@ impl TryFrom<Vec<String>> for Resolvers {
     }
 }
 
-/// The origin that a user names; a path behind it is a mistake.
+/// Parses the origin that a user names. A path after it is an error.
 fn origin<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<OriginKey>, D::Error> {
     let text = String::deserialize(from)?;
     let url = OriginUrl::parse(&text).map_err(D::Error::custom)?;
@@ -219,7 +219,7 @@ fn origin<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Option<Orig
 }
 
 impl HttpOptions {
-    /// Times that an attempt may take.
+    /// Returns the time limits of an attempt.
     pub(crate) fn timeouts(&self) -> Timeouts {
         match self.timeout {
             Some(all) => Timeouts { connect: all, head: all, idle: all, total: all, attempt: Some(all) },
@@ -233,7 +233,7 @@ impl HttpOptions {
         }
     }
 
-    /// Whom to believe in TLS, and who gets the user's certificate.
+    /// Returns the trusted authorities, and the origin that gets the user's certificate.
     pub(crate) fn tls(&self, s3: &S3Settings, origin: Option<&OriginKey>) -> TlsOptions {
         let client = self.client_cert.as_ref().zip(origin).map(|(certificate, origin)| ClientFiles {
             certificate: certificate.clone(),
@@ -249,7 +249,7 @@ impl HttpOptions {
         }
     }
 
-    /// How names are looked up by so many threads.
+    /// Returns the setup of name lookups for `threads` threads.
     pub(crate) fn names(&self, threads: usize) -> NameResolverSetup {
         match &self.resolver {
             Resolvers::Configured => NameResolverSetup::new(false, &[], threads),
@@ -258,8 +258,8 @@ impl HttpOptions {
         }
     }
 
-    /// Who looks up the host of a server that lists: the name servers that a user has named, else as everything else on this
-    /// machine does. It is one name.
+    /// Returns the setup for looking up the single name of a server that lists: the name servers of the user, otherwise
+    /// the resolver of this machine.
     pub(crate) fn names_of_server(&self) -> NameResolverSetup {
         match &self.resolver {
             Resolvers::Servers(servers) => NameResolverSetup::new(false, servers, 1),
@@ -267,12 +267,12 @@ impl HttpOptions {
         }
     }
 
-    /// The proxy that an origin is asked through; none: it is asked directly.
+    /// Returns the proxy for an origin; `None` = a direct connection.
     pub(crate) fn proxy_of(&self, key: &OriginKey) -> Option<&Proxy> {
         self.proxy.as_ref()?.proxy_of(key)
     }
 
-    /// The rate to each host, when there is one.
+    /// Returns the rate to each host, if there is one.
     pub(crate) fn host_rate(&self) -> Option<f64> {
         self.rate_per_host.filter(|rate| *rate > 0.0)
     }
@@ -282,12 +282,12 @@ impl HttpOptions {
         self.cookies.as_deref().map(read_cookies).transpose()
     }
 
-    /// What requests say, and to whom; `otherwise` is who gets secrets when nobody is named.
+    /// Returns the header fields of requests and their origins. By default `otherwise` gets secrets.
     pub(crate) fn fields(&self, otherwise: Option<OriginKey>) -> Result<OriginFields> {
         OriginFields::new(self.credentials_for.clone().or(otherwise), self.headers.clone())
     }
 
-    /// Refuses a certificate that no origin gets; `origin` is who gets secrets, and `written` writes an option's name.
+    /// Refuses a certificate that no origin would get. `origin` gets secrets, and `written` formats an option's name.
     pub(crate) fn check_client_certificate(
         &self,
         origin: Option<&OriginKey>,
@@ -307,8 +307,8 @@ impl HttpOptions {
         }
     }
 
-    /// What connections have in common: how far they lead, and which origin is reached wherever it is. None of them is kept,
-    /// and nobody reads clocks.
+    /// Returns the common settings of connections: where they may lead, and which origin is always allowed. No
+    /// connection is kept, and no clock is read.
     pub(crate) fn pool_settings(
         &self,
         store: &Arc<Access>,

@@ -1,4 +1,4 @@
-//! What `--store items` is for: most options of a job are for the objects that it asks for, and items are not asked for.
+//! Checks for `--store items`. Most options of a job concern requests for objects, which items do not need.
 
 use super::job_request::JobRequest;
 use super::source_options::Listing;
@@ -9,7 +9,7 @@ use fetchmill_model::target::extra_columns::{column_types, is_item_column};
 use fetchmill_store::sink::Format;
 
 impl JobRequest {
-    /// Refuses what does not go with items as rows.
+    /// Refuses options that cannot be combined with items as rows.
     pub(super) fn check_items(&self) -> Result<()> {
         if !self.stores_items() {
             return Ok(());
@@ -43,7 +43,7 @@ impl JobRequest {
         }
     }
 
-    /// Options that act on objects, and whether they were given.
+    /// Returns the options that act on objects, and whether each was given.
     fn options_of_objects(&self) -> [(&'static str, bool); 15] {
         [
             ("--url-field", self.json.url_field.is_some()),

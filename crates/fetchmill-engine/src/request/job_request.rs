@@ -26,133 +26,132 @@ use fetchmill_model::verdict::Rules;
 use fetchmill_net::AddressPolicy;
 use fetchmill_store::sink::{Format, Properties, StoredParts};
 
-/// Redirects of a list's targets unless `--redirects` says otherwise: what it takes from `http://host` to
-/// `https://www.host/path`, and some more.
+/// Default limit of redirects of a list's targets: enough for `http://host` to `https://www.host/path`, and some more.
 const REDIRECTS_OF_LIST: u32 = 5;
 
 options! {
-    /// Everything that a user asks of a job. Everything that runs reads its [plan](crate::plan).
+    /// All options of a job. Running code reads the [plan](crate::plan) instead.
     pub struct JobRequest {
-        /// How objects are stored.
+        /// Format of stored objects.
         format: Format = Format::Files;
-        /// Bytes of a shard; none: what the format takes.
+        /// Bytes of a shard; `None` = the default of the format.
         shard_size: Option<u64> = None, Bounds::at_least(1.0, "bytes");
         /// See [`limits::SEAL_AFTER`].
         #[serde(deserialize_with = "seconds")]
         seal_after: Duration = limits::SEAL_AFTER, Bounds::above_0("seconds");
-        /// How the source is listed.
+        /// Kind of the source's listing.
         listing: Listing = Listing::Auto;
-        /// What is stored of pages of JSON.
+        /// The stored part of JSON pages.
         store: Stored = Stored::Objects;
-        /// Whether a server's robots.txt counts: where its index pages are walked, unless this says no, and for the targets
-        /// of a list if this says yes.
+        /// Whether a server's robots.txt is obeyed. The default is yes for a walk over index pages, and no for the
+        /// targets of a list.
         robots: Option<bool> = None;
-        /// What a list is; none: as its name says.
+        /// Format of a list; `None` = by its name.
         list_format: Option<ListFormat> = None;
-        /// What objects of a list are called.
+        /// Names of a list's objects.
         names: NameScheme = NameScheme::Source;
-        /// A leading path that stored names lose.
+        /// A leading path that is removed from stored names.
         strip_prefix: Option<String> = None;
-        /// Requests in flight to one host; none: what the engine takes, 0: as many as there are.
+        /// Requests in flight to one host; `None` = the engine's default, 0 = no limit.
         limit_per_host: Option<u32> = None, Bounds::at_least(0.0, "");
-        /// Whether targets of a list may lead to addresses that are not public.
+        /// Whether targets of a list may have private addresses.
         allow_private: bool = false;
         /// A command that prints a token for requests to one origin.
         bearer_command: Option<String> = None;
-        /// Requests that are sent at once on a connection.
+        /// Requests that are sent together on a connection.
         pipeline: u32 = 1, Bounds::between(1.0, f64::from(limits::BATCH_REQUESTS_MAX), "");
-        /// Bytes between two parts of an object that are asked for together; none: each is asked for by itself.
+        /// Bytes between two parts of an object that are requested together; `None` = each part is requested alone.
         coalesce: Option<u64> = None, Bounds::at_least(1.0, "bytes");
-        /// Threads that fetch; none: one for each processor of the affinity mask.
+        /// Fetching threads; `None` = one for each processor of the affinity mask.
         threads: Option<usize> = None, Bounds::at_least(1.0, "");
         /// Time of a commit window.
         #[serde(deserialize_with = "seconds")]
         commit_window: Duration = limits::COMMIT_WINDOW, Bounds::between(0.001, 3600.0, "seconds");
-        /// What a commit survives.
+        /// The event that a commit survives.
         durability: Durability = Durability::Power;
-        /// Where the journal is, when not in the destination.
+        /// Journal folder; `None` = inside the destination.
         state: Option<PathBuf> = None;
-        /// Whether a file is as old as the server says, or as its fetching.
+        /// Whether a file gets the time from the server, not that of its fetching.
         server_times: bool = true;
-        /// Whether a job whose files would not fit is stopped before they fill the file system.
+        /// Whether a job is stopped before files that do not fit fill the file system.
         preflight: bool = true;
-        /// What stands beside each object in a shard of tar ([`Sidecars::parse`]).
+        /// Files that accompany each object in a shard of tar ([`Sidecars::parse`]).
         sidecar: Vec<String> = Vec::new();
-        /// Which hash of each body rows have.
+        /// The hash of each body in rows.
         hash: Option<HashAlgorithm> = None;
-        /// Whether targets without an object have a row, too.
+        /// Whether targets without an object also have a row.
         all_rows: bool = false;
         /// Whether each shard of WARC gets an index.
         cdxj: bool = false;
-        /// Whether WARC has replies that are no objects, too.
+        /// Whether WARC also has replies that are not objects.
         warc_all: bool = false;
         /// Columns that the transform may fill.
         transform_columns: Vec<String> = Vec::new();
-        /// Replies that the transform is given at once.
+        /// Maximum number of replies in a batch for the transform.
         transform_batch: usize = limits::TRANSFORM_BATCH, Bounds::at_least(1.0, "");
-        /// A second pass over what failed or was absent.
+        /// Failed or absent targets to try again.
         retry_failed: RetryFailed = RetryFailed::Nothing;
-        /// How many targets may fail, of the whole job.
+        /// Limit of failed targets of the whole job.
         max_failed: Option<MaxFailed> = None;
-        /// Whether absent targets are as good as fetched ones: they do not count there.
+        /// Whether absent targets do not count as failed.
         allow_absent: bool = false;
-        /// Time of a run; it is ended then.
+        /// Maximum duration of a run, which then ends.
         #[serde(deserialize_with = "some_seconds")]
         max_duration: Option<Duration> = None, Bounds::above_0("seconds");
-        /// Bytes of bodies a second, all together.
+        /// Bytes of bodies a second, in total.
         bwlimit: Option<f64> = None, Bounds::above_0("bytes a second");
-        /// Bytes of bodies that a run receives; it is ended then.
+        /// Maximum bytes of bodies that a run receives before it ends.
         max_bytes: Option<u64> = None, Bounds::at_least(1.0, "bytes");
-        /// Targets of the job, from its beginning, that a run fetches; it is ended then.
+        /// Number of targets from the start of the job that a run fetches before it ends.
         first: Option<u64> = None, Bounds::at_least(1.0, "");
-        /// Whether a check looks once more, at its end, at what failed for a reason that may pass.
+        /// Whether a check rechecks temporary failures at its end.
         second_look: bool = false;
         /// See [`limits::GIVE_UP_AFTER`].
         #[serde(deserialize_with = "seconds")]
         give_up_after: Duration = limits::GIVE_UP_AFTER, Bounds::above_0("seconds");
     } and {
-        /// Where targets come from.
+        /// Source of the targets.
         source: SourceOptions,
-        /// Where objects go.
+        /// Destination of the objects.
         dest: PathBuf,
-        /// The bucket that they go to; none: the destination is a folder.
+        /// Destination in a bucket; `None` = the destination is a folder.
         upload: Option<UploadDestination>,
-        /// Who fetches.
+        /// Engine that fetches.
         workers: Workers,
-        /// How requests are made.
+        /// Options of requests.
         http: HttpOptions,
-        /// How buckets are reached, as far as the user says.
+        /// Options for reaching buckets, as the user gave them.
         s3: S3Options,
-        /// What a server calls the parts of its API.
+        /// Names in the API of a server.
         api: ApiNames,
-        /// How pages of JSON are read.
+        /// Options for reading JSON pages.
         json: JsonPageOptions,
-        /// Which targets are taken, and how a list is read.
+        /// Filters of targets, and options for reading a list.
         list: ListOptions,
-        /// What the listing of a bucket must say of its keys.
+        /// Conditions on the listed values of keys.
         bounds: KeyBounds,
-        /// Every target becomes a row, and nothing is stored: a check, or a list that is written out.
+        /// Whether every target becomes a row and nothing is stored: a check, or a list that is written out.
         rows: Option<RowsOptions>,
-        /// What is made of each reply before it is stored.
+        /// Transform of each reply before it is stored.
         transform: Option<TransformOptions>,
-        /// The origin that a list was made from: the user has named it.
+        /// Origin that a list was made from, which the user has named.
         named_origin: Option<OriginKey>,
-        /// The pass of a sync that the job fetches for.
+        /// Pass of a sync that this job fetches for.
         pass: Option<PassOptions>,
-        /// How the job was asked for, in the caller's own words: the journal keeps it for `resume`.
+        /// Text with which the caller requested the job. The journal keeps it for `resume`.
         command: Option<String>,
-        /// Of the jitter; none: from the clock.
+        /// Seed of the jitter; `None` = from the clock.
         seed: Option<u64>,
     }
 }
 
 impl JobRequest {
-    /// With the defaults.
+    /// Makes a request with the default options.
     pub fn new(source: SourceOptions, dest: PathBuf) -> Self {
         JobRequest { source, dest, ..JobRequest::default() }
     }
 
-    /// The source, when it is pages of JSON.
+    /// Returns the settings of JSON pages, if the source has them.
     pub(crate) fn json_pages(&self) -> Option<Result<JsonPages>> {
         match &self.source {
             SourceOptions::Server(url) if self.listing == Listing::Json => {
@@ -167,7 +166,7 @@ impl JobRequest {
         }
     }
 
-    /// Whether targets are URLs that may lead to any origin: those of a list, and of pages of JSON.
+    /// Whether targets are URLs that may lead to any origin: those of a list, or of JSON pages.
     pub(crate) fn leads_anywhere(&self) -> bool {
         match self.source {
             SourceOptions::List(_) | SourceOptions::Iterable => true,
@@ -176,28 +175,28 @@ impl JobRequest {
         }
     }
 
-    /// Whether targets come from who has them, not from a list of somebody else.
+    /// Whether the server or store itself lists the targets, and not someone else's list.
     pub(crate) fn lists_itself(&self) -> bool {
         matches!(self.source, SourceOptions::Server(_) | SourceOptions::S3 { .. })
     }
 
-    /// Whether the items of pages are stored themselves.
+    /// Whether the items of JSON pages are stored themselves.
     pub(crate) fn stores_items(&self) -> bool {
         self.store == Stored::Items
     }
 
-    /// Whether targets are only listed, and not asked for.
+    /// Whether targets are only listed, and not requested.
     pub(crate) fn lists_only(&self) -> bool {
         self.stores_items() || self.rows.as_ref().is_some_and(|rows| rows.kind == RowKind::Targets)
     }
 
-    /// Whether names of a list end with what their replies are.
+    /// Whether names of a list get an extension from the type of their replies.
     pub(super) fn names_have_extension(&self) -> bool {
         let has_template = self.names.template().is_some_and(NameTemplate::has_extension);
         has_template && !self.lists_itself()
     }
 
-    /// Whether the values of columns go anywhere.
+    /// Whether the values of columns are stored.
     pub(crate) fn keeps_columns(&self) -> bool {
         match self.format {
             Format::Parquet | Format::Jsonl | Format::Null => true,
@@ -206,13 +205,14 @@ impl JobRequest {
         }
     }
 
-    /// Whether a power cut is survived, or only a kill.
+    /// Whether output survives a power cut, and not only a kill.
     pub(crate) fn is_durable(&self) -> bool {
         self.durability == Durability::Power
     }
 
-    /// What an engine must know of the sinks: a function sees the body and the facts, also where none is stored, and files
-    /// need a time of them, or their type for their names. What is decoded must be kept until then, also by `null`.
+    /// Returns which parts of replies the sinks need. A function sees the body and the facts, even if neither is
+    /// stored. Files need the time, or the type for their names. Bodies to be decoded must be kept until then, even by
+    /// `null`.
     pub(crate) fn properties(&self) -> Properties {
         let properties = self.format.properties();
         let files_need_facts = self.server_times || self.names_have_extension();
@@ -230,18 +230,19 @@ impl JobRequest {
         Properties { keeps: properties.keeps.max(needed), ..properties }
     }
 
-    /// See [`HttpOptions::redirects`]: 5 where targets are URLs of a user, 0 for a server that lists its own objects.
+    /// Returns [`HttpOptions::redirects`]. The default is 5 if targets are URLs of a user, and 0 for a server that
+    /// lists its own objects.
     fn redirects_max(&self, listing: Listing) -> u32 {
         let has_urls = self.leads_anywhere() || listing == Listing::Object;
         self.http.redirects.unwrap_or(if has_urls { REDIRECTS_OF_LIST } else { 0 })
     }
 
-    /// Redirects of a listing's page that are followed one after the other.
+    /// Returns the maximum number of consecutive redirects of a listing's page.
     pub(crate) fn redirects_of_pages(&self) -> u32 {
         self.http.redirects.unwrap_or(REDIRECTS_OF_LIST)
     }
 
-    /// What holds for attempts. To a check a refusal is an answer: every attempt counts.
+    /// Returns the rules for attempts. In a check a refusal is an answer, and every attempt counts.
     pub(crate) fn attempt_rules(&self, listing: Listing) -> Rules {
         let is_check = self.rows.is_some();
         Rules {
@@ -249,10 +250,10 @@ impl JobRequest {
             is_patient: !is_check,
             redirects_max: self.redirects_max(listing),
             allow_eof_bodies: self.http.allow_eof_bodies,
-            // Of a longer one a check reads the start.
+            // A check reads the start of a longer body.
             body_max: if is_check { u64::MAX } else { self.http.max_size },
             has_second_look: self.second_look && is_check,
-            // A sync would take it for one that has not changed.
+            // A sync would treat a skipped archived object as unchanged.
             skips_archived: !is_check && self.pass.is_none(),
             retried: self.http.retry_status,
             accepted: self.http.accept,
@@ -260,12 +261,12 @@ impl JobRequest {
         }
     }
 
-    /// What targets are asked with.
+    /// Returns the requests of the targets.
     pub(crate) fn requests(&self) -> Result<JobRequests> {
         JobRequests::new(&self.list.request)
     }
 
-    /// What ends a run before the end of its job.
+    /// Returns the rules that end a run before its job.
     pub(crate) fn stop_rules(&self) -> StopRules {
         StopRules {
             max_failed: self.max_failed,
@@ -276,12 +277,12 @@ impl JobRequest {
         }
     }
 
-    /// Whether anybody wants to know how much has come of bodies.
+    /// Whether received bytes of bodies are counted.
     pub(crate) fn meters_bodies(&self) -> bool {
         self.bwlimit.is_some() || self.max_bytes.is_some()
     }
 
-    /// Where targets may lead: a list that somebody else has made, or pages of JSON, only to public addresses.
+    /// Returns where targets may lead. Someone else's list, or JSON pages, may only lead to public addresses.
     pub(crate) fn reach(&self) -> AddressPolicy {
         let is_trusted = match self.source {
             SourceOptions::List(_) => self.allow_private,
@@ -293,19 +294,19 @@ impl JobRequest {
         if is_trusted { AddressPolicy::Anywhere } else { AddressPolicy::PublicOnly }
     }
 
-    /// Returns the origin that gets secrets: the one that the user names, or the only one of the source. That of a bucket
-    /// is not known here.
+    /// Returns the origin that gets secrets: the one that the user names, or the only one of the source. The origin of
+    /// a bucket is not known here.
     pub(crate) fn secrets_origin(&self) -> Option<OriginKey> {
         self.http.credentials_for.clone().or_else(|| self.source.only_origin(&self.list))
     }
 
-    /// Whether the robots.txt of each host counts that a target of a list leads to.
+    /// Whether the robots.txt of each host in a list is obeyed.
     pub(crate) fn obeys_robots_of_hosts(&self) -> bool {
         self.robots == Some(true) && self.leads_anywhere()
     }
 
-    /// Requests in flight of a job over many hosts, where each has a bound of its own: nothing has to be found out.
-    /// `concurrency` is what was asked for, or what this machine allows of it.
+    /// Returns the requests in flight of a job over many hosts. Each host has its own limit, so no search is needed.
+    /// `concurrency` is the requested value, lowered to the limit of this machine.
     pub(crate) fn concurrency_of_hosts(&self, concurrency: Concurrency) -> usize {
         let usual = if self.rows.is_some() { limits::CHECK_CONCURRENCY } else { limits::CONCURRENCY_DEFAULT };
         match concurrency {

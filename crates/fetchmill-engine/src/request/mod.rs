@@ -1,6 +1,6 @@
-//! What a user asks for: options of jobs and streams, how they are read, and their checks.
+//! The request of a user: options of jobs and streams, their reading, and their checks.
 //!
-//! Nothing here changes after it was read. A job's plan is made of its request.
+//! Nothing here changes after it was read. The plan of a job is made from its request.
 
 mod cookies;
 pub(super) mod custom_request;

@@ -1,4 +1,4 @@
-//! What objects of a list are called: `--names`.
+//! The names of a list's objects: `--names`.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,16 +6,16 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::options::words;
 use fetchmill_model::source::list::NameTemplate;
 
-/// What objects of a list are called.
+/// The names of a list's objects.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum NameScheme {
-    /// As their source calls them.
+    /// The names of the source.
     #[default]
     Source,
-    /// By their sequence numbers.
+    /// The sequence numbers.
     Seq,
-    /// By a template.
+    /// A template.
     Template(NameTemplate),
 }
 

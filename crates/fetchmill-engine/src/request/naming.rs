@@ -1,4 +1,4 @@
-//! How objects are named.
+//! The names of objects.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use fetchmill_model::target::stored_name::StoredNames;
 use fetchmill_store::sink::Format;
 
 impl JobRequest {
-    /// How targets of a new job are named; of a server that lists its objects it depends on how it does that.
+    /// Returns how targets of a new job are named. For a server that lists its objects, this depends on its listing.
     pub fn naming(&self, listing: Listing) -> Naming {
         match (&self.source, self.format) {
             (SourceOptions::Server(_), _) => match listing {
@@ -32,7 +32,7 @@ impl JobRequest {
         }
     }
 
-    /// How names become those that objects are stored under.
+    /// Returns how the names of stored objects are derived.
     pub fn stored_names(&self, naming: Naming) -> StoredNames {
         let prefix = self.strip_prefix.as_deref().map(|prefix| {
             let slash = if prefix.ends_with('/') { "" } else { "/" };

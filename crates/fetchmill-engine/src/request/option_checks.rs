@@ -1,4 +1,5 @@
-//! Which options go together. The plan checks what the request does not know, such as the columns of a list.
+//! Checks combinations of options. The plan checks facts that the request does not contain, such as the columns of a
+//! list.
 
 use super::http_options::Concurrency;
 use super::job_request::JobRequest;
@@ -16,7 +17,7 @@ use fetchmill_net::{ProxySetup, check_insecure_host};
 use fetchmill_store::sink::Format;
 
 impl JobRequest {
-    /// Refuses what cannot be meant.
+    /// Refuses invalid combinations of options.
     pub fn check(&self) -> Result<()> {
         let refuse = |message: &str| Err(Error::Usage(message.to_owned()));
         let written = |name: &str| format!("--{}", name.replace('_', "-"));
@@ -74,7 +75,7 @@ impl JobRequest {
         self.check_server()
     }
 
-    /// What a server needs to be listed, or to be fetched itself.
+    /// Checks that a server can be listed, or fetched itself.
     fn check_server(&self) -> Result<()> {
         let SourceOptions::Server(url) = &self.source else { return Ok(()) };
         let refuse = |message: &str| Err(Error::Usage(message.to_owned()));
@@ -93,7 +94,7 @@ impl JobRequest {
         self.api.around_name().map(drop)
     }
 
-    /// What header fields of all requests need. Who gets those of a bucket is known with its store.
+    /// Checks the header fields of all requests. For a bucket, their origin is known only with its store.
     fn check_fields(&self) -> Result<()> {
         match self.source {
             SourceOptions::S3 { .. } => Ok(()),
@@ -101,7 +102,7 @@ impl JobRequest {
         }
     }
 
-    /// What a transform needs.
+    /// Checks the options of a transform.
     fn check_transform(&self) -> Result<()> {
         let Some(transform) = &self.transform else { return Ok(()) };
         let refuse = |message: &str| Err(Error::Usage(message.to_owned()));
@@ -114,7 +115,7 @@ impl JobRequest {
         Ok(())
     }
 
-    /// What an option needs that puts more files of an archive beside its shards.
+    /// Checks an option that adds files to an archive's shards.
     fn check_archive(&self, option: &str) -> Result<()> {
         let refuse = |message: String| Err(Error::Usage(message));
         if self.format != Format::Warc {
@@ -129,7 +130,7 @@ impl JobRequest {
         }
     }
 
-    /// What rows without an object need.
+    /// Checks the options for rows without an object.
     fn check_all_rows(&self) -> Result<()> {
         let refuse = |message: String| Err(Error::Usage(message));
         if !matches!(self.format, Format::Parquet | Format::Jsonl) {
@@ -144,7 +145,7 @@ impl JobRequest {
         Ok(())
     }
 
-    /// What a job of rows cannot do.
+    /// Checks the options of a job of rows.
     fn check_rows(&self) -> Result<()> {
         let Some(rows) = &self.rows else { return Ok(()) };
         if self.format != Format::Null || self.retry_failed.is_some() || self.transform.is_some() {
@@ -159,7 +160,7 @@ impl JobRequest {
         Ok(())
     }
 
-    /// What `--pipeline` is not for.
+    /// Checks the options with `--pipeline`.
     fn check_pipeline(&self) -> Result<()> {
         let refuse = |message: String| Err(Error::Usage(format!("--pipeline {message}")));
         let requests = self.pipeline;
@@ -191,7 +192,7 @@ impl JobRequest {
         }
     }
 
-    /// Refuses `--accept` where the start of an object is not seen.
+    /// Refuses `--accept` if the start of an object is not visible here.
     fn check_accept(&self) -> Result<()> {
         if self.http.accept.is_all() {
             return Ok(());
@@ -206,7 +207,7 @@ impl JobRequest {
         Ok(())
     }
 
-    /// Refuses `--opt-out` where replies are not read by it.
+    /// Refuses `--opt-out` if replies are not read here.
     fn check_opt_out(&self) -> Result<()> {
         if !self.http.opt_out {
             return Ok(());
@@ -230,7 +231,7 @@ impl JobRequest {
         Ok(())
     }
 
-    /// Refuses `--robots` for a list where the targets are not asked for by a worker of this program.
+    /// Refuses `--robots` for a list if the native engine does not make the requests.
     fn check_robots(&self) -> Result<()> {
         if !self.obeys_robots_of_hosts() {
             return Ok(());
@@ -248,7 +249,7 @@ impl JobRequest {
         Ok(())
     }
 
-    /// What encoded replies are not for.
+    /// Checks the options with encoded replies.
     fn check_compressed(&self) -> Result<()> {
         if !self.http.compressed {
             return Ok(());
@@ -276,7 +277,7 @@ impl JobRequest {
         Ok(())
     }
 
-    /// What requests that are no plain `GET` need.
+    /// Checks the options of requests that are not a plain `GET`.
     fn check_requests(&self) -> Result<()> {
         let request = &self.list.request;
         if !request.is_custom() {
@@ -295,7 +296,7 @@ impl JobRequest {
         if self.workers != Workers::Native {
             return refuse("--method, --data, --data-json and headers with columns need --engine native");
         }
-        // Those of a pass are GET, and a condition that was not met says nothing of a reply.
+        // A pass makes `GET` requests, and the condition has no effect on a reply with an object.
         if self.format == Format::Warc && self.pass.is_none() {
             return refuse(
                 "--format warc stores GET requests only; choose another format for --method and --data",
@@ -313,7 +314,7 @@ impl JobRequest {
         self.requests().map(drop)
     }
 
-    /// What parts of objects need.
+    /// Checks the options for parts of objects.
     fn check_ranges(&self) -> Result<()> {
         let refuse =
             |problem: &str| Err(Error::Usage(format!("--offset-column and --length-column {problem}")));
@@ -338,7 +339,7 @@ impl JobRequest {
         Ok(())
     }
 
-    /// What hashes of a list need.
+    /// Checks the options for hashes of a list.
     fn check_hashes(&self) -> Result<()> {
         let refuse = |problem: &str| Err(Error::Usage(format!("--hash-column {problem}")));
         if !matches!(self.source, SourceOptions::List(_)) {
@@ -353,7 +354,7 @@ impl JobRequest {
         Ok(())
     }
 
-    /// What cannot go into a bucket.
+    /// Checks whether the job can go into a bucket.
     fn check_upload(&self) -> Result<()> {
         let Some(upload) = &self.upload else { return Ok(()) };
         let refuse = |message: String| Err(Error::Usage(message));
@@ -372,7 +373,7 @@ impl JobRequest {
         Ok(())
     }
 
-    /// What an engine of the program cannot do.
+    /// Checks the options of an engine of the program.
     fn check_workers(&self) -> Result<()> {
         if self.workers == Workers::Native {
             return Ok(());
@@ -383,7 +384,7 @@ impl JobRequest {
         Ok(())
     }
 
-    /// What the tokens of a command are not for.
+    /// Checks the options with the tokens of a command.
     fn check_tokens(&self) -> Result<()> {
         if self.bearer_command.is_none() {
             return Ok(());
@@ -403,7 +404,8 @@ impl JobRequest {
         Ok(())
     }
 
-    /// What the user's certificate, cookies, and a proxy of SOCKS are not for. Who gets it of a bucket is known with its store.
+    /// Checks the options with the user's certificate, cookies, and a SOCKS proxy. For a bucket, the origin is known
+    /// only with its store.
     fn check_client_certificate(&self) -> Result<()> {
         let http = &self.http;
         if http.cookies.is_some() && self.workers != Workers::Native {
@@ -423,7 +425,7 @@ impl JobRequest {
         })
     }
 
-    /// What a leading path that names lose is for.
+    /// Checks the leading path that is removed from names.
     fn check_strip_prefix(&self) -> Result<()> {
         let refuse = |why: &str| Err(Error::Usage(format!("--strip-prefix {why}")));
         let Some(prefix) = &self.strip_prefix else { return Ok(()) };

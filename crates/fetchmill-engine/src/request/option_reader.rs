@@ -1,4 +1,4 @@
-//! Options from JSON, and tables of them: for the binding, which has no list of its own.
+//! Reads options from JSON, and returns tables of them for the binding, which has no list of its own.
 
 use std::path::PathBuf;
 
@@ -36,13 +36,13 @@ struct JobSubject {
     pass: Option<PassOptions>,
     named_origin: Option<String>,
     command: Option<String>,
-    /// Who fetches: an engine in this process, or so many processes of one; the native one if neither is given.
+    /// The engine: one in this process, or this many processes; the native one if neither is given.
     #[serde(default)]
     dispatcher: bool,
     processes: Option<usize>,
 }
 
-/// What `source` is.
+/// The kind of `source`.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum SourceKind {
@@ -52,14 +52,14 @@ enum SourceKind {
     Iterable,
 }
 
-/// What makes a job a check, or a list that is written out.
+/// Settings that make a job a check, or a list that is written out.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Rows {
     #[serde(default)]
     kind: RowKind,
     results: Option<PathBuf>,
-    /// None: as the end of the results' name says.
+    /// `None` = by the extension of the results file.
     format: Option<TableFormat>,
     /// Whether the program takes the rows.
     #[serde(default)]
@@ -108,8 +108,8 @@ impl JobSubject {
     }
 }
 
-/// Defaults of a check that differ from those of a job: many hosts at once, one attempt, the start of each body, any
-/// end of it.
+/// Defaults of a check that differ from those of a job: many hosts at a time, one attempt, only the start of each body,
+/// and bodies with any end.
 fn check_defaults() -> OptionValues {
     [
         ("format", "null".into()),
@@ -125,8 +125,8 @@ fn check_defaults() -> OptionValues {
 }
 
 impl JobRequest {
-    /// From an object with the options that are given, by their names, and what the job is about. None of them is
-    /// looked at beyond its own meaning: [`JobRequest::check`] does that.
+    /// Reads an object with the given options by name, and the subject of the job. Each option is only checked by
+    /// itself; [`JobRequest::check`] does the rest.
     pub fn from_json(text: &str) -> Result<Self> {
         let mut given: OptionValues = read_text(text)?;
         give_defaults(&mut given);
@@ -180,14 +180,14 @@ fn give_defaults(given: &mut OptionValues) {
     }
 }
 
-/// Takes the header fields that are made for each target out of those of all requests, and says where they may go.
+/// Separates the header fields that are made for each target from those of all requests, and sets where they may go.
 fn divide_headers(
     (mut http, mut request): (HttpOptions, RequestOptions),
     (source, list): (&SourceOptions, &ListOptions),
     has_rows: bool,
 ) -> (HttpOptions, RequestOptions) {
     let is_list = matches!(source, SourceOptions::List(_) | SourceOptions::Iterable);
-    // A check, or a list, makes the same of all: there braces are braces.
+    // A check or a list makes the same fields for all targets, so braces are plain text.
     if is_list && !has_rows {
         request.take_row_headers(&mut http.headers, is_open);
     }
@@ -197,7 +197,7 @@ fn divide_headers(
 }
 
 impl StreamOptions {
-    /// From an object with the options that are given, by their names.
+    /// Reads an object with the given options by name.
     pub fn from_json(text: &str) -> Result<Self> {
         let mut given: OptionValues = read_text(text)?;
         let options = StreamOptions { http: take(&mut given)?, s3: take(&mut given)? };

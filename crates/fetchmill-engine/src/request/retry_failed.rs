@@ -1,4 +1,4 @@
-//! What `--retry-failed` tries again.
+//! The targets that `--retry-failed` tries again.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -7,16 +7,16 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::options::OptionValue;
 use fetchmill_model::outcome::answer_pattern::AnswerPattern;
 
-/// What is tried again: `--retry-failed`.
+/// The targets to try again: `--retry-failed`.
 #[derive(Debug, Default, Clone, Deserialize)]
 #[serde(try_from = "RetryRequest")]
 pub enum RetryFailed {
     /// Nothing.
     #[default]
     Nothing,
-    /// All that failed or was absent.
+    /// All failed or absent targets.
     All,
-    /// What gave one of these answers.
+    /// The targets with one of these answers.
     Only(Vec<AnswerPattern>),
 }
 
@@ -50,12 +50,12 @@ impl OptionValue for RetryFailed {
 }
 
 impl RetryFailed {
-    /// Whether anything is.
+    /// Whether any targets are to be tried again.
     pub(crate) fn is_some(&self) -> bool {
         !matches!(self, RetryFailed::Nothing)
     }
 
-    /// Whether a target with this failure kind or this status is meant.
+    /// Whether targets with this failure kind or this status are included.
     pub(crate) fn means(&self, kind: Option<&str>, status: Option<u16>) -> bool {
         match self {
             RetryFailed::Nothing => false,

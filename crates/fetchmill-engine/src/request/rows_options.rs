@@ -1,4 +1,4 @@
-//! Jobs that make a row of each target, and store no objects.
+//! Jobs that make a row of each target and do not store objects.
 
 use std::path::PathBuf;
 
@@ -6,21 +6,21 @@ use super::source_options::file_name;
 use fetchmill_model::row::RowKind;
 use fetchmill_store::results::ResultsFormat;
 
-/// What a check, or a list that is written out, does with its rows.
+/// Options for the rows of a check, or of a list that is written out.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RowsOptions {
-    /// What they are about.
+    /// Kind of the rows.
     pub kind: RowKind,
-    /// Whether they are given to the program that starts the job ([`crate::Job::take_rows`]), and not kept.
+    /// Whether the rows go to the program that starts the job ([`crate::Job::take_rows`]) and are not kept.
     pub is_given: bool,
-    /// The file that they go into; none: they are only counted.
+    /// Results file; `None` = rows are only counted.
     pub results: Option<PathBuf>,
-    /// How it is written.
+    /// Format of the results file.
     pub format: ResultsFormat,
 }
 
 impl RowsOptions {
-    /// As it stands in the journal: another file is another check.
+    /// Returns the text in the journal. Another file is another check.
     pub(crate) fn text(&self) -> String {
         match &self.results {
             Some(path) => format!("{} ({})", file_name(path), self.format.text()),

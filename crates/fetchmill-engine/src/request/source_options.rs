@@ -1,4 +1,4 @@
-//! Where targets come from, and how a server lists them.
+//! The source of targets, and the kind of a server's listing.
 
 use std::path::{Path, PathBuf};
 
@@ -11,31 +11,31 @@ use fetchmill_model::source::OriginUrl;
 use fetchmill_model::source::list::ListOptions;
 use fetchmill_store::journal::{FOLDERS, INDEX_PAGES, LINK_PAGES, ONE_OBJECT, SITEMAPS};
 
-/// How a server lists its objects.
+/// The kind of a server's listing.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Listing {
-    /// As what the server answers tells it; the list/get API until then.
+    /// Detected from the server's answers; the list/get API until then.
     #[default]
     Auto,
     /// The list/get API.
     Api,
-    /// Folders, as nginx's `autoindex_format json` lists them.
+    /// Folders in the JSON of nginx (`autoindex_format json`).
     Autoindex,
-    /// Folders, as index pages list them.
+    /// Folders as index pages.
     Html,
-    /// Folders, as the links below SOURCE on any pages in HTML show them.
+    /// Folders below SOURCE that are linked on any HTML pages.
     Links,
-    /// A sitemap, and those that it leads to.
+    /// A sitemap, and the sitemaps that it names.
     Sitemap,
-    /// Pages of JSON of any API.
+    /// JSON pages of any API.
     Json,
-    /// Not at all: it is itself an object.
+    /// No listing: the source is the only object.
     Object,
 }
 
 impl Listing {
-    /// What stands for it in the identity of a job, when that is a word.
+    /// Returns the name in the identity of a job, if it is a word.
     pub(crate) fn of_folders(self) -> Option<&'static str> {
         match self {
             Listing::Auto | Listing::Api | Listing::Json => None,
@@ -50,27 +50,27 @@ impl Listing {
 
 words!(Listing);
 
-/// Where targets come from.
+/// The source of targets.
 #[derive(Debug, Default, Clone)]
 pub enum SourceOptions {
-    /// A server that lists its objects itself, at this place.
+    /// A server that lists its own objects, at this place.
     Server(OriginUrl),
     /// A bucket of S3 or a compatible store.
     S3 {
-        /// Which bucket.
+        /// Name of the bucket.
         bucket: BucketName,
-        /// What its keys begin with, as it is written behind the bucket.
+        /// Prefix of its keys, as written after the bucket.
         prefix: String,
     },
-    /// A list of URLs in a file; none: on standard input.
+    /// A list of URLs in a file; `None` = on standard input.
     List(Option<PathBuf>),
-    /// URLs that a program gives one after the other; the job is given their [`Items`](fetchmill_model::source::list::Items).
+    /// URLs from a program, one after another. The job gets them as [`Items`](fetchmill_model::source::list::Items).
     #[default]
     Iterable,
 }
 
 impl SourceOptions {
-    /// As it stands in reports and in the journal.
+    /// Returns the text for reports and for the journal.
     pub fn text(&self) -> String {
         match self {
             SourceOptions::Server(url) => url.text(),
@@ -81,20 +81,20 @@ impl SourceOptions {
         }
     }
 
-    /// Returns the origin of a server that lists its objects, or that all URLs of a list have. That of a bucket is not known
-    /// here.
+    /// Returns the origin of a server that lists its objects, or the common origin of all URLs of a list. The origin of
+    /// a bucket is not known here.
     pub(crate) fn only_origin(&self, list: &ListOptions) -> Option<OriginKey> {
         let url = match self {
             SourceOptions::Server(url) => url.text(),
             SourceOptions::S3 { .. } => return None,
-            // The template says that no target leads elsewhere.
+            // The template guarantees that no target leads elsewhere.
             SourceOptions::List(_) | SourceOptions::Iterable => format!("{}/", list.fixed_origin()?),
         };
         OriginKey::of_url(&url).map(|(key, _)| key)
     }
 }
 
-/// A list is known by its file's name and what is in it: it may be moved with its job.
+/// Returns the file name, which with the content identifies a list. The list may be moved with its job.
 pub(super) fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }

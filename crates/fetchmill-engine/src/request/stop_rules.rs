@@ -1,5 +1,5 @@
-//! Rules that end a run before its job's end, and how many targets may fail: `--max-failed`, `--max-duration`,
-//! `--max-bytes`. They are looked at beside the job, never on the way of an object.
+//! Rules that end a run before its job's end, and the limit of failed targets: `--max-failed`, `--max-duration`,
+//! `--max-bytes`. They are checked by a separate thread, never on the path of an object.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use fetchmill_model::limits;
 use fetchmill_model::options::OptionValue;
 use fetchmill_model::outcome::Tally;
 
-/// A share is a number of these.
+/// Unit of a share: billionths.
 const WHOLE: u64 = 1_000_000_000;
 const PERCENT: f64 = WHOLE as f64 / 100.0;
 
-/// How many targets may fail.
+/// The limit of failed targets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum MaxFailed {
-    /// So many.
+    /// A number of targets.
     Count(u64),
-    /// This share, in billionths.
+    /// A share of the targets, in billionths.
     Share(u64),
 }
 
@@ -29,7 +29,7 @@ impl OptionValue for MaxFailed {}
 impl TryFrom<String> for MaxFailed {
     type Error = Error;
 
-    /// `100`, or `0.5%`.
+    /// Parses `100`, or `0.5%`.
     fn try_from(text: String) -> Result<Self> {
         let share = |percent: &str| {
             let percent = percent.trim_end().parse::<f64>().ok()?;
@@ -49,7 +49,7 @@ impl TryFrom<String> for MaxFailed {
 }
 
 impl MaxFailed {
-    /// Whether so many of so many are too many.
+    /// Whether `failed` of `of` targets exceed the limit.
     fn is_exceeded(self, failed: u64, of: u64) -> bool {
         match self {
             MaxFailed::Count(most) => failed > most,
@@ -59,8 +59,8 @@ impl MaxFailed {
         }
     }
 
-    /// Whether it is foreseen after so many targets that more than this share fails in the end: more have failed than
-    /// this share of those, by more than what chance makes of it (three standard deviations).
+    /// Whether the final share of failures will probably exceed the limit. This needs more failures than the share of
+    /// the finished targets, by more than chance explains (three standard deviations).
     fn is_foreseen(self, failed: u64, settled: u64) -> bool {
         let MaxFailed::Share(share) = self else { return false };
         let expected = share as f64 / WHOLE as f64 * settled as f64;
@@ -68,22 +68,22 @@ impl MaxFailed {
     }
 }
 
-/// Which rule has ended a run.
+/// The rule that has ended a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum StopReason {
-    /// More targets have failed than the job may have.
+    /// More targets have failed than allowed.
     MaxFailed = 1,
-    /// The run has taken as long as it may.
+    /// The run has reached its maximum duration.
     MaxDuration = 2,
-    /// The run has received as many bytes as it may.
+    /// The run has received its maximum number of bytes.
     MaxBytes = 3,
-    /// All targets that the run was to fetch have outcomes, and there are more.
+    /// All targets that the run should fetch have outcomes, and there are more targets.
     First = 4,
 }
 
 impl StopReason {
-    /// The option that asked for it.
+    /// Returns the option of the rule.
     pub fn name(self) -> &'static str {
         match self {
             StopReason::MaxFailed => "max_failed",
@@ -100,33 +100,33 @@ impl StopReason {
     }
 }
 
-/// What a run may do, and a job.
+/// Limits of a run and of its job.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct StopRules {
-    /// Of the whole job.
+    /// Limit of failed targets of the whole job.
     pub(crate) max_failed: Option<MaxFailed>,
-    /// Absent targets count as failed ones there.
+    /// Whether absent targets count as failed.
     pub(crate) counts_absent: bool,
-    /// Of this run.
+    /// Maximum duration of this run.
     pub(crate) max_duration: Option<Duration>,
-    /// Of this run.
+    /// Maximum bytes of this run.
     pub(crate) max_bytes: Option<u64>,
-    /// Targets of the job from its beginning, of which this run fetches those without an outcome.
+    /// Number of targets from the start of the job. This run fetches those of them without an outcome.
     pub(crate) first: Option<u64>,
 }
 
-/// How a job stands, for the rules.
+/// The state of a job, for the rules.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Standing {
-    /// Of the whole job.
+    /// Counts of the whole job.
     pub(crate) tally: Tally,
-    /// Whether that has all that is listed.
+    /// Whether the listing is complete.
     pub(crate) is_listing_done: bool,
-    /// Since this run began.
+    /// Time since this run began.
     pub(crate) elapsed: Duration,
-    /// Of bodies that this run has received.
+    /// Bytes of bodies that this run has received.
     pub(crate) bytes: u64,
-    /// Whether no target is left of those that this run was to fetch.
+    /// Whether no target is left that this run should fetch.
     pub(crate) is_at_end: bool,
 }
 
@@ -142,7 +142,7 @@ impl StopRules {
         tally.failed + if self.counts_absent { tally.absent } else { 0 }
     }
 
-    /// The rule that ends the run now.
+    /// Returns the rule that ends the run now.
     pub(crate) fn broken(&self, now: &Standing) -> Option<StopReason> {
         let is_over = |max_failed: MaxFailed| {
             let failed = self.failed(now.tally);
@@ -168,13 +168,13 @@ impl StopRules {
         }
     }
 
-    /// Whether no more targets of a finished job have failed than may; `false` when nobody says how many.
+    /// Whether a finished job has no more failed targets than allowed. `false` if no limit is set.
     pub(crate) fn tolerate(&self, tally: Tally) -> bool {
         self.max_failed.is_some_and(|most| !most.is_exceeded(self.failed(tally), asked_for(tally)))
     }
 }
 
-/// All that is listed and not left out on purpose.
+/// Returns the number of listed targets without the skipped ones.
 fn asked_for(tally: Tally) -> u64 {
     tally.listed.saturating_sub(tally.skipped)
 }

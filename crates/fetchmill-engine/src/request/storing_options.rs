@@ -1,12 +1,12 @@
-//! How objects are stored, apart from their format: durability, a hash of each body, the user's function, and the pass of a
-//! sync.
+//! Options for storing objects, except their format: durability, a hash of each body, the user's function, and the pass
+//! of a sync.
 
 use serde::{Deserialize, Serialize};
 
 use fetchmill_model::options::words;
 use fetchmill_model::target::Sequence;
 
-/// What a commit survives.
+/// The event that a commit survives.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
@@ -17,7 +17,7 @@ pub enum Durability {
     Process,
 }
 
-/// Of which hash of each body rows have a column.
+/// The hash of each body that rows have in a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HashAlgorithm {
@@ -27,25 +27,25 @@ pub enum HashAlgorithm {
 
 words!(Durability, HashAlgorithm);
 
-/// A function that is given the fetched replies before they are stored. It runs in processes: one for each worker.
+/// A function that processes fetched replies before they are stored. It runs in one process for each worker.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TransformOptions {
-    /// The command of such a process, which speaks over its standard input (`engine::transform`).
+    /// Command of such a process, which communicates over its standard input (`engine::transform`).
     pub command: Vec<String>,
-    /// What it is sent first: it tells the process what the function is.
+    /// The first message, which tells the process what the function is.
     pub setup: Vec<u8>,
-    /// What is made of images, if that is what it does. Unlike a function it identifies the job.
+    /// The conversion of images, if the function makes one. Unlike other functions, it is part of the job's identity.
     #[serde(default)]
     pub images: Option<String>,
 }
 
-/// What a job that fetches for a pass of a sync must know of the destination, which gets its shards.
+/// Facts about the destination of a sync's pass, which gets the shards of this job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PassOptions {
-    /// Its sequence numbers go on from here.
+    /// First sequence number of the job.
     pub first_sequence: Sequence,
-    /// Whether the rows there have URLs.
+    /// Whether the rows of the destination have URLs.
     pub has_url: bool,
 }

@@ -1,4 +1,4 @@
-//! What requests of a program have in common, checked in one place.
+//! Common options of a program's requests, checked in one place.
 
 use std::sync::Arc;
 
@@ -15,19 +15,19 @@ use fetchmill_net::{AddressPolicy, PoolSettings, check_insecure_host};
 /// See the module.
 #[derive(Debug, Default, Clone)]
 pub struct StreamOptions {
-    /// How requests are made.
+    /// Options of requests.
     pub http: HttpOptions,
-    /// How stores of S3 are reached.
+    /// Options for reaching S3 stores.
     pub s3: S3Options,
 }
 
 impl StreamOptions {
-    /// What [`HttpOptions::concurrency`] must be within here.
+    /// Bounds of [`HttpOptions::concurrency`] for streams.
     pub(crate) const CONCURRENCY: Bounds = Bounds::between(1.0, limits::STREAM_CONCURRENCY_MAX as f64, "");
-    /// Redirects that are followed unless the options say otherwise.
+    /// Default limit of redirects.
     pub(crate) const REDIRECTS: u32 = 5;
 
-    /// Refuses what cannot be meant.
+    /// Refuses invalid options.
     pub fn check(&self) -> Result<()> {
         Self::CONCURRENCY.check("concurrency", self.http.concurrency.number())?;
         self.http.check_bounds(str::to_owned)?;
@@ -36,7 +36,7 @@ impl StreamOptions {
         self.fields().map(drop)
     }
 
-    /// Redirects that are followed one after the other.
+    /// Returns the maximum number of consecutive redirects.
     pub(crate) fn redirects(&self) -> u32 {
         self.http.redirects.unwrap_or(Self::REDIRECTS)
     }
@@ -59,7 +59,7 @@ impl StreamOptions {
         let reach = if self.http.public_only { AddressPolicy::PublicOnly } else { AddressPolicy::Anywhere };
         let settings = self.http.pool_settings(store, self.fields()?, (reach, None), 1)?;
         if self.http.ca_file.is_some() || store.options.ca_bundle.is_some() {
-            // What is wrong with it is told before anything is asked for.
+            // Report mistakes before any request.
             settings.tls.roots()?;
         }
         settings.tls.client()?;

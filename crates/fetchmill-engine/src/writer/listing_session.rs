@@ -1,4 +1,4 @@
-//! The listing as the journal records it: page after page, until its end or the first page that is refused.
+//! Records the listing in the journal, page after page, until its end or the first page that is refused.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use fetchmill_model::source::ListedPage;
 use fetchmill_model::target::Page;
 use fetchmill_store::journal::Journal;
 
-/// See the module. A refusal closes it. Pages after the refused one are on their way then, and none of them counts: the
-/// listing would continue after a gap.
+/// See the module. A refusal closes the session. Pages that are on their way after the refused one do not count, since
+/// the listing would continue after a gap.
 #[derive(Debug, Default)]
 pub(super) struct ListingSession {
     is_closed: bool,
 }
 
 impl ListingSession {
-    /// Records what the listing asks for. Returns the page that goes to the planner once the transaction is durable.
+    /// Records data of the listing. Returns the page that goes to the planner once the transaction is durable.
     pub(super) fn record(
         &mut self,
         request: ListingRequest,
@@ -76,14 +76,14 @@ impl ListingSession {
         }
     }
 
-    /// The listing has failed at this page.
+    /// Ends the session, because the listing has failed at this page.
     fn close(&mut self, refused: &ListedPage, control: &Control) {
         self.is_closed = true;
         withdraw(refused, control);
     }
 }
 
-/// The planner has room again for the targets of a page that does not count.
+/// Gives the planner room again for the targets of a page that does not count.
 fn withdraw(page: &ListedPage, control: &Control) {
     control.plan.lock().withdraw(page.names.len());
 }

@@ -1,6 +1,6 @@
-//! The thread beside a worker that has its sink: takes blocks, and at the end of each commit window makes them
-//! durable, sends the receipt and waits until that is in the journal. All syncs happen here, or, where the sink lets them,
-//! on a thread of its own while this one writes the next window ([`SyncThread`]).
+//! The writer: a worker's second thread, which has its sink. It takes blocks, and at the end of each commit window
+//! makes them durable, sends the receipt and waits until that is in the journal. All syncs happen here, unless
+//! the sink allows them on a separate thread while this one writes the next window ([`SyncThread`]).
 
 mod listing_session;
 pub(super) mod recorder;
@@ -38,44 +38,45 @@ pub(super) struct SinkWriter {
     control: Arc<Control>,
     sink: Box<dyn Sink>,
     failures: FailuresShard,
-    /// Whether every outcome is a row, and the sink gets none.
+    /// Whether every outcome is a row, so that the sink gets nothing.
     has_rows: bool,
-    /// Whether rows are kept, in the failures shard.
+    /// Whether rows are kept in the failures shard.
     keeps_rows: bool,
-    /// Whether bodies are compared with each other: they are replies.
+    /// Whether to compare bodies with each other, because they are replies.
     compares_bodies: bool,
     commit_window: Duration,
-    /// Only to wait for a block or the end of a window.
+    /// Runtime that is only used to wait for a block or the end of a window.
     runtime: Runtime,
     blocks: Receiver<Block>,
-    /// Blocks go back to the worker, which uses their memory again.
+    /// Returns used blocks to the worker, which reuses their memory.
     empty: Sender<Block>,
     body_memory: Arc<BodyMemory>,
     gathered: WindowOutcomes,
-    /// Ends windows whose sink lets it; started with the first of them.
+    /// Ends windows if the sink allows it. Started with the first such window.
     sync_thread: Option<SyncThread>,
-    /// What fetched replies become before they are stored.
+    /// Transforms fetched replies before they are stored.
     transform: Option<Transform>,
 }
 
-/// A worker's end of the way to its writer.
+/// A worker's connection to its writer.
 pub(super) struct BlockInput {
     pub(super) properties: Properties,
     pub(super) body_memory: Arc<BodyMemory>,
-    /// Where bodies go that are too large for memory; none when bodies are not kept.
+    /// Stage for bodies that are too large for memory; `None` if bodies are not kept.
     pub(super) stage: Option<Arc<Stage>>,
     pub(super) blocks: Sender<Block>,
     pub(super) empty: Receiver<Block>,
 }
 
 impl BlockInput {
-    /// For a worker whose transport is not ours.
+    /// Makes the block sender of a worker with another transport.
     pub(super) fn into_block_sender(self) -> BlockSender {
         BlockSender::new(self.properties, self.body_memory, self.stage, self.blocks, self.empty)
     }
 }
 
-/// The writer of a worker, with its sink, and the way to it. `small`: shards of earlier runs that it may merge.
+/// Makes the writer of a worker, with its sink and the connection to it. `small`: shards of earlier runs that it may
+/// merge.
 pub(super) fn open(
     plan: &JobPlan,
     control: &Arc<Control>,
@@ -115,7 +116,7 @@ pub(super) fn open(
     Ok((writer, BlockInput { properties, body_memory, stage, blocks, empty: to_fill }))
 }
 
-/// What has gathered in a window.
+/// The content of the current window.
 #[derive(Default)]
 struct WriterWindow {
     outcomes: usize,
@@ -124,11 +125,11 @@ struct WriterWindow {
 }
 
 impl WriterWindow {
-    /// Outcomes of a block from one on are in it: it has begun.
+    /// Adds the outcomes of a block from index `from` on. This begins the window.
     fn add(&mut self, block: &Block, from: usize) {
         self.since.get_or_insert_with(Instant::now);
         self.outcomes += block.entries().len() - from;
-        // What an object was asked with is kept in memory, too, until its file is in its place.
+        // The request of an object also stays in memory until its file is in place.
         let of_entry = |entry: &BlockEntry| entry.body.len() + block.rest_bytes(entry);
         self.bytes += block.entries()[from..].iter().map(of_entry).sum::<u64>();
     }
@@ -139,7 +140,7 @@ impl SinkWriter {
     pub(super) fn run(mut self) -> Result<()> {
         let mut window = WriterWindow::default();
         if let Some(transform) = &mut self.transform {
-            // What is wrong with the function is told before it is needed.
+            // Report a problem of the function before it is needed.
             transform.start()?;
         }
         while let Some(mut block) = self.next_block(&mut window)? {
@@ -151,7 +152,7 @@ impl SinkWriter {
                 self.control.plan.wake(self.worker as usize).notify_one();
             }
             block.clear();
-            // There may be enough of them, or the worker has ended: then nobody needs the memory.
+            // There may be enough empty blocks, or the worker has ended. In both cases the memory is freed.
             let _ = self.empty.try_send(block);
         }
         if self.control.stop.get() == Stop::Abort {
@@ -164,15 +165,15 @@ impl SinkWriter {
         Ok(())
     }
 
-    /// A block on its way from the worker. What a transform did not come to at the end of a job is left out: it has no
-    /// outcome, and is fetched again by the next run.
+    /// Takes a block from the worker. If the job ends before the transform has processed a reply, the reply has no
+    /// outcome, and the next run fetches it again.
     fn transform_and_take(&mut self, block: &Block, window: &mut WriterWindow) -> Result<()> {
         let Some(mut transform) = self.transform.take() else { return self.take(block, window) };
         self.does(WriterActivity::Transforming);
         let progress = transform.run(block, &mut |made| {
             self.take(made, window)?;
             self.does(WriterActivity::Transforming);
-            // The function may take longer for a block than a window is.
+            // The function may take longer for a block than the window lasts.
             let is_over = window.since.is_some_and(|since| since.elapsed() >= self.commit_window);
             if is_over && !self.is_syncing(window)? { self.commit(window, false) } else { Ok(()) }
         })?;
@@ -184,7 +185,7 @@ impl SinkWriter {
         Ok(())
     }
 
-    /// For who samples the job.
+    /// Publishes the activity for the job's samples.
     fn does(&self, activity: WriterActivity) {
         self.control.telemetry.workers[self.worker as usize].set_writer(activity);
     }
@@ -196,19 +197,19 @@ impl SinkWriter {
         if let Some(preflight) = &self.control.preflight
             && let Err(error) = preflight.note(block)
         {
-            // What was fetched is made durable all the same.
+            // Fetched objects still become durable.
             self.control.stop.fail(error);
         }
         let is_full = window.outcomes >= COMMIT_WINDOW_OUTCOMES_MAX || window.bytes >= COMMIT_WINDOW_BYTES;
         if is_full || self.sink.is_full() { self.commit(window, false) } else { Ok(()) }
     }
 
-    /// The next block; commits when a window ends before it comes. `None`: there will be none.
+    /// Returns the next block. Commits if the window ends first. `None` = there will be no more blocks.
     fn next_block(&mut self, window: &mut WriterWindow) -> Result<Option<Block>> {
         loop {
             let is_syncing = self.is_syncing(window)?;
             let left = window.since.map(|since| self.commit_window.saturating_sub(since.elapsed()));
-            // It goes on while the one before is synced, until it is full.
+            // A window continues while the previous one is synced, until it is full.
             let left = left.filter(|left| !(is_syncing && left.is_zero()));
             if left.is_some_and(|left| left.is_zero()) {
                 self.commit(window, false)?;
@@ -224,7 +225,7 @@ impl SinkWriter {
         }
     }
 
-    /// Waits for a block, for so long at most, or until a sync has ended.
+    /// Waits for a block up to `left`, or until a sync has ended.
     fn wait(&mut self, left: Option<Duration>) -> Waited {
         let SinkWriter { runtime, blocks, sync_thread, .. } = self;
         runtime.block_on(async {
@@ -272,7 +273,7 @@ impl SinkWriter {
         Ok(())
     }
 
-    /// Whether the window before is still on its way to the disk and the journal; if it has arrived, it ends.
+    /// Whether the previous window is still being synced or journaled. If it is done, this ends it.
     fn is_syncing(&mut self, window: &mut WriterWindow) -> Result<bool> {
         let Some(thread) = self.sync_thread.as_mut().filter(|thread| thread.is_busy()) else {
             return Ok(false);
@@ -282,7 +283,7 @@ impl SinkWriter {
         Ok(false)
     }
 
-    /// Waits for the end of the window before, if it has not come.
+    /// Waits for the end of the previous window, if necessary.
     fn wait_for_sync(&mut self, window: &mut WriterWindow) -> Result<()> {
         self.does(WriterActivity::Storing);
         let Some(thread) = self.sync_thread.as_mut().filter(|thread| thread.is_busy()) else { return Ok(()) };
@@ -290,8 +291,8 @@ impl SinkWriter {
         self.committed(window, number)
     }
 
-    /// Ends a window: bytes durable, receipt, journal, and then what the sink does behind that. All but the first may come
-    /// later, while the next window is written.
+    /// Ends a window: makes the bytes durable, commits the record to the journal, and then lets the sink finish. All
+    /// steps but the first may happen later, while the next window is written.
     fn commit(&mut self, window: &mut WriterWindow, is_last: bool) -> Result<()> {
         self.wait_for_sync(window)?;
         *window = WriterWindow::default();
@@ -312,7 +313,7 @@ impl SinkWriter {
         if is_last { self.wait_for_sync(window) } else { Ok(()) }
     }
 
-    /// The receipt of the last checkpoint is in the journal.
+    /// Finishes the last checkpoint, whose receipt is in the journal.
     fn committed(&mut self, window: &mut WriterWindow, number: Option<ShardNumber>) -> Result<()> {
         for refused in self.sink.committed(number)? {
             self.failures.add_refused(&refused)?;
@@ -326,13 +327,13 @@ impl SinkWriter {
     }
 }
 
-/// What a writer was woken by.
+/// The event that woke a writer.
 enum Waited {
-    /// A block, or the worker's end.
+    /// A block, or `None` if the worker has ended.
     Block(Option<Block>),
-    /// The end of the window before: what the journal says.
+    /// The previous window has ended, with the journal's answer.
     Synced(Result<Option<ShardNumber>>),
-    /// As long as it may wait.
+    /// The time is over.
     Long,
 }
 

@@ -1,5 +1,5 @@
-//! The journal's thread: the only one that writes it. It takes what has come, makes one transaction of it, and tells
-//! everybody afterwards. Pages are handed to the planner only when they are durable.
+//! The journal's thread, which alone writes the journal. It takes the pending messages, writes them in one transaction,
+//! and then notifies the senders. Pages go to the planner only once they are durable.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender};
@@ -14,19 +14,19 @@ use fetchmill_model::error::Result;
 use fetchmill_model::target::Page;
 use fetchmill_store::journal::Journal;
 
-/// Messages that make one transaction: pages of 16 MiB at the worst, a few hundred rows usually.
+/// Maximum messages in one transaction: usually a few hundred rows, at worst pages of 16 MiB.
 const MESSAGES_MAX: usize = 64;
 
-/// What is told to others once the transaction is durable.
+/// Notifications that are sent once the transaction is durable.
 #[derive(Default)]
 struct CommitEffects {
     pages: Vec<Arc<Page>>,
     acknowledge: Vec<(SyncSender<CommitAnswer>, CommitAnswer)>,
-    /// A worker waits for one of them without a thread of its own.
+    /// Whether a worker waits for one of them without its own thread.
     wakes_workers: bool,
 }
 
-/// Works until every sender has gone. Returns the journal.
+/// Works until all senders have gone. Returns the journal.
 pub(crate) fn run(
     journal: Journal,
     messages: &Receiver<JournalRequest>,
@@ -128,7 +128,7 @@ impl Recorder<'_> {
     }
 }
 
-/// Makes a failure known before whoever waits for the answer is let go: all that they know is that none comes.
+/// Makes a failure known before the waiting threads are released: these only see that no answer comes.
 fn known<T>(found: Result<T>, control: &Control) -> Result<T> {
     found.map_err(|error| {
         control.stop.fail(error);
@@ -136,7 +136,7 @@ fn known<T>(found: Result<T>, control: &Control) -> Result<T> {
     })
 }
 
-/// Who asked may have ended meanwhile.
+/// Sends an answer. The receiver may have gone.
 fn answer<T>(reply: &Sender<T>, found: Result<T>, control: &Control) -> Result<()> {
     let _ = reply.send(known(found, control)?);
     Ok(())

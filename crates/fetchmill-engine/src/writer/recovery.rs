@@ -1,6 +1,6 @@
-//! What a run finds of the one before: sealed shards get their names, open ones are cut back to their receipts and
-//! sealed, windows of `files` that were staged are put in their place, and what no receipt covers is removed. It may
-//! be interrupted at any moment and be done again.
+//! Recovers from an earlier run. Sealed shards get their names. Open shards are cut back to their receipts and
+//! sealed. Staged windows of `files` are put in place. Data that no receipt covers is removed. Recovery can be
+//! interrupted at any time and repeated.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,13 +24,13 @@ use fetchmill_store::sink::{
     UploadQueue, new_encoder,
 };
 
-/// What to do about a damaged shard.
+/// Advice for a damaged shard.
 const REPAIR: &str =
     "have its objects fetched again with `fetchmill verify --repair`, then run the same command";
-/// The same where nothing tells which objects it has.
+/// Advice for a damaged shard whose objects are unknown.
 const ANEW: &str = "the names of its objects are lost: fetch into a new destination";
 
-/// What must be known to bring the output of a dead process into agreement with the journal, while the job runs.
+/// The data for reconciling the output of a dead process with the journal while the job runs.
 pub(crate) struct ProcessRecovery {
     pub(crate) place: Arc<JobLocation>,
     pub(crate) setup: SinkSetup,
@@ -39,8 +39,8 @@ pub(crate) struct ProcessRecovery {
 }
 
 impl ProcessRecovery {
-    /// What [`recover`] does, for one worker's dead process only: the others go on. Its files begin with its worker and
-    /// process. Gives the targets that this has settled.
+    /// Does the same as [`recover`] for the dead process of one worker, while the others continue. The names of its
+    /// files begin with its worker and process. Returns the targets that this settles.
     pub(crate) fn recover_process(&self, journal: &mut Journal, worker: u32, pid: u32) -> Result<Runs> {
         journal.commit()?;
         let of_pack = format!("{worker}-{pid}-");
@@ -67,7 +67,7 @@ impl ProcessRecovery {
     }
 }
 
-/// Brings the output and the journal into agreement.
+/// Reconciles the output with the journal.
 pub(crate) fn recover(
     place: &JobLocation,
     journal: &mut Journal,
@@ -92,7 +92,7 @@ pub(crate) fn recover(
     remove_stage(&place.stage_path())
 }
 
-/// A run that may be alive on another machine writes into none of the job's files from now on.
+/// Detaches the job's files from a run that may still be alive on another machine, so that it cannot write to them.
 fn detach_files(place: &JobLocation, setup: &SinkSetup) -> Result<()> {
     let open = setup.shard_folder().map(|shard_folder| shard_folder.open_path());
     for folder in [place.failures_path(), place.manifests_path()].into_iter().chain(open) {
@@ -102,7 +102,7 @@ fn detach_files(place: &JobLocation, setup: &SinkSetup) -> Result<()> {
     Ok(())
 }
 
-/// The renames that follow a sealing transaction, and the removal of what it replaced.
+/// Makes the renames that follow a sealing transaction, and removes the shards that it replaced.
 fn publish_sealed(shard_folder: &ShardFolder, journal: &mut Journal) -> Result<()> {
     let shards = journal.shards()?;
     let uploads = journal.uploads()?;
@@ -124,14 +124,14 @@ fn publish_sealed(shard_folder: &ShardFolder, journal: &mut Journal) -> Result<(
             )));
         }
     }
-    // The run before may have ended between its renames and their sync.
+    // The previous run may have ended between its renames and their sync.
     if !shards.is_empty() {
         shard_folder.sync_sealed()?;
     }
     let replaced = shards.iter().filter(|shard| shard.is_replaced).map(|shard| shard.number);
     let replaced: Vec<ShardNumber> = replaced.collect();
     shard_folder.remove(&replaced)?;
-    // The files of all others are removed already: the last one's removal may have been cut off.
+    // The files of all other uploaded shards are already removed. Only the last removal may have been interrupted.
     let is_left =
         |number| shard_folder.shard_path(number).exists() || shard_folder.manifest_path(number).exists();
     let uploaded = uploads.keys().copied().filter(|number| is_uploaded(number) && is_left(*number));
@@ -143,7 +143,7 @@ fn publish_sealed(shard_folder: &ShardFolder, journal: &mut Journal) -> Result<(
     Ok(())
 }
 
-/// Sealed shards, for a sink that merges small ones: those that no store knows of.
+/// Returns the sealed shards for a sink that merges small ones. Shards that a store knows of are excluded.
 pub(crate) fn sealed_shards(journal: &Journal) -> Result<Vec<ShardSize>> {
     let uploads = journal.uploads()?;
     let shards = journal.shards()?.into_iter().filter(|shard| !uploads.contains_key(&shard.number));
@@ -154,7 +154,7 @@ fn size(shard: &Shard) -> ShardSize {
     ShardSize { number: shard.number, bytes: shard.sealed.data.end, rows: shard.sealed.objects }
 }
 
-/// The shards that are still to be uploaded, and what is to be known of them.
+/// Returns the queue of shards that are still to be uploaded.
 pub(crate) fn upload_queue(journal: &Journal, setup: &SinkSetup, workers: usize) -> Result<UploadQueue> {
     let uploads = journal.uploads()?;
     let full = setup.full_shard();
@@ -169,7 +169,7 @@ pub(crate) fn upload_queue(journal: &Journal, setup: &SinkSetup, workers: usize)
     Ok(UploadQueue::new(left.map(|shard| (shard.number, is_final(shard))), workers))
 }
 
-/// An open shard ends with its last receipt; what was written behind that is fetched again.
+/// Seals open shards at their last receipt. Objects after it are fetched again.
 fn seal_open(
     shard_folder: &ShardFolder,
     journal: &mut Journal,
@@ -203,7 +203,8 @@ fn seal_open(
     number.map_or(Ok(()), |number| shard_folder.publish(&sealed.data.path, &sealed.manifest.path, number))
 }
 
-/// What stands behind the last record of a shard, or the footer of one that has rows; and then how many.
+/// Returns the bytes that follow the last record of a shard. For a shard with rows this is the footer, and the number
+/// of rows is returned too.
 fn trailer_of(folder: &Path, setup: &SinkSetup, data: &ShardEnd) -> Result<(Vec<u8>, Option<u64>)> {
     let mut trailer = Vec::new();
     if setup.format != Format::Parquet {
@@ -222,7 +223,8 @@ fn trailer_of(folder: &Path, setup: &SinkSetup, data: &ShardEnd) -> Result<(Vec<
     Ok((footer, Some(rows)))
 }
 
-/// Cuts a file back to its receipt. The checksum of that covers all that is left: a shard that is sealed gets a new one.
+/// Cuts a file back to its receipt. The record's checksum covers the remaining bytes. A sealed shard gets a new
+/// checksum.
 fn cut(folder: &Path, end: &ShardEnd, remedy: &str) -> Result<()> {
     let path = folder.join(&end.path);
     let why = match durable::cut(&path, end.end) {
@@ -252,7 +254,7 @@ fn append(folder: &Path, end: &ShardEnd, bytes: &[u8], is_durable: bool) -> Resu
     })
 }
 
-/// A staged file of a journaled window is still to be renamed; a missing one is done.
+/// Renames the staged files of a journaled window. A missing one has already been renamed.
 fn finish_window(
     place: &JobLocation,
     journal: &mut Journal,
@@ -267,14 +269,14 @@ fn finish_window(
     let mut kinds = KindCounts::default();
     let mut settled = Vec::new();
     let mut named = Vec::new();
-    // What a reply has made of a name stands in the manifest, which became durable with its window.
+    // The stored names depend on the replies. They are in the manifest, which became durable with its window.
     let stored =
         (!names.are_listed()).then(|| latest_names(place, &journal.manifests()?, staged)).transpose()?;
     journal.for_each_name(staged, |sequence, entry| {
         let listed = naming.name_of(sequence, entry, &mut named);
         let name = match &stored {
             None => listed,
-            // Without its row nobody knows where it is or belongs: it is fetched again.
+            // Without its row, the file's name is unknown, so the target is fetched again.
             Some(stored) => match stored.get(&sequence) {
                 Some(name) => name,
                 None => return Ok(()),
@@ -282,7 +284,7 @@ fn finish_window(
         };
         match places.put(&stage, sequence, name)? {
             RenameResult::Done | RenameResult::Missing => {
-                // Neither staged nor in its place: somebody has removed it, so it is fetched again.
+                // The file is neither staged nor in its place. It was removed, so the target is fetched again.
                 let Some(bytes) = places.size(name) else {
                     return Ok(());
                 };
@@ -317,12 +319,12 @@ fn finish_window(
     Ok(settled)
 }
 
-/// What is staged and in no journaled window is fetched again.
+/// Removes staged files that belong to no journaled window. Their targets are fetched again.
 pub(crate) fn remove_stage(stage: &Path) -> Result<()> {
     durable::remove_folder(stage).map_err(|error| Error::storage("remove", stage, error))
 }
 
-/// A name that no other shard of the job has: the process and the time are in it.
+/// Returns a name that no other shard of the job has: it contains the process and the time.
 pub(crate) fn shard_name(role: &str, worker: u32) -> FileName {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     FileName::of_own(&format!("{role}-{worker}-{}-{}.jsonl.zst", std::process::id(), since.as_nanos()))

@@ -1,5 +1,5 @@
-//! The thread beside a writer that ends its commit windows: it waits for the sync and for the journal, while the writer
-//! writes the next window. It has one window at a time.
+//! The thread that ends a writer's commit windows. It waits for the sync and for the journal while the writer writes
+//! the next window. It has one window at a time.
 
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -12,7 +12,7 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::{Receipt, ShardNumber};
 use fetchmill_store::sink::FileSystemSync;
 
-/// See the module. It ends when this is dropped, behind the window that it has.
+/// See the module. Dropping this ends the thread after its current window.
 pub(crate) struct SyncThread {
     windows: SyncSender<(FileSystemSync, Option<Receipt>)>,
     ended: Receiver<Result<Option<ShardNumber>>>,
@@ -27,7 +27,7 @@ impl SyncThread {
         spawn("fetchmill-sync", &stop, move || {
             for (sync, receipt) in to_end {
                 let journal = || receipt.map_or(Ok(None), |receipt| control.journal.commit_receipt(receipt));
-                // An error is the writer's: it ends the job with it, and this thread.
+                // The writer gets the error, which ends the job and this thread.
                 if ends.blocking_send(sync.run().and_then(|()| journal())).is_err() {
                     break;
                 }
@@ -37,18 +37,18 @@ impl SyncThread {
         Ok(SyncThread { windows, ended, is_busy: false })
     }
 
-    /// Whether it has a window whose end was not yet taken.
+    /// Whether it has a window whose result was not taken yet.
     pub(crate) fn is_busy(&self) -> bool {
         self.is_busy
     }
 
-    /// Gives it a window; it must not be busy.
+    /// Starts a window. The thread must not be busy.
     pub(crate) fn begin(&mut self, sync: FileSystemSync, receipt: Option<Receipt>) -> Result<()> {
         self.is_busy = true;
         self.windows.send((sync, receipt)).map_err(|_| gone())
     }
 
-    /// The end of its window, if that has come: the number of a shard that was sealed.
+    /// Returns the result of its window, if it has ended: the number of a sealed shard.
     pub(crate) fn poll(&mut self) -> Option<Result<Option<ShardNumber>>> {
         match self.ended.try_recv() {
             Ok(number) => Some(self.idle(number)),
@@ -57,13 +57,13 @@ impl SyncThread {
         }
     }
 
-    /// The same when it comes.
+    /// Waits for the result asynchronously.
     pub(crate) async fn end(&mut self) -> Result<Option<ShardNumber>> {
         let number = self.ended.recv().await.ok_or_else(gone)?;
         self.idle(number)
     }
 
-    /// The same for who has nothing else to do.
+    /// Waits for the result and blocks the thread.
     pub(crate) fn wait(&mut self) -> Result<Option<ShardNumber>> {
         let number = self.ended.blocking_recv().ok_or_else(gone)?;
         self.idle(number)
@@ -75,7 +75,7 @@ impl SyncThread {
     }
 }
 
-/// It has panicked: that is the job's error by then.
+/// Error after a panic of the thread. The job already has the actual error.
 fn gone() -> Error {
     Error::Internal("the thread that syncs has ended".into())
 }

@@ -1,4 +1,4 @@
-//! What a window has settled besides what its sink stores, and the receipt of both.
+//! Outcomes of a window that its sink does not store, and the receipt of the window.
 
 use fetchmill_model::outcome::same_bodies::SameBodies;
 use fetchmill_model::outcome::skips::Skips;
@@ -8,8 +8,8 @@ use fetchmill_model::outcome::{
 use fetchmill_model::target::Sequence;
 use fetchmill_store::sink::{Block, BlockBody, CheckpointResult};
 
-/// Outcomes of a window that no sink has stored: those that are not fetched, and all of a check; at most as many as a
-/// window has.
+/// Outcomes of a window that no sink stores: all targets that were not fetched, and all outcomes of a check. At most as
+/// many as a window has.
 #[derive(Debug, Default)]
 pub(crate) struct WindowOutcomes {
     others: Vec<Sequence>,
@@ -17,12 +17,13 @@ pub(crate) struct WindowOutcomes {
     kinds: KindCounts,
     statuses: StatusCounts,
     skips: Skips,
-    /// Of the objects that have come, before a transform.
+    /// Bodies of the fetched objects, before a transform.
     same_bodies: SameBodies,
 }
 
 impl WindowOutcomes {
-    /// Adds one with the status of its last reply; 0: there was none. `name` lists a skipped target; `None` only counts it.
+    /// Adds an outcome with the status of its last reply; 0 = there was none. `name` lists a skipped target; `None`
+    /// only counts it.
     pub(crate) fn add(&mut self, sequence: Sequence, outcome: Outcome, status: u16, name: Option<&[u8]>) {
         self.others.push(sequence);
         self.tally.count(outcome);
@@ -39,17 +40,17 @@ impl WindowOutcomes {
         }
     }
 
-    /// Adds the host whose robots.txt forbids the one that was added last.
+    /// Adds the host whose robots.txt forbids the target added last.
     pub(crate) fn add_forbidding_host(&mut self, host: &str) {
         self.skips.add_host(host);
     }
 
-    /// Adds one that failed without a reply.
+    /// Adds a target that failed without a reply.
     pub(crate) fn add_failed(&mut self, sequence: Sequence, kind: FailureKind) {
         self.add(sequence, Outcome::Failed(kind), 0, None);
     }
 
-    /// Compares the objects of a block with those that came before.
+    /// Compares the objects of a block with earlier ones.
     pub(crate) fn compare_bodies(&mut self, block: &Block) {
         for (_, entry) in block.fetched(0) {
             let is_inside = matches!(entry.body, BlockBody::Inside(_));
@@ -57,19 +58,19 @@ impl WindowOutcomes {
         }
     }
 
-    /// Adds one of a check, with the bytes of its body.
+    /// Adds an outcome of a check, with the bytes of its body.
     pub(crate) fn add_row(&mut self, sequence: Sequence, outcome: Outcome, bytes: u64) {
-        // The results count the answers of a check.
+        // The results file counts the answers of a check.
         self.add(sequence, outcome, 0, None);
         self.tally.bytes += bytes;
     }
 
-    /// Whether there is none.
+    /// Whether there are no outcomes.
     pub(crate) fn is_empty(&self) -> bool {
         self.others.is_empty()
     }
 
-    /// The receipt of these and of what the sink has made durable; none when it would say nothing.
+    /// Returns the receipt of these outcomes and of the sink's checkpoint. `None` if it would be empty.
     pub(crate) fn receipt(
         &mut self,
         worker: u32,

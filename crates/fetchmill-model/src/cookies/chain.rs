@@ -1,18 +1,19 @@
-//! The cookies that replies have set since a target was asked for first, redirect after redirect.
+//! The cookies that replies have set since the first request for a target, across its redirects.
 
 use super::cookie::{Cookie, CookieChange, RequestPlace, read_set_cookie};
 use crate::limits;
 
-/// See the module. Memory: at most [`limits::CHAIN_COOKIE_BYTES_MAX`] bytes of [`limits::CHAIN_COOKIES_MAX`] cookies.
+/// Cookies of a chain of redirects: up to [`limits::CHAIN_COOKIES_MAX`] cookies with [`limits::CHAIN_COOKIE_BYTES_MAX`]
+/// bytes in total.
 #[derive(Debug, Default, Clone)]
 pub struct ChainCookies {
     set: Vec<Cookie>,
-    /// Those of a file that replies have removed.
+    /// Cookies of a file that replies have removed.
     removed: Vec<Cookie>,
 }
 
 impl ChainCookies {
-    /// Whether no reply has set or removed one.
+    /// Returns whether no reply has set or removed a cookie.
     pub fn is_empty(&self) -> bool {
         self.set.is_empty() && self.removed.is_empty()
     }
@@ -24,8 +25,8 @@ impl ChainCookies {
         }
     }
 
-    /// Takes the values of the fields `Set-Cookie` of a reply from `place`; `now` is in seconds since 1970. Those above the
-    /// bounds are left out.
+    /// Reads the `Set-Cookie` fields of a reply from `place`. `now` is in seconds since 1970. Cookies above the limits
+    /// are ignored.
     pub fn take<'f>(&mut self, fields: impl Iterator<Item = &'f [u8]>, place: &RequestPlace<'_>, now: u64) {
         let fields = fields.take(limits::SET_COOKIES_MAX);
         for change in fields.filter_map(|field| read_set_cookie(field, place, now)) {
@@ -51,7 +52,8 @@ impl ChainCookies {
         self.removed.retain(|other| !other.is_same(cookie));
     }
 
-    /// Returns the value of the field `Cookie` of a request, with those `of_file` that no reply has replaced; `None` without any.
+    /// Returns the value of the field `Cookie` of a request, including the cookies `of_file` that no reply has
+    /// replaced. `None` if there are no cookies.
     pub fn field(&self, place: &RequestPlace<'_>, of_file: &[Cookie]) -> Option<String> {
         let is_replaced =
             |cookie: &&Cookie| self.set.iter().chain(&self.removed).any(|own| own.is_same(cookie));
@@ -60,7 +62,8 @@ impl ChainCookies {
     }
 }
 
-/// The value of the field `Cookie`: longer paths first (RFC 6265, 5.4), up to [`limits::COOKIE_FIELD_BYTES_MAX`].
+/// Returns the value of the field `Cookie`: longer paths first (RFC 6265, 5.4), up to
+/// [`limits::COOKIE_FIELD_BYTES_MAX`].
 pub(super) fn field_of<'c>(
     cookies: impl Iterator<Item = &'c Cookie>,
     place: &RequestPlace<'_>,

@@ -1,4 +1,4 @@
-//! One cookie, and the requests that get it.
+//! A cookie, and the rules for the requests that get it.
 
 use std::net::IpAddr;
 
@@ -6,17 +6,17 @@ use crate::limits;
 use crate::origin::OriginKey;
 use crate::text::dates::parse_http_date;
 
-/// Where a request goes, as far as cookies are concerned.
+/// Destination of a request, with the parts that matter for cookies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestPlace<'u> {
     host: &'u str,
     is_tls: bool,
-    /// Without a query.
+    /// Path without the query.
     path: &'u str,
 }
 
 impl<'u> RequestPlace<'u> {
-    /// The place of a path, perhaps with a query, at an origin.
+    /// Creates the place of a path at an origin. The path may have a query.
     pub fn at(origin: &'u OriginKey, path: &'u str) -> Self {
         let path = &path[..memchr::memchr2(b'?', b'#', path.as_bytes()).unwrap_or(path.len())];
         RequestPlace {
@@ -26,12 +26,12 @@ impl<'u> RequestPlace<'u> {
         }
     }
 
-    /// The path of the request.
+    /// Returns the path of the request.
     pub(super) fn path(&self) -> &'u str {
         self.path
     }
 
-    /// The folder of the path, for cookies that name none (RFC 6265, 5.1.4).
+    /// Returns the folder of the path, for cookies without a path (RFC 6265, 5.1.4).
     fn folder(&self) -> &'u str {
         match self.path.rfind('/') {
             Some(end) if end > 0 => &self.path[..end],
@@ -40,21 +40,21 @@ impl<'u> RequestPlace<'u> {
     }
 }
 
-/// A cookie: a secret that goes where its domain, its path and `Secure` allow.
+/// A cookie. It is a secret, sent only where its domain, its path and `Secure` allow.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Cookie {
     pub(super) name: Box<str>,
     pub(super) value: Box<str>,
-    /// In lower case, without a dot at its start.
+    /// Domain in lower case, without a leading dot.
     pub(super) domain: Box<str>,
-    /// Hosts below the domain get it, too.
+    /// Whether hosts below the domain get the cookie, too.
     pub(super) has_subdomains: bool,
     pub(super) path: Box<str>,
     pub(super) is_secure: bool,
 }
 
 impl std::fmt::Debug for Cookie {
-    /// Without the value.
+    /// Leaves out the value.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
             .debug_struct("Cookie")
@@ -64,39 +64,39 @@ impl std::fmt::Debug for Cookie {
     }
 }
 
-/// What a reply does with a cookie.
+/// Change that a reply makes to a cookie.
 pub(super) enum CookieChange {
     Set(Cookie),
-    /// It has expired: the same cookie is removed.
+    /// Removes the same cookie, because the new one has expired.
     Remove(Cookie),
 }
 
 impl Cookie {
-    /// Whether a request to a host gets it: the path is not looked at.
+    /// Returns whether requests to a host get the cookie, for any path.
     pub fn is_for_host(&self, place: &RequestPlace<'_>) -> bool {
         let is_host = place.host.eq_ignore_ascii_case(&self.domain)
             || (self.has_subdomains && is_below(place.host, &self.domain));
         is_host && (place.is_tls || !self.is_secure)
     }
 
-    /// Whether a request for a path gets it (RFC 6265, 5.1.4).
+    /// Returns whether requests for a path get the cookie (RFC 6265, 5.1.4).
     pub(super) fn is_for_path(&self, path: &str) -> bool {
         path.strip_prefix(&*self.path)
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || self.path.ends_with('/'))
     }
 
-    /// Whether one takes the place of the other (RFC 6265, 5.3).
+    /// Returns whether one cookie replaces the other (RFC 6265, 5.3).
     pub(super) fn is_same(&self, other: &Cookie) -> bool {
         self.name == other.name && self.domain == other.domain && self.path == other.path
     }
 
-    /// Bytes of memory, about.
+    /// Returns the approximate memory in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.name.len() + self.value.len() + self.domain.len() + self.path.len()
     }
 }
 
-/// Reads the value of a field `Set-Cookie` of a reply from `place`; `None` for what is no cookie, or may not be set from there.
+/// Parses a `Set-Cookie` field of a reply from `place`. `None` if it is not a cookie, or may not be set from there.
 /// `now` is in seconds since 1970.
 pub(super) fn read_set_cookie(field: &[u8], place: &RequestPlace<'_>, now: u64) -> Option<CookieChange> {
     let text = std::str::from_utf8(field).ok()?;
@@ -132,13 +132,13 @@ pub(super) fn read_set_cookie(field: &[u8], place: &RequestPlace<'_>, now: u64) 
     Some(if attributes.has_expired(now) { CookieChange::Remove(cookie) } else { CookieChange::Set(cookie) })
 }
 
-/// Attributes of a `Set-Cookie`: of each the last one counts.
+/// Attributes of a `Set-Cookie`. If an attribute is repeated, the last one counts.
 #[derive(Default)]
 struct Attributes<'f> {
     domain: Option<&'f str>,
     path: Option<&'f str>,
     expires: Option<u64>,
-    /// Whether `Max-Age` says that it lives; `None` if that is not there.
+    /// Whether the cookie is alive according to `Max-Age`. `None` without `Max-Age`.
     lives: Option<bool>,
     is_secure: bool,
 }
@@ -159,7 +159,7 @@ impl<'f> Attributes<'f> {
             } else if name.eq_ignore_ascii_case("max-age") {
                 found.lives = age_lives(value).or(found.lives);
             } else if name.eq_ignore_ascii_case("expires") {
-                // Many write the date with dashes.
+                // Many servers write the date with dashes.
                 let date = parse_http_date(value.as_bytes());
                 found.expires =
                     date.or_else(|| parse_http_date(value.replace('-', " ").as_bytes())).or(found.expires);
@@ -176,7 +176,7 @@ impl<'f> Attributes<'f> {
     }
 }
 
-/// Whether a `Max-Age` is above 0; `None` for what is no number.
+/// Returns whether a `Max-Age` is above 0. `None` if it is not a number.
 fn age_lives(value: &str) -> Option<bool> {
     let digits = value.strip_prefix('-').unwrap_or(value);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -185,8 +185,9 @@ fn age_lives(value: &str) -> Option<bool> {
     Some(!value.starts_with('-') && digits.bytes().any(|byte| byte != b'0'))
 }
 
-/// The domain of a cookie that a host sets for a domain, and whether hosts below it get it. `None`: that domain is another's.
-/// Where strangers may share the domain, and on an address, the cookie is for the host alone.
+/// Returns the domain of a cookie that a host sets for a domain, and whether hosts below it get the cookie. `None` if
+/// the domain belongs to another host. If unrelated sites may share the domain, or the host is an address, the cookie
+/// is for the host alone.
 fn domain_from(domain: Option<&str>, host: &str) -> Option<(String, bool)> {
     let host = host.to_ascii_lowercase();
     let Some(domain) = domain.map(str::to_ascii_lowercase) else { return Some((host, false)) };
@@ -199,7 +200,7 @@ fn domain_from(domain: Option<&str>, host: &str) -> Option<(String, bool)> {
     Some((domain, true))
 }
 
-/// Whether a host is below a domain. No address is below anything.
+/// Returns whether a host is below a domain. An address is never below a domain.
 fn is_below(host: &str, domain: &str) -> bool {
     let Some(start) = host.len().checked_sub(domain.len() + 1) else { return false };
     let is_end = host.is_char_boundary(start + 1)
@@ -208,22 +209,23 @@ fn is_below(host: &str, domain: &str) -> bool {
     is_end && host.parse::<IpAddr>().is_err()
 }
 
-/// Whether strangers have names below a domain: it has one label, or two as `co.uk`. There is no list of such domains here:
-/// what this does not know, as `github.io`, may get a cookie of a chain that leads there, and nothing of the user's.
+/// Returns whether unrelated sites have names below a domain: it has one label, or two as in `co.uk`. There is no list
+/// of such domains here. An unknown one, such as `github.io`, may get a cookie of a redirect chain that leads there,
+/// but never a cookie of the user.
 pub(super) fn is_shared_suffix(domain: &str) -> bool {
     let mut labels = domain.trim_end_matches('.').rsplit('.');
     let (Some(top), Some(second)) = (labels.next(), labels.next()) else { return true };
     labels.next().is_none() && top.len() == 2 && (second.len() <= 3 || SECOND_LEVELS.contains(&second))
 }
 
-/// Second levels of countries that are longer than three letters.
+/// Second-level labels of countries that are longer than three letters.
 const SECOND_LEVELS: &[&str] = &["asso", "firm", "gouv", "govt", "info", "name", "priv", "school"];
 
 pub(super) fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic() && !b"=;,".contains(&byte))
 }
 
-/// Bytes that a field of HTTP/1.1 and HTTP/2 can carry.
+/// Returns whether a field of HTTP/1.1 and HTTP/2 can carry the value.
 pub(super) fn is_value(value: &str) -> bool {
     value.bytes().all(|byte| (byte.is_ascii_graphic() || byte == b' ') && byte != b';')
 }

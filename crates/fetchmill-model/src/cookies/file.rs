@@ -1,11 +1,11 @@
-//! Files of cookies in the format of Netscape, as curl, wget, yt-dlp and extensions of browsers write them: seven columns with
-//! tabs between them.
+//! Cookie files in the Netscape format, as written by curl, wget, yt-dlp and browser extensions: seven columns
+//! separated by tabs.
 
 use super::cookie::{Cookie, RequestPlace, is_name, is_value};
 
-/// What some programs put before the domain of a cookie that scripts must not read.
+/// Prefix that some programs put before the domain of a cookie hidden from scripts.
 const HTTP_ONLY: &str = "#HttpOnly_";
-/// Columns of a line. Without a value the last one may be missing.
+/// Number of columns of a line. An empty value may be missing.
 const COLUMNS: std::ops::RangeInclusive<usize> = 6..=7;
 
 /// The cookies of a file that have not expired.
@@ -13,7 +13,8 @@ const COLUMNS: std::ops::RangeInclusive<usize> = 6..=7;
 pub struct CookieFile(Vec<Cookie>);
 
 impl CookieFile {
-    /// Reads the text of a file; `now` is in seconds since 1970. The error says what is wrong, without a cookie.
+    /// Parses the text of a file. `now` is in seconds since 1970. The error describes the problem without showing a
+    /// cookie.
     pub fn parse(text: &str, now: u64) -> Result<Self, String> {
         let mut cookies = Vec::new();
         let mut expired = 0;
@@ -34,13 +35,13 @@ impl CookieFile {
         }
     }
 
-    /// Those that requests to an origin may get, whatever their path.
+    /// Returns the cookies that requests to an origin may get, for any path.
     pub fn of_origin(&self, place: &RequestPlace<'_>) -> Vec<Cookie> {
         self.0.iter().filter(|cookie| cookie.is_for_host(place)).cloned().collect()
     }
 }
 
-/// `None`: it has expired.
+/// `None` if the cookie has expired.
 fn read_line(line: &str, now: u64) -> Result<Option<Cookie>, &'static str> {
     let columns: Vec<&str> = line.split('\t').collect();
     if !COLUMNS.contains(&columns.len()) {
@@ -53,7 +54,7 @@ fn read_line(line: &str, now: u64) -> Result<Option<Cookie>, &'static str> {
     };
     let (subdomains, path) = (is_true(columns[1])?, columns[2]);
     let is_secure = is_true(columns[3])?;
-    // Some write parts of a second.
+    // Some programs write fractions of a second.
     let expires = columns[4].split('.').next().and_then(|seconds| seconds.parse::<i64>().ok());
     let expires = expires.ok_or("has no time in its fifth column")?;
     let (name, value) = (columns[5], columns.get(6).copied().unwrap_or_default());
@@ -65,7 +66,7 @@ fn read_line(line: &str, now: u64) -> Result<Option<Cookie>, &'static str> {
     if !is_name(name) || !is_value(value) {
         return Err("has a name or a value that no request can carry");
     }
-    // 0: until the browser is closed.
+    // 0 means until the browser is closed.
     if expires > 0 && expires.unsigned_abs() <= now {
         return Ok(None);
     }

@@ -1,5 +1,5 @@
-//! Cookies, by the rules of RFC 6265: which a reply may set, and which requests get them. Those of a reply live as long as the
-//! redirects of its target, those of a file as long as the job. No I/O, no clock.
+//! Cookies by the rules of RFC 6265: which cookies a reply may set, and which requests get them. Cookies of a reply
+//! live for the redirects of its target, cookies of a file for the whole job. This code does no I/O and has no clock.
 
 mod chain;
 mod cookie;

@@ -1,24 +1,25 @@
-//! Where a body goes.
+//! The receiver of a body.
 
 use std::time::Duration;
 
 use super::head::Head;
 
-/// Gets the bytes of a body as they come, chunking removed. Never called with nothing.
+/// Receives the bytes of a body as they come, without chunking. Pieces are never empty.
 pub trait BodySink {
-    /// The final head, before the body: what was understood, and its bytes as they were sent.
+    /// Receives the final head before the body: its parsed form, and its bytes as sent.
     fn head(&mut self, _head: &Head, _bytes: &[u8]) {}
 
-    /// The next bytes.
+    /// Receives the next bytes.
     fn piece(&mut self, bytes: &[u8]);
 
-    /// Whether the rest of the body is wanted. Asked behind the head and behind what came at once: who says no has had
-    /// enough, and the connection is given up for it.
+    /// Returns whether the rest of the body is wanted. It is called after the head, and after the bytes that came
+    /// together. If the answer is no, the connection is closed.
     fn wants_more(&self) -> bool {
         true
     }
 
-    /// How long to wait before more of the body is read; none: not at all. Asked behind what came at once.
+    /// Returns how long to wait before reading more of the body. `None` for no wait. It is called after the bytes that
+    /// came together.
     fn pause(&self) -> Option<Duration> {
         None
     }

@@ -1,9 +1,9 @@
-//! A part of an object: which bytes are asked for, and which ones a reply says that it has.
+//! A part of an object: the requested bytes, and the bytes that a reply claims to contain.
 
 use std::fmt;
 use std::ops::Range;
 
-/// The last byte that there may be: servers count with 63 bits.
+/// Maximum position of the last byte, because servers use 63-bit numbers.
 const LAST_MAX: u64 = i64::MAX as u64;
 
 /// Bytes of an object, at least one.
@@ -14,19 +14,19 @@ pub struct ByteRange {
 }
 
 impl ByteRange {
-    /// So many bytes from an offset on; an error says why there are none.
+    /// Creates a range of `length` bytes from an offset on. The error says why the range is invalid.
     pub fn new(offset: u64, length: u64) -> Result<Self, &'static str> {
         let before_last = length.checked_sub(1).ok_or("its length is 0")?;
         let last = offset.checked_add(before_last).filter(|last| *last <= LAST_MAX);
         Ok(ByteRange { first: offset, last: last.ok_or("its range ends above 2^63")? })
     }
 
-    /// How many bytes.
+    /// Returns the number of bytes.
     pub fn length(self) -> u64 {
         self.last - self.first + 1
     }
 
-    /// The bytes from the first of both to the last, when at most so many lie between them.
+    /// Returns the range from the first byte of both to the last, if at most `gap_max` bytes are between them.
     pub fn join(self, other: Self, gap_max: u64) -> Option<Self> {
         let behind = self.first.max(other.first);
         let gap = behind.saturating_sub(self.last.min(other.last).saturating_add(1));
@@ -34,7 +34,7 @@ impl ByteRange {
         (gap <= gap_max).then_some(joined)
     }
 
-    /// Where it lies in the bytes of another one, if it is a part of that.
+    /// Returns the position of this range within the bytes of `whole`, if it is a part of it.
     pub fn position_in(self, whole: Self) -> Option<Range<usize>> {
         if self.first < whole.first || self.last > whole.last {
             return None;
@@ -43,7 +43,7 @@ impl ByteRange {
         Some(start..start.checked_add(usize::try_from(self.length()).ok()?)?)
     }
 
-    /// The reverse of its text; whatever it is, it can be read.
+    /// Parses the text form. `None` for anything else.
     pub fn parse(text: &[u8]) -> Option<Self> {
         Self::of_ends(text.strip_prefix(b"bytes=")?)
     }
@@ -54,7 +54,7 @@ impl ByteRange {
         (first <= last && last <= LAST_MAX).then_some(ByteRange { first, last })
     }
 
-    /// Whether the value of a field `Content-Range` says exactly this part, of an object of a length that is known or not.
+    /// Returns whether a `Content-Range` value states exactly this part. The length of the object may be unknown.
     pub fn is_content_range(self, value: &[u8]) -> bool {
         let Some((unit, rest)) = value.split_at_checked(b"bytes ".len()) else { return false };
         let Some(slash) = memchr::memchr(b'/', rest) else { return false };
@@ -64,7 +64,7 @@ impl ByteRange {
             && (total == b"*" || number(total).is_some_and(|total| total > self.last))
     }
 
-    /// Returns the length of an object if the value of a field `Content-Range` says that all of it has come.
+    /// Returns the length of an object if the value of a field `Content-Range` says that the whole object has come.
     pub fn whole_of_content_range(value: &[u8]) -> Option<u64> {
         let slash = memchr::memrchr(b'/', value)?;
         let length = number(&value[slash + 1..])?;
@@ -72,21 +72,21 @@ impl ByteRange {
         whole.is_content_range_of(value, length).then_some(length)
     }
 
-    /// The same of an object that is exactly so long.
+    /// Returns whether a `Content-Range` value states exactly this part of an object of this length.
     pub fn is_content_range_of(self, value: &[u8], length: u64) -> bool {
         let said = memchr::memrchr(b'/', value).and_then(|slash| number(&value[slash + 1..]));
         self.is_content_range(value) && said == Some(length)
     }
 }
 
-/// As in the field `Range`.
+/// Writes the range as in the field `Range`.
 impl fmt::Display for ByteRange {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "bytes={}-{}", self.first, self.last)
     }
 }
 
-/// Digits only.
+/// Parses a number of digits only.
 pub fn number(text: &[u8]) -> Option<u64> {
     let is_number = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
     is_number.then(|| std::str::from_utf8(text).ok()?.parse().ok())?

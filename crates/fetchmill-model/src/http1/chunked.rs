@@ -1,9 +1,8 @@
-//! Owns the chunked coding: takes it away from a body, byte by byte where it is control, slice by slice where it is
-//! data.
+//! Decodes the chunked coding: it reads control bytes one by one, and data in slices.
 //!
-//! Strict where parsers differ: a size is 1 to 16 hex digits, with CR or `;` after them; every line ends with CR
-//! LF; data is followed by CR LF and nothing else; the last chunk must come. Extensions and trailers are bounded and
-//! thrown away. Blanks after a size, which old servers pad theirs with, make the reply suspect.
+//! It is strict where parsers differ. A size is 1 to 16 hex digits, followed by CR or `;`. Every line ends with CR LF.
+//! Only CR LF may follow the data, and the last chunk must come. Extensions and trailers are bounded and discarded.
+//! Blanks after a size, with which old servers pad it, make the reply suspect.
 
 use super::body_sink::BodySink;
 use super::malformed::{MalformedReply, body_too_large};
@@ -11,15 +10,15 @@ use super::odd_head::is_text;
 use crate::http1::header_field::is_token;
 use crate::limits::{CHUNK_EXTENSION_BYTES_MAX, HEAD_FIELDS_MAX, TRAILER_BYTES_MAX};
 
-/// The state between two inputs.
+/// State between two inputs.
 #[derive(Debug, Default)]
 pub(super) struct ChunkedDecoder {
     step: ChunkState,
-    /// Digits of the size so far.
+    /// Number of digits of the size so far.
     digits: u8,
-    /// The size while it is read, then what is left of the chunk.
+    /// The size while it is read, then the remaining bytes of the chunk.
     size: u64,
-    /// Bytes of all chunks whose size is known.
+    /// Total size of all chunks whose size is known.
     total: u64,
     extension_bytes: usize,
     trailer_bytes: usize,
@@ -48,22 +47,22 @@ enum ChunkState {
 }
 
 impl ChunkedDecoder {
-    /// Whether the end of the trailers has come.
+    /// Returns whether the end of the trailers has come.
     pub(super) fn is_done(&self) -> bool {
         self.step == ChunkState::Done
     }
 
-    /// Whether a size had blanks after it.
+    /// Returns whether a size had blanks after it.
     pub(super) fn is_padded(&self) -> bool {
         self.is_padded
     }
 
-    /// Bytes of the chunks so far.
+    /// Returns the total size of the chunks so far.
     pub(super) fn total(&self) -> u64 {
         self.total
     }
 
-    /// Gives the data in `input` to `body`; how many bytes were consumed: all, or up to the end of the body.
+    /// Passes the data in `input` to `body`. Returns the number of consumed bytes: all, or up to the end of the body.
     pub(super) fn read(
         &mut self,
         input: &[u8],
@@ -109,7 +108,7 @@ impl ChunkedDecoder {
         Ok(input.len() - rest.len())
     }
 
-    /// One byte of a line with a size.
+    /// Handles a byte of a line with a size.
     fn size_line(&mut self, byte: u8, max_body: u64) -> Result<(), MalformedReply> {
         match (self.step, byte) {
             (ChunkState::SizeStart | ChunkState::Size, digit) if digit.is_ascii_hexdigit() => {
@@ -158,7 +157,7 @@ impl ChunkedDecoder {
         Ok(())
     }
 
-    /// One byte behind the last chunk.
+    /// Handles a byte after the last chunk.
     fn trailer(&mut self, byte: u8) -> Result<(), MalformedReply> {
         self.trailer_bytes += 1;
         if self.trailer_bytes > TRAILER_BYTES_MAX {

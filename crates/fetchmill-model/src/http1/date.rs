@@ -1,27 +1,27 @@
-//! Owns `Retry-After`: seconds, or a date (RFC 9110, 10.2.3).
+//! `Retry-After`: seconds, or a date (RFC 9110, 10.2.3).
 
 use crate::text::dates::{number, parse_http_date};
 
-/// When the server wants to be asked again.
+/// When the server wants the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryAfter {
-    /// After so many seconds.
+    /// After this number of seconds.
     Seconds(u64),
-    /// At a time of the server's clock, seconds since 1970 UTC.
+    /// At a time of the server's clock, in seconds since 1970 UTC.
     Date {
         /// That time.
         at: u64,
-        /// When the server sent this, on the same clock; `None` when it did not say.
+        /// When the server sent the reply, on the same clock. `None` if it did not say.
         sent: Option<u64>,
     },
 }
 
 impl RetryAfter {
-    /// `None` for anything else. `date` is the value of the field `Date`.
+    /// Parses a value. `None` for anything else. `date` is the value of the field `Date`.
     pub fn parse(value: &[u8], date: Option<&[u8]>) -> Option<Self> {
         let is_number = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
         if value.first()?.is_ascii_digit() && value.iter().all(is_number) {
-            // Some servers send `4.0`; a part of a second counts as one.
+            // Some servers send `4.0`. A fraction of a second counts as one second.
             let (whole, fraction) = value.split_at(memchr::memchr(b'.', value).unwrap_or(value.len()));
             let has_part = fraction.iter().any(|byte| matches!(byte, b'1'..=b'9'));
             number(fraction.strip_prefix(b".").unwrap_or_default())?;
@@ -30,8 +30,8 @@ impl RetryAfter {
         Some(RetryAfter::Date { at: parse_http_date(value)?, sent: date.and_then(parse_http_date) })
     }
 
-    /// How long to wait, in seconds. `now` (seconds since 1970 UTC) counts only when the server did not send its
-    /// own time: the two clocks may differ.
+    /// Returns how long to wait, in seconds. `now` (seconds since 1970 UTC) is used only if the server did not send its
+    /// own time, because the two clocks may differ.
     pub fn wait(self, now: u64) -> u64 {
         match self {
             RetryAfter::Seconds(seconds) => seconds,

@@ -1,4 +1,4 @@
-//! Owns the meaning of one head: status, framing of the body, and whether the connection can be used again.
+//! The meaning of a head: status, framing of the body, and whether the connection can be used again.
 
 use std::borrow::Cow;
 use std::mem::MaybeUninit;
@@ -9,7 +9,7 @@ use super::odd_head::{check, field_lines, kept_value};
 use crate::limits::HEAD_FIELDS_MAX;
 use crate::outcome::FailureKind;
 
-/// How the end of a body is known.
+/// How the end of a body is recognized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
     /// There is no body, whatever the fields say.
@@ -18,25 +18,25 @@ pub enum Framing {
     Length(u64),
     /// By its last chunk.
     Chunked,
-    /// By the end of the stream: a connection that broke looks the same.
+    /// By the end of the stream. A broken connection looks the same.
     Eof,
-    /// By the last frame of an HTTP/2 stream: one that broke looks different.
+    /// By the last frame of an HTTP/2 stream. A broken connection looks different.
     EndOfStream,
 }
 
-/// The version of HTTP that a reply says it is.
+/// HTTP version of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
     /// HTTP/1.0.
     Http10,
     /// HTTP/1.1.
     Http11,
-    /// HTTP/2: it came in its frames.
+    /// HTTP/2: the reply came in its frames.
     Http2,
 }
 
 impl Version {
-    /// As it is shown.
+    /// Returns the version as it is displayed.
     pub fn text(self) -> &'static str {
         match self {
             Version::Http10 => "1.0",
@@ -46,29 +46,29 @@ impl Version {
     }
 }
 
-/// What is kept of a head.
+/// Parsed parts of a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
-    /// As the status line says.
+    /// Version in the status line.
     pub version: Version,
-    /// 200 to 999.
+    /// Status: 200 to 999.
     pub status: u16,
     /// How the body ends.
     pub framing: Framing,
     /// Whether the server keeps the connection open for another request.
     pub keep_alive: bool,
-    /// Whether others may see another end of it, though RFC 9112, 6.3, says where it is: then it counts only as the first
-    /// reply of its connection, which is closed after it.
+    /// Whether other parsers may see another end of the reply, although RFC 9112, 6.3, defines it. Such a reply counts
+    /// only as the first one of its connection, which is closed after it.
     pub is_suspect: bool,
     /// When to try again.
     pub retry_after: Option<RetryAfter>,
-    /// Where fields stand that packs keep.
+    /// Positions of the fields that packs keep.
     pub kept: FieldSpans,
-    /// Bytes of the head.
+    /// Size of the head in bytes.
     pub length: u32,
 }
 
-/// Where the values of these fields are in the bytes of the head.
+/// Positions of field values in the bytes of the head.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct FieldSpans {
     /// `Content-Type`.
@@ -84,7 +84,7 @@ pub struct FieldSpans {
 }
 
 impl FieldSpans {
-    /// Copies the values out of their head to the end of `to`, which is empty; the new spans are of that.
+    /// Copies the values from their head to the end of `to`, which must be empty. The returned spans refer to `to`.
     #[must_use]
     pub fn copy_values(self, head: &[u8], to: &mut Vec<u8>) -> Self {
         let mut copy = |span: Option<Span>| {
@@ -103,7 +103,7 @@ impl FieldSpans {
     }
 }
 
-/// A part of a head, which is at most 64 KiB long.
+/// A part of a head, which has at most 64 KiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     start: u16,
@@ -111,7 +111,7 @@ pub struct Span {
 }
 
 impl Head {
-    /// The head of a message whose end is told by HTTP/2's frames when it has no length.
+    /// Returns the head for a message without a length, whose end is marked by HTTP/2 frames.
     pub(super) fn of_frames(self) -> Self {
         let head = Head { version: Version::Http2, ..self };
         match self.framing {
@@ -122,13 +122,13 @@ impl Head {
 }
 
 impl Span {
-    /// Of a value that lies in `head`.
+    /// Returns the span of a value that is in `head`.
     fn of(value: &[u8], head: &[u8]) -> Option<Self> {
         let start = (value.as_ptr() as usize).checked_sub(head.as_ptr() as usize)?;
         Some(Span { start: u16::try_from(start).ok()?, length: u16::try_from(value.len()).ok()? })
     }
 
-    /// The bytes in their head; none when that is another one.
+    /// Returns the bytes of the span in their head. Empty if the span does not fit the head.
     pub fn in_head(self, head: &[u8]) -> &[u8] {
         let start = usize::from(self.start);
         head.get(start..start + usize::from(self.length)).unwrap_or_default()
@@ -144,13 +144,13 @@ pub(super) enum Message {
     Final(Head),
 }
 
-/// How many bytes `check_start` looks at.
+/// Number of bytes that `check_start` checks.
 pub(super) const START_BYTES: usize = 9;
 
-/// How many bytes of a status line are in front of its reason.
+/// Number of bytes of a status line before its reason.
 const STATUS_BYTES: usize = START_BYTES + 4;
 
-/// Refuses what is not HTTP/1.0 or 1.1 as soon as its first bytes say so; `input` may hold fewer.
+/// Refuses anything but HTTP/1.0 or 1.1 as soon as the first bytes show it. `input` may contain fewer bytes.
 pub(super) fn check_start(input: &[u8]) -> Result<(), MalformedReply> {
     let start = &input[..input.len().min(START_BYTES)];
     if b"HTTP/1.1 ".starts_with(start) || b"HTTP/1.0 ".starts_with(start) {
@@ -160,8 +160,8 @@ pub(super) fn check_start(input: &[u8]) -> Result<(), MalformedReply> {
     }
 }
 
-/// Parses the head at the start of `input`, with its length. `None`: it is not complete. No body follows when it is
-/// `bodiless`, an answer to `HEAD`.
+/// Parses the head at the start of `input`, and returns it with its length. `None` if it is not complete. No body
+/// follows if it is `bodiless`, an answer to `HEAD`.
 pub(super) fn parse(input: &[u8], bodiless: bool) -> Result<Option<(Message, usize)>, MalformedReply> {
     #[cfg(test)]
     super::tests::count_parse();
@@ -181,7 +181,7 @@ pub(super) fn parse(input: &[u8], bodiless: bool) -> Result<Option<(Message, usi
     Ok(Some((fields.message(version, status, &input[..length], bodiless)?, length)))
 }
 
-/// The same for all of a head, up to its empty line: it may have odd lines (see [`odd_head`](super::odd_head)).
+/// Parses a complete head, including its empty line. It may have odd lines (see [`odd_head`](super::odd_head)).
 pub(super) fn parse_whole(head: &[u8], bodiless: bool) -> Result<Option<(Message, usize)>, MalformedReply> {
     let strict = parse(head, bodiless);
     if strict.is_ok() {
@@ -201,7 +201,7 @@ pub(super) fn parse_whole(head: &[u8], bodiless: bool) -> Result<Option<(Message
     Ok(Some((fields.message(version, status, head, bodiless)?, head.len())))
 }
 
-/// Version and status of a head with an odd line; of its status line only the reason may be odd.
+/// Returns version and status of a head with an odd line. In its status line only the reason may be odd.
 fn odd_status_line(head: &[u8]) -> Option<(u8, u16)> {
     let mut fields = [const { MaybeUninit::uninit() }; HEAD_FIELDS_MAX];
     let mut reply = httparse::Response::new(&mut []);
@@ -215,7 +215,7 @@ fn odd_status_line(head: &[u8]) -> Option<(u8, u16)> {
     Some((reply.version?, reply.code?)).filter(|_| is_odd)
 }
 
-/// Whether a status line is odd for control bytes in its reason alone, which says nothing and counts without them.
+/// Returns whether a status line is odd only because of control bytes in its reason, which can be ignored.
 fn has_odd_reason(head: &[u8]) -> bool {
     let end = memchr::memchr(b'\n', head).unwrap_or(head.len());
     let line = head[..end].strip_suffix(b"\r").unwrap_or(&head[..end]);
@@ -228,7 +228,8 @@ fn has_odd_reason(head: &[u8]) -> bool {
         && memchr::memmem::find(reason, b"HTTP/").is_none()
 }
 
-/// Status of a head with odd lines at the start of `message`, and its length; none if it is not one that is taken.
+/// Returns the status and length of a head with odd lines at the start of `message`. `None` if such a head is not
+/// accepted.
 pub fn odd_head(message: &[u8]) -> Option<(u16, usize)> {
     let mut start = 0;
     let ends = memchr::memchr_iter(b'\n', message).map(|newline| newline + 1);
@@ -241,7 +242,7 @@ pub fn odd_head(message: &[u8]) -> Option<(u16, usize)> {
     check(head).ok().map(|()| (status, length))
 }
 
-/// The values of all fields of a name, in their order, in the bytes of a head that was parsed before.
+/// Returns the values of all fields with a name, in order, from the bytes of a head that was parsed before.
 pub fn field_values<'h>(head: &'h [u8], name: &str) -> Vec<Cow<'h, [u8]>> {
     field_lines(head).filter(|line| line.is(name)).map(|line| line.unfolded()).collect()
 }
@@ -261,7 +262,7 @@ fn refused(error: httparse::Error) -> MalformedReply {
     }
 }
 
-/// The fields that matter.
+/// Relevant fields of a head.
 #[derive(Default)]
 struct HeadFields<'a> {
     length: Option<u64>,
@@ -278,7 +279,7 @@ struct HeadFields<'a> {
 }
 
 impl<'a> HeadFields<'a> {
-    /// Most fields are told apart by the length of their name alone.
+    /// The length of a name alone distinguishes most fields.
     fn of(fields: &[httparse::Header<'a>]) -> Result<Self, MalformedReply> {
         let mut found = HeadFields::default();
         for field in fields {
@@ -300,8 +301,8 @@ impl<'a> HeadFields<'a> {
         Ok(found)
     }
 
-    /// Leaves out what is kept of a value only when that has one line and no control bytes. Those of a `Location` are
-    /// escaped where it is followed.
+    /// Keeps only values that have one line and no control bytes. Control bytes in a `Location` are escaped when it is
+    /// followed.
     fn without_odd_values(self) -> Self {
         HeadFields {
             content_type: self.content_type.and_then(kept_value),
@@ -311,7 +312,8 @@ impl<'a> HeadFields<'a> {
         }
     }
 
-    /// Digits only. Several equal ones are one; a list is refused: nobody needs it, and it is read in two ways.
+    /// Adds a `Content-Length` of digits only. Equal repeated fields count once. A list is refused, because nothing
+    /// needs it and parsers differ on it.
     fn add_length(&mut self, value: &[u8]) -> Result<(), MalformedReply> {
         let length = length(value).ok_or(MalformedReply::framing("Content-Length is not a number"))?;
         if self.length.is_some_and(|other| other != length) {
@@ -321,7 +323,7 @@ impl<'a> HeadFields<'a> {
         Ok(())
     }
 
-    /// `chunked` alone, and once: any other coding was not asked for.
+    /// Adds a transfer coding: `chunked` alone, and once. No other coding was requested.
     fn add_coding(&mut self, value: &[u8]) -> Result<(), MalformedReply> {
         if self.chunked || !value.eq_ignore_ascii_case(b"chunked") {
             return Err(MalformedReply::framing("Transfer-Encoding is not chunked alone"));
@@ -348,12 +350,12 @@ impl<'a> HeadFields<'a> {
         if self.chunked && version == 0 {
             return Err(MalformedReply::framing("Transfer-Encoding in HTTP/1.0"));
         }
-        // Chunks count more (RFC 9112, 6.3).
+        // Chunks take precedence (RFC 9112, 6.3).
         let is_suspect = self.chunked && self.length.is_some();
         let bodied = self.chunked || self.length.is_some_and(|length| length > 0);
         match status {
             101 => return Err(MalformedReply::framing("101 was not asked for")),
-            // A body that is not expected there would be read as the next head.
+            // An unexpected body would be read as the next head.
             100..=199 if bodied => return Err(MalformedReply::framing("an interim reply with a body")),
             100..=199 => return Ok(Message::Interim),
             200..=999 => {}
@@ -400,12 +402,12 @@ impl<'a> HeadFields<'a> {
     }
 }
 
-/// `name` is in lower case, and of the right length.
+/// Compares the name of a field. `name` must be in lower case and of the same length.
 fn is(field: &httparse::Header<'_>, name: &str) -> bool {
     field.name.eq_ignore_ascii_case(name)
 }
 
-/// Digits, at most 19: these fit into a `u64`.
+/// Parses up to 19 digits, which fit into a `u64`.
 fn length(value: &[u8]) -> Option<u64> {
     if value.is_empty() || value.len() > 19 {
         return None;

@@ -1,9 +1,10 @@
-//! Header fields of requests: what their names and values may be.
+//! Rules for names and values of request header fields.
 
 use crate::error::{Error, Result};
 use crate::name;
 
-/// Fields that say how a message ends, who is asked, or that ask for replies that [`crate::http1::ReplyReader`] refuses.
+/// Fields that define the end of a message or the host, or that request replies that [`crate::http1::ReplyReader`]
+/// refuses.
 const REFUSED_FIELDS: &[&str] = &[
     "connection",
     "content-length",
@@ -16,12 +17,12 @@ const REFUSED_FIELDS: &[&str] = &[
     "upgrade",
 ];
 
-/// What a name of a field, and a method, may hold (RFC 9110, 5.6.2).
+/// Returns whether a field name or a method may contain a byte (RFC 9110, 5.6.2).
 pub fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// Refuses a field that could become something else in a request. Errors tell its name, never its value.
+/// Refuses a field that could change the meaning of a request. Errors show its name, never its value.
 pub fn check_field(name: &str, value: &str) -> Result<()> {
     let usage = |problem: &str| {
         let name = name::for_display(name.as_bytes());

@@ -1,4 +1,4 @@
-//! Why a reply is refused.
+//! The reason why a reply is refused.
 
 use crate::outcome::FailureKind;
 
@@ -6,9 +6,9 @@ use crate::outcome::FailureKind;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {reason}", .kind.name())]
 pub struct MalformedReply {
-    /// What it means for the target.
+    /// Failure of the target.
     pub kind: FailureKind,
-    /// For people.
+    /// Reason in words.
     pub reason: &'static str,
 }
 

@@ -1,21 +1,23 @@
-//! HTTP/1.1 as a client speaks it: bytes in, bytes out, no I/O and no clock.
+//! HTTP/1.1 for a client: bytes in, bytes out, no I/O and no clock.
 //!
-//! Requests and replies know nothing of each other: [`RequestTemplate`] writes requests, [`ReplyReader`] reads one
-//! reply after the other from a stream of bytes. So a transport may pipeline.
+//! Requests and replies are independent: [`RequestTemplate`] writes requests, and [`ReplyReader`] reads replies one
+//! after another from a stream of bytes. So a transport may pipeline.
 //!
 //! # Rules
-//! - What is stored under a name must be the body of its own reply, never its neighbour's. A reply whose end could be
-//!   understood in two ways is refused, or is suspect ([`Head::is_suspect`]) if RFC 9112, 6.3, decides.
-//! - Lines of a head that say nothing about its end may be odd: see `odd_head`. They are looked at only when `httparse` has
+//! - The body stored under a name must come from its own reply, never from a neighbouring one. A reply whose end is
+//!   ambiguous is refused, or is suspect ([`Head::is_suspect`]) if RFC 9112, 6.3, decides.
+//! - Lines of a head that do not define its end may be odd: see `odd_head`. They are checked only after `httparse` has
 //!   refused the head.
-//! - Every loop and counter is bounded by `limits`; work is linear in the bytes received, however they are cut.
-//! - What is accepted or refused does not depend on how the stream is cut into inputs.
+//! - Every loop and counter is bounded by `limits`. The work is linear in the bytes received, however they are split.
+//! - Acceptance of a reply does not depend on how the stream is split into inputs.
 //!
 //! # Never
+//!
 //! No allocation, no copy of a body, no panic on any input.
 //!
 //! # Cost
-//! A reply of 100 bytes with its head in one input: one `httparse` run and one pass over the field names (see
+//!
+//! A reply of 100 bytes with its head in one input costs one `httparse` run and one pass over the field names (see
 //! `examples/http1_cost.rs`).
 
 mod body_sink;

@@ -1,33 +1,33 @@
-//! Owns heads with lines that are not as RFC 9112 says, and that other clients take all the same: folded values, lines that
-//! are not fields, control bytes in a value or in the reason of the status line, blanks before a colon.
+//! Heads with lines that violate RFC 9112 but that other clients accept: folded values, lines that are not fields,
+//! control bytes in a value or in the reason of the status line, blanks before a colon.
 //!
-//! Such a line is dropped or read as what it means. That may never change where a reply ends or whose it is, so a head is
-//! refused if an odd line
-//! - names one of the fields in [`GUARDED_FIELDS`], however it is spelled, or continues one,
-//! - begins with `HTTP/`: another reply may begin there,
-//! - has a NUL or a CR that does not end it, as a reason must not either,
-//! - has nothing but blanks: some read it as the end of the head.
+//! Such a line is dropped or read as intended. That must never change where a reply ends or to which request it
+//! belongs. So a head is refused if an odd line
+//! - names one of the fields in [`GUARDED_FIELDS`], in any spelling, or continues one,
+//! - begins with `HTTP/`, because another reply may begin there,
+//! - contains a NUL, or a CR that does not end it (also forbidden in a reason),
+//! - contains only blanks, because some parsers take it for the end of the head.
 
 use std::borrow::Cow;
 
 use super::malformed::MalformedReply;
 use crate::http1::header_field::is_token;
 
-/// Letters of the fields that say where a body ends, which part it is, and how it is encoded.
+/// Letters of the fields that define the end of a body, the part that it is, and its encoding.
 const GUARDED_FIELDS: &[&str] =
     &["contentlength", "transferencoding", "connection", "contentrange", "contentencoding"];
 
 /// A field of a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FieldLine<'h> {
-    /// Its name, a token.
+    /// Name of the field, a token.
     pub name: &'h [u8],
-    /// Its value without blanks around it. It may have folds and control bytes.
+    /// Value without surrounding blanks. It may have folds and control bytes.
     pub value: &'h [u8],
 }
 
 impl<'h> FieldLine<'h> {
-    /// Returns whether this is its name, in any case.
+    /// Returns whether the field has this name, in any case.
     pub fn is(&self, name: &str) -> bool {
         self.name.eq_ignore_ascii_case(name.as_bytes())
     }
@@ -48,13 +48,13 @@ impl<'h> FieldLine<'h> {
     }
 }
 
-/// The part of a value that is kept: none of one with control bytes, and none of one with several lines.
+/// Returns the part of a value that is kept. `None` for a value with control bytes or several lines.
 pub fn kept_value(value: &[u8]) -> Option<&[u8]> {
     value.iter().all(|byte| is_text(*byte)).then_some(value)
 }
 
-/// Fields of a head, which was taken by a [`ReplyReader`](super::ReplyReader), in their order; lines that are not fields are
-/// left out.
+/// Returns the fields of a head in order. A [`ReplyReader`](super::ReplyReader) must have accepted the head. Lines that
+/// are not fields are skipped.
 pub fn field_lines(head: &[u8]) -> FieldLines<'_> {
     let mut lines = FieldLines { rest: head };
     // The status line.
@@ -69,7 +69,7 @@ pub struct FieldLines<'h> {
 }
 
 impl<'h> FieldLines<'h> {
-    /// Takes the next line, without its end; none at the end of the head.
+    /// Returns the next line without its end. `None` at the end of the head.
     fn next_line(&mut self) -> Option<&'h [u8]> {
         let end = memchr::memchr(b'\n', self.rest)?;
         let (line, behind) = self.rest.split_at(end);
@@ -107,7 +107,7 @@ impl<'h> Iterator for FieldLines<'h> {
     }
 }
 
-/// Refuses a head, which ends with its empty line, for what must not be dropped.
+/// Refuses a complete head with a line that must not be dropped.
 pub(super) fn check(head: &[u8]) -> Result<(), MalformedReply> {
     let mut lines = FieldLines { rest: head };
     let _ = lines.next_line();
@@ -141,7 +141,7 @@ pub(super) fn check(head: &[u8]) -> Result<(), MalformedReply> {
     Ok(())
 }
 
-/// Whether a name has the letters of a guarded field; of one that is not a token, at its start.
+/// Returns whether a name has the letters of a guarded field. If the name is not a token, only its start is compared.
 fn is_guarded(name: &[u8], is_exact: bool) -> bool {
     GUARDED_FIELDS.iter().any(|guarded| {
         let mut letters = name.iter().filter(|byte| byte.is_ascii_alphanumeric());
@@ -152,7 +152,7 @@ fn is_guarded(name: &[u8], is_exact: bool) -> bool {
     })
 }
 
-/// Whether a line begins as a status line does, whatever is in front of it.
+/// Returns whether a line begins like a status line, ignoring anything before it.
 fn is_status_line(line: &[u8]) -> bool {
     let start = line.iter().position(u8::is_ascii_alphanumeric).unwrap_or(line.len());
     line[start..].get(..5).is_some_and(|start| start.eq_ignore_ascii_case(b"HTTP/"))
@@ -166,7 +166,7 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// What the value of a field may hold (RFC 9110, 5.5).
+/// Returns whether the value of a field may contain a byte (RFC 9110, 5.5).
 pub(super) fn is_text(byte: u8) -> bool {
     byte == b'\t' || (byte >= b' ' && byte != 0x7f)
 }

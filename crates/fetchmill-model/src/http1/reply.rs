@@ -1,4 +1,4 @@
-//! Owns the state of one reply being read: head, then body, then done.
+//! The state of a reply that is being read: head, then body, then done.
 
 use memchr::memchr_iter;
 
@@ -11,68 +11,69 @@ use crate::http1::byte_range::ByteRange;
 use crate::limits::{HEAD_BYTES_MAX, HEAD_LINE_BYTES_MAX, INTERIM_REPLIES_MAX};
 use crate::outcome::FailureKind;
 
-/// How far a reply has come.
+/// Progress of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplyProgress {
-    /// It goes on. Bytes behind `consumed` are to be given again, with more behind them.
+    /// The reply is not complete. The bytes after `consumed` must be passed again, followed by more bytes.
     NeedMore {
-        /// Bytes of the input that are done with.
+        /// Number of consumed input bytes.
         consumed: usize,
     },
-    /// It is complete. Bytes behind `consumed` do not belong to it: unless another request was sent on the
-    /// connection they were not asked for, and the connection must not be used again.
+    /// The reply is complete. Bytes after `consumed` do not belong to it. Unless another request was sent on the
+    /// connection, they are unsolicited and the connection must not be used again.
     Done {
-        /// Bytes of the input that belong to it.
+        /// Number of input bytes that belong to the reply.
         consumed: usize,
     },
 }
 
-/// What the end of a stream means when it is not a failure of the reply.
+/// Meaning of the end of a stream, if the reply has not failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamEnd {
-    /// The reply is complete; with [`Framing::Eof`] it is the stream's end that says so.
+    /// The reply is complete. With [`Framing::Eof`] the end of the stream marks this.
     Complete,
-    /// Not a byte had come: on a connection that had been used before, the server closed it as the request went out.
+    /// Not a single byte came. On a reused connection, the server closed it as the request was sent.
     Unanswered,
 }
 
-/// Reads replies, one at a time. One for each connection; small, and used again for each reply.
+/// Reads replies one at a time. Each connection has one small reader, which is reused for each reply.
 #[derive(Debug)]
 pub struct ReplyReader {
     max_body: u64,
-    /// Whether the bytes come out of HTTP/2's frames.
+    /// Whether the bytes come from HTTP/2 frames.
     of_frames: bool,
     state: ReplyState,
     head: Option<Head>,
-    /// Bytes of the interim heads of this reply.
+    /// Total size of the interim heads of this reply.
     interim_bytes: usize,
     interim_count: u32,
-    /// Bytes of the unfinished head that hold no end of it,
+    /// Number of bytes of the unfinished head that were searched for its end.
     scanned: usize,
-    /// and where the last line in them starts.
+    /// Start of the last line in these bytes.
     line_start: usize,
-    /// It answers `HEAD`: there is no body, whatever its fields say.
+    /// Whether the reply answers `HEAD` and so has no body, whatever its fields say.
     is_bodiless: bool,
-    /// A part of the object was asked for.
+    /// Whether a part of the object was requested.
     may_be_partial: bool,
-    /// Bytes that the body must have: its status is 206, and `Content-Range` says that these are all of the object.
+    /// Number of bytes that the body must have. It is set if the status is 206 and `Content-Range` says that this is
+    /// the whole object.
     whole: Option<u64>,
 }
 
 #[derive(Debug)]
 enum ReplyState {
     Head,
-    /// Bytes that are still to come.
+    /// Number of remaining bytes.
     Length(u64),
     Chunked(ChunkedDecoder),
-    /// Bytes that came.
+    /// Number of bytes so far.
     Eof(u64),
     Done,
     Refused(MalformedReply),
 }
 
 impl ReplyReader {
-    /// A reader that refuses bodies above `max_body` bytes, ready for a reply.
+    /// Creates a reader that refuses bodies above `max_body` bytes.
     pub fn new(max_body: u64) -> Self {
         ReplyReader {
             max_body,
@@ -89,38 +90,38 @@ impl ReplyReader {
         }
     }
 
-    /// A reader of a reply that came in HTTP/2's frames: its head is given as HTTP/1.1 would write it, its body without
-    /// any framing. The end of the stream must be told by a frame.
+    /// Creates a reader for replies from HTTP/2 frames. It gets the head in HTTP/1.1 form and the body without framing.
+    /// A frame must mark the end of the stream.
     pub fn of_frames(max_body: u64) -> Self {
         ReplyReader { of_frames: true, ..ReplyReader::new(max_body) }
     }
 
-    /// Forgets the last reply: the next input starts another.
+    /// Resets the reader for another reply.
     pub fn start(&mut self) {
         *self = ReplyReader { of_frames: self.of_frames, ..ReplyReader::new(self.max_body) };
     }
 
-    /// The same for a reply to a request with `Range`: it may be a part of the object (206).
+    /// Resets the reader for the reply to a request with `Range`, which may be a part of the object (206).
     pub fn start_partial(&mut self) {
         self.start();
         self.may_be_partial = true;
     }
 
-    /// The same for a reply to `HEAD`, whose fields tell of a body that does not come.
+    /// Resets the reader for the reply to `HEAD`, whose fields describe a body that does not come.
     pub fn start_bodiless(&mut self) {
         self.start();
         self.is_bodiless = true;
     }
 
-    /// The head of this reply once it is there, also when the body is refused.
+    /// Returns the head of this reply once it is complete, even if the body is refused.
     pub fn head(&self) -> Option<&Head> {
         self.head.as_ref()
     }
 
-    /// Reads on. `input` is all that came and was not consumed: while the head is unfinished the caller keeps its
-    /// bytes and gives them again with new ones behind; of a body everything is consumed at once.
+    /// Reads more of the reply. `input` is everything that came and was not consumed. While the head is unfinished, the
+    /// caller keeps its bytes and passes them again with new ones after them. Bytes of a body are consumed immediately.
     ///
-    /// After an error every further call gives the same one, until [`ReplyReader::start`].
+    /// After an error every further call returns the same error, until [`ReplyReader::start`].
     #[inline]
     pub fn read(&mut self, input: &[u8], body: &mut impl BodySink) -> Result<ReplyProgress, MalformedReply> {
         let result = self.advance(input, body);
@@ -145,7 +146,7 @@ impl ReplyReader {
         }
     }
 
-    /// The stream has ended: nothing more will come.
+    /// Handles the end of the stream.
     pub fn end_of_stream(&mut self) -> Result<StreamEnd, MalformedReply> {
         match self.state {
             ReplyState::Head if self.scanned == 0 && self.interim_bytes == 0 => Ok(StreamEnd::Unanswered),
@@ -165,10 +166,10 @@ impl ReplyReader {
         }
     }
 
-    /// Reads one head, interim or final. `None`: its end has not come.
+    /// Reads one head, interim or final. `None` if its end has not come.
     ///
-    /// A verdict is given when the end of the head has come, or a bound was passed: so it is the same however the
-    /// bytes are cut. Only a start that is not HTTP is refused at once.
+    /// A head is accepted or refused only when it is complete or exceeds a limit, so the result does not depend on how
+    /// the bytes are split. Only a start that is not HTTP is refused immediately.
     fn read_head(&mut self, input: &[u8], body: &mut impl BodySink) -> Result<Option<usize>, MalformedReply> {
         if input.is_empty() {
             return Ok(None);
@@ -177,8 +178,8 @@ impl ReplyReader {
         if self.scanned < head::START_BYTES {
             head::check_start(&input[..input.len().min(left)])?;
         }
-        // Almost always the whole head is there: then its lines need not be looked for. A head that is longer than
-        // a line may be is looked at line by line first, and what is wrong is told only once its end is there.
+        // Usually the whole head is here, and its lines need not be searched. A head longer than a line may be is first
+        // checked line by line, and errors in it are reported only once its end has come.
         if self.scanned == 0
             && let Ok(Some((message, length))) = head::parse(input, self.is_bodiless)
             && length <= left.min(HEAD_LINE_BYTES_MAX)
@@ -198,7 +199,7 @@ impl ReplyReader {
         }
     }
 
-    /// Where the head ends: behind its first empty line. Each byte is looked at once.
+    /// Returns where the head ends: after its first empty line. Each byte is checked once.
     fn find_end(&mut self, input: &[u8], left: usize) -> Result<Option<usize>, MalformedReply> {
         let window = &input[..input.len().min(left)];
         let scanned = self.scanned.min(window.len());
@@ -252,7 +253,7 @@ impl ReplyReader {
                 self.head = Some(head);
                 self.state = match framing {
                     Framing::None | Framing::Length(0) => ReplyState::Done,
-                    // Who wants no more of it gives up the connection himself, and knows better why.
+                    // A sink that wants no more closes the connection itself and knows a better reason.
                     Framing::Length(length) if length > self.max_body && body.wants_more() => {
                         return Err(body_too_large());
                     }
@@ -265,7 +266,7 @@ impl ReplyReader {
         Ok(())
     }
 
-    /// The length of an object of which a 206 says that it is all of it.
+    /// Returns the length of an object if a 206 contains the whole object.
     fn whole_of(&self, head: &Head, bytes: &[u8]) -> Result<u64, MalformedReply> {
         let refused = MalformedReply::framing("206 was not asked for");
         let has_parts = field_lines(bytes).any(|line| {
@@ -282,7 +283,7 @@ impl ReplyReader {
         Ok(length)
     }
 
-    /// Refuses a body of `length` bytes, which is complete, if a 206 has said that it has more or fewer.
+    /// Refuses a complete body of `length` bytes if a 206 has stated another length.
     fn check_whole(&self, length: u64) -> Result<(), MalformedReply> {
         match self.whole {
             Some(whole) if whole != length => Err(MalformedReply::framing("206 was not asked for")),
@@ -290,7 +291,7 @@ impl ReplyReader {
         }
     }
 
-    /// Gives the body's bytes in `input` to `body`; how many bytes of input they took.
+    /// Passes the body's bytes in `input` to `body`. Returns the number of consumed bytes.
     fn read_body(&mut self, input: &[u8], body: &mut impl BodySink) -> Result<usize, MalformedReply> {
         match &mut self.state {
             ReplyState::Refused(malformed) => Err(*malformed),

@@ -1,20 +1,20 @@
-//! Owns what is sent: `GET` requests that differ in their path only.
+//! Requests: `GET` requests that differ only in their path.
 //!
-//! All that is constant for an origin is put together and checked once. A request is then three copies, one of them
-//! through the encoding of names, so nothing in a name can become part of the request's syntax.
+//! The constant parts of an origin's requests are built and checked once. A request is then three copies, one of them
+//! through the encoding of names. So nothing in a name can become part of the request's syntax.
 
 use crate::error::{Error, Result};
 use crate::http1::header_field::check_field;
 use crate::name;
 
-/// Fields of a user that are no secret whatever they say: they go to every origin, and are stored.
+/// Fields of a user that are never secret. They go to every origin, and are stored.
 pub const OPEN_FIELDS: &[&str] =
     &["accept", "accept-language", "content-type", "user-agent", "if-none-match", "if-modified-since"];
-/// The field that says how a reply's body may be encoded.
+/// Name of the field with the accepted encodings of a reply's body.
 pub const ACCEPT_ENCODING: &str = "Accept-Encoding";
-/// Fields of our own.
+/// Fields that this crate writes itself.
 const OWN_FIELDS: &[&str] = &["host", ACCEPT_ENCODING];
-/// Sent unless they are replaced.
+/// Fields that are sent unless they are replaced.
 const DEFAULT_FIELDS: &[(&str, &str)] =
     &[("User-Agent", concat!("fetchmill/", env!("CARGO_PKG_VERSION"))), (ACCEPT_ENCODING, "identity")];
 const METHOD: &[u8] = b"GET ";
@@ -22,22 +22,22 @@ const METHOD: &[u8] = b"GET ";
 /// The constant parts of all requests to one origin.
 #[derive(Clone)]
 pub struct RequestTemplate {
-    /// `GET`, for a proxy the origin, and the prefix.
+    /// `GET`, the origin for a proxy, and the prefix.
     before: Vec<u8>,
     origin_len: usize,
-    /// The suffix, then everything behind the path.
+    /// The suffix, then everything after the path.
     after: Vec<u8>,
     suffix_len: usize,
-    /// Where the fields behind `Host` start in `after`.
+    /// Start of the fields after `Host` in `after`.
     fields_start: usize,
 }
 
 impl RequestTemplate {
-    /// For the value `host` of the field `Host`. `prefix` and `suffix` are put around a name and already encoded; a
-    /// prefix starts with `/`. `fields` come on top of `Host`, `User-Agent` and `Accept-Encoding`, of which the
-    /// last two can be replaced.
+    /// Creates a template with the value `host` of the field `Host`. `prefix` and `suffix` surround a name and are
+    /// already encoded; a prefix starts with `/`. `fields` are added to `Host`, `User-Agent` and `Accept-Encoding`, and
+    /// can replace the last two.
     ///
-    /// Errors tell the name of a field, never its value: it may be a secret.
+    /// Errors show the name of a field, never its value, because it may be a secret.
     pub fn new(host: &str, prefix: &str, suffix: &str, fields: &[(&str, &str)]) -> Result<Self> {
         if host.is_empty() || !host.bytes().all(is_host) {
             return Err(Error::Usage(format!(
@@ -66,8 +66,8 @@ impl RequestTemplate {
         })
     }
 
-    /// The same for a proxy that is to ask `http://host` itself: in absolute form, with the value of
-    /// `Proxy-Authorization`, which goes nowhere else.
+    /// Creates a template for a proxy that requests from `http://host` itself. Requests have absolute form and the
+    /// value of `Proxy-Authorization`, which is sent nowhere else.
     pub fn for_proxy(
         host: &str,
         prefix: &str,
@@ -94,17 +94,17 @@ impl RequestTemplate {
         out.extend_from_slice(&self.after);
     }
 
-    /// Appends what the request for a name asks for: path and query, encoded.
+    /// Appends the target of the request for a name: path and query, encoded.
     pub fn write_target(&self, name: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(&self.before[METHOD.len() + self.origin_len..]);
         name::encode(name, out);
         out.extend_from_slice(&self.after[..self.suffix_len]);
     }
 
-    /// The same requests without the fields that are secrets: as they are stored.
+    /// Returns the template without fields that are secrets, for stored requests.
     #[must_use]
     pub fn without_secrets(&self) -> Self {
-        // The first line is the end of the request line; a value has no line end.
+        // The first line is the end of the request line. Values contain no line end.
         let kept = self.after.split_inclusive(|byte| *byte == b'\n').enumerate();
         let after = kept.filter(|(position, line)| *position == 0 || !is_secret(line));
         RequestTemplate {
@@ -116,8 +116,8 @@ impl RequestTemplate {
         }
     }
 
-    /// Appends the request for a path with its query, already encoded. What could not be part of one is encoded
-    /// all the same, so that it cannot end the request's line.
+    /// Appends the request for a path with its query, already encoded. Bytes that are invalid there are encoded anyway,
+    /// so that they cannot end the request line.
     pub fn write_path(&self, path: &str, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.before[..METHOD.len() + self.origin_len]);
         write_target_of(path.as_bytes(), out);
@@ -138,19 +138,19 @@ impl RequestTemplate {
 /// The field with cookies.
 const COOKIE: &str = "Cookie";
 
-/// A URL that can be asked for.
+/// A URL that can be requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HttpUrl<'u> {
-    /// All of it.
+    /// The whole URL.
     pub whole: &'u [u8],
     /// Host and port.
     host: &'u [u8],
-    /// Path and query; nothing, or with a slash or a question mark at its start.
+    /// Path and query. Empty, or starting with a slash or a question mark.
     path: &'u [u8],
 }
 
 impl<'u> HttpUrl<'u> {
-    /// `None` for what is no URL of HTTP, or has a user. A fragment is never sent.
+    /// Parses a URL. `None` if it is not an HTTP URL, or contains a user. A fragment is never sent.
     pub fn parse(whole: &'u [u8]) -> Option<Self> {
         let behind = whole.strip_prefix(b"https://").or_else(|| whole.strip_prefix(b"http://"))?;
         let behind = behind.split(|byte| *byte == b'#').next()?;
@@ -161,7 +161,7 @@ impl<'u> HttpUrl<'u> {
     }
 }
 
-/// Path and query, which start with a slash.
+/// Appends path and query, starting with a slash.
 fn write_target_of(path: &[u8], out: &mut Vec<u8>) {
     if !path.starts_with(b"/") {
         out.push(b'/');
@@ -169,18 +169,18 @@ fn write_target_of(path: &[u8], out: &mut Vec<u8>) {
     escape_target(path, b"", out);
 }
 
-/// What a call asks for besides what its origin's template says.
+/// Parts of a call that its origin's template does not contain.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestParts<'a> {
-    /// A token, as `GET`.
+    /// Method: a token such as `GET`.
     pub method: &'a str,
     /// Path and query, encoded.
     pub path: &'a str,
-    /// Its own fields, checked by [`check_field`]: they stand instead of the template's of the same name.
+    /// Fields of the call, checked by [`check_field`]. They replace fields of the template with the same name.
     pub fields: &'a [(String, String)],
-    /// Its body; none at all for a method that has none.
+    /// Body. `None` for a method without one.
     pub body: Option<&'a [u8]>,
-    /// All cookies that go with it; none: those that a file has for its origin.
+    /// All cookies of the call. `None` to use the cookies that a file has for its origin.
     pub cookies: Option<&'a str>,
 }
 
@@ -201,7 +201,7 @@ impl RequestTemplate {
             out.truncate(start);
             out.extend_from_slice(&kept);
         }
-        // The empty line comes last.
+        // The empty line must come last.
         out.truncate(out.len() - 2);
         for (name, value) in call.fields {
             for part in [name, ": ", value, "\r\n"] {
@@ -216,7 +216,7 @@ impl RequestTemplate {
     }
 }
 
-/// Adds cookies to the request that begins at `start`: behind those of its own field, if it has one.
+/// Adds cookies to the request that begins at `start`, after those of its own field if it has one.
 pub fn add_cookies(out: &mut Vec<u8>, start: usize, cookies: &str) {
     let mut at = start;
     for line in out[start..].split_inclusive(|byte| *byte == b'\n') {
@@ -235,7 +235,7 @@ pub fn add_cookies(out: &mut Vec<u8>, start: usize, cookies: &str) {
 }
 
 impl std::fmt::Debug for RequestTemplate {
-    /// Without the fields: they may hold secrets.
+    /// Leaves out the fields, because they may be secrets.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
             .debug_struct("RequestTemplate")
@@ -244,19 +244,20 @@ impl std::fmt::Debug for RequestTemplate {
     }
 }
 
-/// Whether a line is a field that may be a secret.
+/// Returns whether a line is a field that may be a secret.
 fn is_secret(line: &[u8]) -> bool {
     let is_end = line == b"\r\n";
     !is_end && !OPEN_FIELDS.iter().chain(OWN_FIELDS).any(|open| is_field(line, open))
 }
 
-/// Whether a line is the field of this name.
+/// Returns whether a line is the field with this name.
 fn is_field(line: &[u8], name: &str) -> bool {
     let end = line.iter().position(|byte| *byte == b':');
     end.is_some_and(|end| line[..end].eq_ignore_ascii_case(name.as_bytes()))
 }
 
-/// The fields of a request on top of `Host`: the defaults that `fields` do not replace, then `fields`, checked.
+/// Returns the fields of a request in addition to `Host`: the defaults that `fields` do not replace, then the checked
+/// `fields`.
 pub fn request_fields<'a>(fields: &[(&'a str, &'a str)]) -> Result<Vec<(&'a str, &'a str)>> {
     let is_given = |name: &str| fields.iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
     let mut all: Vec<_> = DEFAULT_FIELDS.iter().filter(|(name, _)| !is_given(name)).copied().collect();
@@ -267,8 +268,8 @@ pub fn request_fields<'a>(fields: &[(&'a str, &'a str)]) -> Result<Vec<(&'a str,
     Ok(all)
 }
 
-/// Appends a path with its query, already encoded. What could not be part of one is encoded all the same, and so are
-/// the bytes in `also`.
+/// Appends a path with its query, already encoded. Bytes that are invalid there are encoded anyway, and so are the
+/// bytes in `also`.
 pub fn escape_target(path: &[u8], also: &[u8], out: &mut Vec<u8>) {
     for &byte in path {
         if is_target(byte) && !also.contains(&byte) {
@@ -279,12 +280,12 @@ pub fn escape_target(path: &[u8], also: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// What may stand in `Host`: a name or an address with its port.
+/// Returns whether `Host` may contain a byte: it is a name or an address with a port.
 fn is_host(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+,;=".contains(&byte)
 }
 
-/// What may stand in a path with its query.
+/// Returns whether a path with its query may contain a byte.
 fn is_target(byte: u8) -> bool {
     byte.is_ascii_graphic() && byte != b'#'
 }

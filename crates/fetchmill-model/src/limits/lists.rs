@@ -10,7 +10,7 @@ pub const PAGE_BYTES_MAX: usize = 16 * MIB;
 pub const WINDOW_TARGETS_MAX: usize = 256 * 1024;
 /// ... or their names take this much. One page may go over it: 16 + 16 = the 32 MiB of the budget.
 pub const WINDOW_NAME_BYTES_MAX: usize = 16 * MIB;
-/// A listing of the only origin reads ahead by what is fetched in ten seconds, and by this at least.
+/// Minimum read-ahead of a listing when the job has one origin, in targets. As a rule it is what is fetched in 10 s.
 pub const READ_AHEAD_TARGETS_MIN: usize = 64 * 1024;
 /// A listing that can be divided is, while fewer targets than this are listed and not handed out: some batches for each
 /// worker.

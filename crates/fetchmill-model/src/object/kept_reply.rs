@@ -1,45 +1,45 @@
-//! Replies that are no objects, as `--warc-all` keeps them: redirects, statuses of absent and failed targets, and what is said
-//! of an object that has not changed. Those of a target travel with its outcome, in one value.
+//! Replies that are not objects, as `--warc-all` keeps them: redirects, replies with the statuses of absent and failed
+//! targets, and replies for unchanged objects. The replies of a target are stored with its outcome, in one value.
 
 use crate::limits::{HOPS_KEPT_BYTES_MAX, KEPT_BODY_BYTES_MAX};
 use crate::object::Micros;
 use crate::target::extra_columns::{extra_values, write_extra};
 
-/// Values of a reply.
+/// Number of values of a reply.
 const VALUES: usize = 5;
-/// What its last value is when its body has more bytes than are kept.
+/// Last value of a reply whose body was truncated.
 const CUT: &[u8] = b"cut";
 
 /// One reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeptReply<'r> {
-    /// Where it was asked for; none: where the target's name leads.
+    /// Requested URL. `None` if it follows from the target's name.
     pub url: Option<&'r [u8]>,
-    /// When it was complete.
+    /// Time when the reply was complete.
     pub fetched_at: Micros,
-    /// Status line and fields as they were sent, the empty line included.
+    /// Status line and fields as sent, including the empty line.
     pub head: &'r [u8],
-    /// Its body, or the beginning of that.
+    /// The body, or its beginning.
     pub body: &'r [u8],
-    /// Whether there was more of the body.
+    /// Whether the body was longer.
     pub is_cut: bool,
 }
 
 impl<'r> KeptReply<'r> {
-    /// Appends it to those of its target.
+    /// Appends the reply to those of its target.
     pub fn write(&self, out: &mut Vec<u8>) {
         let at = self.fetched_at.to_le_bytes();
         let cut = self.is_cut.then_some(CUT);
         write_extra([self.url, Some(&at), Some(self.head), Some(self.body), cut].into_iter(), out);
     }
 
-    /// A redirect: as much of its body as there is room for behind those before it.
+    /// Appends a redirect, with as much of its body as fits after the earlier ones.
     pub fn write_hop(&self, out: &mut Vec<u8>) {
         let room = HOPS_KEPT_BYTES_MAX.saturating_sub(out.len() + self.head.len());
         self.cut_to(room).write(out);
     }
 
-    /// The same with so many bytes of its body at most, and never more than [`KEPT_BODY_BYTES_MAX`].
+    /// Truncates the body to `bytes` bytes, and at most to [`KEPT_BODY_BYTES_MAX`].
     #[must_use]
     pub fn cut_to(self, bytes: usize) -> Self {
         let bytes = bytes.min(KEPT_BODY_BYTES_MAX);
@@ -49,7 +49,7 @@ impl<'r> KeptReply<'r> {
         }
     }
 
-    /// The replies of a target, in their order; it ends where the bytes are not what [`KeptReply::write`] writes.
+    /// Iterates over the replies of a target in order. It ends at bytes that [`KeptReply::write`] would not write.
     pub fn all(bytes: &'r [u8]) -> impl Iterator<Item = KeptReply<'r>> {
         let mut values = extra_values(bytes);
         std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! A fetched object as a pack stores it and gives it back.
+//! A fetched object, as a pack stores and returns it.
 
 pub mod kept_reply;
 
@@ -9,79 +9,81 @@ pub type Micros = u64;
 /// Seconds since 1970 UTC.
 pub type Seconds = u64;
 
-/// What is known of an object besides its bytes. What a format does not store is unknown when it is read back.
+/// Facts about an object in addition to its bytes. A fact that a format does not store is unknown when the object is
+/// read back.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Facts<'a> {
-    /// The reply's status; 0: unknown.
+    /// Status of the reply. 0 if unknown.
     pub status: u16,
-    /// Attempts that were made; 0: unknown.
+    /// Number of attempts. 0 if unknown.
     pub attempts: u32,
-    /// When the reply was complete; 0: unknown.
+    /// Time when the reply was complete. 0 if unknown.
     pub fetched_at: Micros,
-    /// The field `Content-Type`, as it was sent.
+    /// The field `Content-Type`, as sent.
     pub content_type: Option<&'a [u8]>,
-    /// The field `Content-Encoding`, as it was sent, when the body is stored so: nobody asked for that.
+    /// The field `Content-Encoding`, as sent, if the body is stored encoded although the request did not ask for an
+    /// encoding.
     pub content_encoding: Option<&'a [u8]>,
-    /// The field `ETag`, as it was sent.
+    /// The field `ETag`, as sent.
     pub etag: Option<&'a [u8]>,
-    /// The field `Last-Modified` when it is a date.
+    /// The field `Last-Modified`, if it is a date.
     pub last_modified: Option<Seconds>,
-    /// Status line and fields as they were sent, the empty line included; kept for sinks that ask for it.
+    /// Status line and fields as sent, including the empty line. Kept only for sinks that need them.
     pub head: Option<&'a [u8]>,
-    /// The URL it was asked for or, after redirects, the one that answered, when that is not its name.
+    /// Requested URL, or the final URL after redirects, if it is not the object's name.
     pub url: Option<&'a [u8]>,
-    /// Values of the kept columns, see [`crate::target::extra_columns::extra_values`].
+    /// Values of the kept columns; see [`crate::target::extra_columns::extra_values`].
     pub kept: Option<&'a [u8]>,
-    /// As its list has it ([`crate::target::entry::ListEntry`]), for a target that is asked with no plain `GET` and may still fail: its
-    /// row of failures needs that. No format stores it.
+    /// The list entry ([`crate::target::entry::ListEntry`]) of a target whose request is not a plain `GET` and that may
+    /// still fail, for its row of failures. No format stores it.
     pub entry: Option<&'a [u8]>,
-    /// The name that it is listed under, when it is stored under another one and may still fail. No format stores it.
+    /// The listed name, if the object is stored under another name and may still fail. No format stores it.
     pub listed: Option<&'a [u8]>,
-    /// The redirects that led to it ([`crate::object::kept_reply`]), for WARC.
+    /// The redirects before the object ([`crate::object::kept_reply`]), for WARC.
     pub replies: Option<&'a [u8]>,
 }
 
-/// An object on its way into a pack, or out of one.
+/// An object that goes into a pack, or comes out of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Object<'a> {
-    /// Which target of the job it was.
+    /// Sequence number of the target in the job.
     pub sequence: Sequence,
-    /// Its name: any bytes.
+    /// Name of the object: any bytes.
     pub name: &'a [u8],
-    /// Its bytes.
+    /// Body of the object.
     pub body: &'a [u8],
     /// CRC-32C of the body.
     pub crc32c: u32,
-    /// What else is known.
+    /// Other facts.
     pub facts: Facts<'a>,
 }
 
-/// A target of which no object is stored, as a row of its own: it says why there is none.
+/// A target without a stored object, for its own row. The row explains why there is no object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnfetchedTarget<'a> {
-    /// Which target of the job it is.
+    /// Sequence number of the target in the job.
     pub sequence: Sequence,
-    /// Its name: any bytes.
+    /// Name of the target: any bytes.
     pub name: &'a [u8],
     /// `absent`, `failed` or `skipped`.
     pub outcome: &'a str,
-    /// The failure kind, of a failed one.
+    /// Failure kind of a failed target.
     pub kind: Option<&'a str>,
-    /// What went wrong, for people.
+    /// Description of the problem.
     pub detail: Option<&'a str>,
-    /// The status of the last reply; 0: there was none.
+    /// Status of the last reply. 0 if there was none.
     pub status: u16,
-    /// Attempts that were made.
+    /// Number of attempts.
     pub attempts: u32,
     /// See [`Facts::url`].
     pub url: Option<&'a [u8]>,
     /// See [`Facts::kept`].
     pub kept: Option<&'a [u8]>,
-    /// What came in place of an object ([`crate::object::kept_reply`]), for WARC.
+    /// Replies in place of an object ([`crate::object::kept_reply`]), for WARC.
     pub replies: Option<&'a [u8]>,
 }
 
-/// An object that owns its bytes: what a record gives back.
+/// An object that owns its bytes, as returned from a record.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct StoredObject {
     /// See [`Object::name`].
@@ -111,7 +113,7 @@ pub struct StoredObject {
 }
 
 impl StoredObject {
-    /// As it goes into a pack, under a sequence number.
+    /// Returns the object for a pack, with a sequence number.
     pub fn as_object(&self, sequence: Sequence) -> Object<'_> {
         Object {
             sequence,

@@ -1,4 +1,5 @@
-//! What the robots.txt of a host says of the targets of a list (`--robots`), as RFC 9309, 2.3.1, reads the reply.
+//! The rules of a host's robots.txt for the targets of a list (`--robots`). The reply is interpreted as in RFC 9309,
+//! 2.3.1.
 
 use crate::limits::OPT_OUT_EVIDENCE_BYTES_MAX;
 use crate::opt_out::OptOut;
@@ -8,43 +9,44 @@ use crate::source::percent;
 use crate::source::robots::{PRODUCT_TOKEN, Robots};
 use crate::verdict::failure_detail::status_text;
 
-/// The path of it.
+/// Path of the robots.txt.
 pub const ROBOTS_PATH: &str = "/robots.txt";
 
-/// See the module.
+/// The robots.txt of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostRobots {
-    /// Its rules; none if the host has no robots.txt.
+    /// The rules. Empty if the host has no robots.txt.
     Rules(Robots),
-    /// The server failed to give it: nothing may be asked for. The reason is for people.
+    /// The server failed to send it, so nothing may be requested. Contains the reason in words.
     Forbidden(String),
-    /// The request brought no complete reply: what it says is not known.
+    /// No complete reply came, so the rules are unknown.
     Unknown(FailureKind, String),
 }
 
-/// What follows for a target.
+/// Decision about a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RobotsVerdict {
-    /// It may be asked for.
+    /// The target may be requested.
     Allowed,
-    /// It may not.
+    /// The target may not be requested.
     OptedOut(OptOut),
-    /// It is not asked for, since the rules are not known; this is why.
+    /// The target is not requested, because the rules are unknown. Contains the reason.
     Failed(FailureKind, String),
 }
 
 impl HostRobots {
-    /// Reads a reply that is not a redirect. Of `body` the decoded start counts.
+    /// Interprets the reply for a robots.txt, which must not be a redirect. `body` is decoded, and only its start
+    /// counts.
     pub fn of_reply(status: u16, body: &[u8]) -> Self {
         match status {
             200..300 => HostRobots::Rules(Robots::parse(body, PRODUCT_TOKEN)),
-            // A redirect that is not followed is as good as no file.
+            // A redirect that is not followed counts as a missing file.
             300..500 => HostRobots::Rules(Robots::default()),
             _ => HostRobots::Forbidden(format!("robots.txt: {}", status_text(status))),
         }
     }
 
-    /// Returns what follows for the target with this path and query, as they are in its URL.
+    /// Returns the decision about the target with this path and query, as in its URL.
     pub fn verdict(&self, path: &str) -> RobotsVerdict {
         match self {
             HostRobots::Rules(robots) if robots.is_empty() => RobotsVerdict::Allowed,
@@ -65,7 +67,7 @@ impl HostRobots {
         }
     }
 
-    /// Returns the bytes of memory that it takes.
+    /// Returns the memory that it takes, in bytes.
     pub fn bytes(&self) -> usize {
         size_of::<Self>()
             + match self {

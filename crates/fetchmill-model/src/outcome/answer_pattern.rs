@@ -1,5 +1,5 @@
-//! Which answers are meant: failure kinds, statuses, classes of statuses, globs of kinds, `any`. For `--fail-on` and
-//! `--retry-failed`.
+//! Patterns that select answers: failure kinds, statuses, classes of statuses, globs of kinds, `any`. For `--fail-on`
+//! and `--retry-failed`.
 
 use globset::{Glob, GlobMatcher};
 
@@ -51,7 +51,7 @@ impl AnswerPattern {
         })
     }
 
-    /// Whether it means an answer: that of a failure kind, or with a status, or both.
+    /// Returns whether the pattern matches an answer with this failure kind, this status, or both.
     pub fn matches(&self, kind: Option<&str>, status: Option<u16>) -> bool {
         match &self.0 {
             Meaning::Any => kind.is_some() || status.is_some_and(|status| status >= FIRST_FAILURE),

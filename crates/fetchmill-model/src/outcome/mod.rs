@@ -1,4 +1,4 @@
-//! What became of targets: outcomes, failure kinds, the tally that always balances, and receipts.
+//! Outcomes of targets: outcomes, failure kinds, the counters that always balance, and receipts.
 
 pub mod answer_pattern;
 pub mod opt_out_rule;
@@ -13,17 +13,18 @@ use crate::outcome::same_bodies::SameBodies;
 use crate::outcome::skips::{SkipReason, Skips};
 use crate::text::file_name::FileName;
 
-/// The order in which targets became durable in the journal; names a target inside one job only.
+/// Number of a target in the order in which targets became durable in the journal. It identifies a target only within a
+/// job.
 pub type Sequence = u64;
 
-/// What became of a target.
+/// Outcome of a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Outcome {
     /// A complete 2xx.
     Fetched,
     /// 404 or 410.
     Absent,
-    /// Anything else, final.
+    /// Any other final result.
     Failed(FailureKind),
     /// Left out on purpose.
     Skipped(SkipReason),
@@ -33,7 +34,7 @@ impl Outcome {
     /// The name of [`Outcome::Skipped`] in rows.
     pub const SKIPPED: &str = "skipped";
 
-    /// As it stands in rows.
+    /// Returns the name as in rows.
     pub fn name(self) -> &'static str {
         match self {
             Outcome::Fetched => "fetched",
@@ -73,9 +74,9 @@ macro_rules! failure_kinds {
 pub enum FailureClass {
     /// Tried again soon.
     Transient,
-    /// Tried again, with the patience that the server asks for.
+    /// Tried again after the pause that the server asks for.
     Throttle,
-    /// Failed at once.
+    /// Failed immediately.
     Final,
 }
 
@@ -184,23 +185,23 @@ failure_kinds! {
 }
 
 impl FailureKind {
-    /// The reverse of [`FailureKind::name`].
+    /// Returns the kind with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|kind| kind.name() == name)
     }
 
-    /// Whether the server could not show that it is the one that was asked for.
+    /// Returns whether the server could not prove its identity.
     pub fn is_untrusted(self) -> bool {
         use FailureKind::{TlsCertificate, TlsExpired, TlsSelfSigned, TlsUnknownCa, TlsWrongName};
         matches!(self, TlsExpired | TlsSelfSigned | TlsUnknownCa | TlsWrongName | TlsCertificate)
     }
 
-    /// Whether another attempt may help.
+    /// Returns whether another attempt may help.
     pub fn is_retryable(self) -> bool {
         self.class() != FailureClass::Final
     }
 
-    /// The outcome or failure of a complete reply with this status: `Ok` is final.
+    /// Returns the outcome or failure of a complete reply with this status. `Ok` is final.
     pub fn of_status(status: u16) -> Result<Outcome, FailureKind> {
         match status {
             200..=299 => Ok(Outcome::Fetched),
@@ -216,7 +217,7 @@ impl FailureKind {
 /// The counters of a job. `listed = fetched + absent + failed + skipped` once nothing is pending.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// Targets that the source handed over.
+    /// Targets that the source returned.
     pub listed: u64,
     /// See [`Outcome::Fetched`].
     pub fetched: u64,
@@ -226,22 +227,22 @@ pub struct Tally {
     pub failed: u64,
     /// See [`Outcome::Skipped`].
     pub skipped: u64,
-    /// Bytes of fetched bodies.
+    /// Total bytes of fetched bodies.
     pub bytes: u64,
 }
 
 impl Tally {
-    /// Targets with an outcome.
+    /// Returns the number of targets with an outcome.
     pub fn settled(&self) -> u64 {
         self.fetched + self.absent + self.failed + self.skipped
     }
 
-    /// Targets without one.
+    /// Returns the number of targets without an outcome.
     pub fn pending(&self) -> u64 {
         self.listed.saturating_sub(self.settled())
     }
 
-    /// Adds what another one has counted.
+    /// Adds the counters of another tally.
     pub fn add(&mut self, other: &Tally) {
         self.listed += other.listed;
         self.fetched += other.fetched;
@@ -262,39 +263,39 @@ impl Tally {
     }
 }
 
-/// How many targets failed in which way.
+/// Number of failed targets by kind.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KindCounts(BTreeMap<FailureKind, u64>);
 
 impl KindCounts {
-    /// Counts so many failures.
+    /// Adds `count` failures of a kind.
     pub fn add(&mut self, kind: FailureKind, count: u64) {
         *self.0.entry(kind).or_default() += count;
     }
 
-    /// Counts what another one has counted.
+    /// Adds the counts of another value.
     pub fn add_all(&mut self, other: &KindCounts) {
         other.iter().for_each(|(kind, count)| self.add(kind, count));
     }
 
-    /// How many failed so.
+    /// Returns the number of failures of a kind.
     pub fn count(&self, kind: FailureKind) -> u64 {
         self.0.get(&kind).copied().unwrap_or_default()
     }
 
-    /// The kinds that occurred.
+    /// Iterates over the kinds that occurred.
     pub fn iter(&self) -> impl Iterator<Item = (FailureKind, u64)> {
         self.0.iter().map(|(kind, count)| (*kind, *count))
     }
 }
 
-/// How many targets failed with which status: those whose kind follows from their status alone. At most 900 entries, since
-/// a status has three digits.
+/// Number of failed targets by status, for failures that follow from the status alone. It has up to 900 entries,
+/// because a status has three digits.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatusCounts(BTreeMap<u16, u64>);
 
 impl StatusCounts {
-    /// Counts an outcome whose last reply had this status, if that is why it failed.
+    /// Counts an outcome whose last reply had this status, if the status is why it failed.
     pub fn note(&mut self, outcome: Outcome, status: u16) {
         if let Outcome::Failed(kind) = outcome
             && (100..1000).contains(&status)
@@ -309,18 +310,18 @@ impl StatusCounts {
         *self.0.entry(status).or_default() += count;
     }
 
-    /// The statuses that occurred.
+    /// Iterates over the statuses that occurred.
     pub fn iter(&self) -> impl Iterator<Item = (u16, u64)> {
         self.0.iter().map(|(status, count)| (*status, *count))
     }
 }
 
-/// Sequence numbers as runs: first and length, ascending, apart from each other.
+/// Sequence numbers as runs (first number and length), ascending and not adjacent.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Runs(Vec<(Sequence, u64)>);
 
 impl Runs {
-    /// Of numbers in any order, each once.
+    /// Creates runs from numbers in any order, without duplicates.
     pub fn from_unsorted(numbers: &mut [Sequence]) -> Self {
         numbers.sort_unstable();
         let mut runs: Vec<(Sequence, u64)> = Vec::new();
@@ -333,33 +334,33 @@ impl Runs {
         Runs(runs)
     }
 
-    /// The runs.
+    /// Iterates over the runs.
     pub fn iter(&self) -> impl Iterator<Item = (Sequence, u64)> {
         self.0.iter().copied()
     }
 
-    /// The numbers.
+    /// Iterates over the numbers.
     pub fn numbers(&self) -> impl Iterator<Item = Sequence> {
         self.iter().flat_map(|(first, length)| first..first + length)
     }
 
-    /// Whether a number is among them.
+    /// Returns whether the runs contain a number.
     pub fn contains(&self, number: Sequence) -> bool {
         let behind = self.0.partition_point(|(first, _)| *first <= number);
         behind > 0 && number - self.0[behind - 1].0 < self.0[behind - 1].1
     }
 
-    /// How many numbers.
+    /// Returns the count of numbers.
     pub fn count(&self) -> u64 {
         self.iter().map(|(_, length)| length).sum()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no numbers.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// For the journal: pairs of little-endian u64.
+    /// Encodes the runs for the journal, as pairs of little-endian u64.
     pub fn to_blob(&self) -> Vec<u8> {
         self.iter()
             .flat_map(|(first, length)| [first.to_le_bytes(), length.to_le_bytes()])
@@ -367,7 +368,7 @@ impl Runs {
             .collect()
     }
 
-    /// The reverse of [`Runs::to_blob`]; `None` when the blob is not one.
+    /// Decodes the output of [`Runs::to_blob`]. `None` if the blob is malformed.
     pub fn from_blob(blob: &[u8]) -> Option<Self> {
         let (words, []) = blob.as_chunks::<8>() else {
             return None;
@@ -383,21 +384,21 @@ impl Runs {
     }
 }
 
-/// Where a shard ends, durably.
+/// Durable end of a shard.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShardEnd {
-    /// Its file, in the folder of the job's state that files of its kind are in.
+    /// File of the shard, in the state folder for files of its kind.
     pub path: FileName,
-    /// Bytes that count; what is behind them does not exist.
+    /// Number of valid bytes. Everything after them is ignored.
     pub end: u64,
-    /// CRC-32C of those bytes.
+    /// CRC-32C of the valid bytes.
     pub crc32c: u32,
 }
 
-/// The number of a sealed shard, in the order of sealing.
+/// Number of a sealed shard, in the order of sealing.
 pub type ShardNumber = u64;
 
-/// A shard that is being written, as far as it is durable; paths are relative to the folder of open shards.
+/// A shard that is being written, up to its durable end. Paths are relative to the folder of open shards.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenShard {
     /// The shard.
@@ -406,64 +407,64 @@ pub struct OpenShard {
     pub manifest: ShardEnd,
 }
 
-/// A shard that is complete and durable; paths as above until it is renamed to its number.
+/// A complete and durable shard. Paths are relative to the folder of open shards until it is renamed to its number.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SealedShard {
     /// The shard.
     pub data: ShardEnd,
     /// Its manifest.
     pub manifest: ShardEnd,
-    /// Objects in it.
+    /// Number of objects in the shard.
     pub objects: u64,
-    /// Bytes of their bodies.
+    /// Total bytes of their bodies.
     pub bytes: u64,
-    /// Shards whose objects it holds as well: they are gone with the transaction that seals it.
+    /// Shards whose objects it also contains. The transaction that seals it removes them.
     pub replaces: Vec<ShardNumber>,
 }
 
-/// A file of targets without an object, complete and durable; its path is relative to the folder of open shards until it is
-/// renamed.
+/// A complete and durable file of targets without an object. Its path is relative to the folder of open shards until it
+/// is renamed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnfetchedFile {
     /// The file.
     pub data: ShardEnd,
-    /// Rows in it.
+    /// Number of rows in the file.
     pub rows: u64,
-    /// What it is called in its place.
+    /// Final name of the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<FileName>,
 }
 
-/// A sink's proof of what is durable.
+/// A receipt: a sink's proof of what is durable.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Receipt {
-    /// Whose.
+    /// Worker of the sink.
     pub worker: u32,
-    /// Numbers that are settled now.
+    /// Sequence numbers that are now finished.
     pub settled: Runs,
-    /// Their outcomes, counted; `listed` is 0.
+    /// Their outcomes, counted. `listed` is 0.
     pub tally: Tally,
-    /// The failed ones among them, by kind.
+    /// Failed targets among them, by kind.
     pub kinds: KindCounts,
-    /// The same by status, of those that failed because of it.
+    /// Targets among them that failed because of their status, by status.
     #[serde(default)]
     pub statuses: StatusCounts,
-    /// The skipped ones among them, by reason.
+    /// Skipped targets among them, by reason.
     #[serde(default)]
     pub skips: Skips,
-    /// Numbers that are staged now and settled by the next receipt (`files` only).
+    /// Sequence numbers that are now staged. The next receipt finishes them (`files` only).
     pub staged: Runs,
-    /// The worker's failures shard, when it grew.
+    /// The worker's failures shard, if it has grown.
     pub failures: Option<ShardEnd>,
-    /// The worker's open shard, when it grew.
+    /// The worker's open shard, if it has grown.
     pub open: Option<OpenShard>,
-    /// A shard that is complete: the transaction gives it its number.
+    /// A complete shard. The transaction assigns its number.
     pub sealed: Option<SealedShard>,
-    /// Replaced shards whose files are removed.
+    /// Replaced shards whose files were removed.
     pub removed: Vec<ShardNumber>,
-    /// What `files` writes down of its objects, when it grew.
+    /// The manifest of `files`, if it has grown.
     pub manifest: Option<ShardEnd>,
-    /// What has come since the last receipt, before any transform; not for the journal.
+    /// Bodies since the last receipt, before any transform. Not for the journal.
     #[serde(default)]
     pub same_bodies: SameBodies,
 }

@@ -1,4 +1,5 @@
-//! Objects of a run that are the same bytes: most replies of a server that wants a login are its login page.
+//! Detects that most objects of a run have the same bytes: a server that requires a login answers most requests with
+//! its login page.
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
@@ -6,8 +7,9 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::limits::{SAME_BODIES_KEPT, SAME_BODIES_TOLD_MIN, SAME_BODY_BYTES_MAX};
 use crate::text::counts::with_commas;
 
-/// Counts bodies that come most often, without keeping any: the algorithm Space-Saving of Metwally, Agrawal and El Abbadi.
-/// A body of more than `1 / SAME_BODIES_KEPT` of all is among those that are counted. Memory: [`SAME_BODIES_KEPT`] counts.
+/// Counts the most frequent bodies without storing them, with the algorithm Space-Saving of Metwally, Agrawal and El
+/// Abbadi. A body that makes up more than `1 / SAME_BODIES_KEPT` of all is always counted. It keeps
+/// [`SAME_BODIES_KEPT`] counts in memory.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SameBodies {
     fetched: u64,
@@ -63,7 +65,7 @@ impl SameBodies {
         }
     }
 
-    /// Returns what a user should know if most of at least [`SAME_BODIES_TOLD_MIN`] objects are the same.
+    /// Returns a warning for the user if most of at least [`SAME_BODIES_TOLD_MIN`] objects are the same.
     pub fn notice(&self) -> Option<String> {
         let most = self.counts.iter().max_by_key(|count| count.at_least())?;
         if self.fetched < SAME_BODIES_TOLD_MIN || most.at_least() * 2 <= self.fetched {

@@ -1,4 +1,4 @@
-//! Targets that are left out on purpose, by reason, with some names of each.
+//! Targets that are skipped on purpose, by reason, with some names for each reason.
 
 use serde::{Deserialize, Serialize};
 
@@ -51,7 +51,7 @@ impl SkipReason {
         SkipReason::Duplicate,
     ];
 
-    /// Whether a reply is the reason, and not the listing.
+    /// Returns whether the reply is the reason, and not the listing.
     pub fn is_of_reply(self) -> bool {
         matches!(
             self,
@@ -93,7 +93,8 @@ impl SkipReason {
     }
 }
 
-/// The number of targets left out by a page or a window, and up to [`SKIPPED_NAMES_PAGE`] names of each reason. Most have none.
+/// Number of targets that a page or a window skipped, and up to [`SKIPPED_NAMES_PAGE`] names for each reason. Most
+/// pages skip none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skips(Option<Box<CountedSkips>>);
 

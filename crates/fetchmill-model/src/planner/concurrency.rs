@@ -1,15 +1,17 @@
-//! How many requests an origin gets at once, found by trying: as many as its goodput grows with, and no more.
+//! Finds by trial how many requests an origin gets at a time: as many as increase its goodput, and no more.
 //!
-//! Clock-free: time is an argument. What is decided on is measured in rounds at one limit: goodput, and the mean latency.
-//! - It climbs: the limit doubles each round while goodput grows with it or latency does not. (As TCP's slow start and
-//!   BBR's startup do.)
-//! - It shrinks from there, by a third at a time, while that costs no goodput: what only waits in a queue is given back.
-//! - It holds. Now and then it tries a little more or a little less, in turns with what it has, and keeps what is better.
-//!   When what it holds no longer gives what it gave, it climbs again from there. Others may be the reason, so a limit twice
-//!   as high must give more than before, and what costs others more than it gives is given back.
+//! Clock-free: time is an argument. Decisions are based on rounds at one limit, which measure goodput and mean latency.
+//! - Climb: the limit doubles each round while goodput grows with it or latency does not. (TCP's slow start and BBR's
+//!   startup work like this.)
+//! - Shrink: the limit falls by a third at a time while that costs no goodput. Requests that only wait in a queue are
+//!   given up.
+//! - Hold: now and then a slightly higher or lower limit is tried in turns with the held one, and the better one is
+//!   kept. If the held limit no longer gives the same goodput, the search climbs again from there. Other clients may be
+//!   the reason. So a limit twice as high must increase goodput, and an increase that costs others more than it gains
+//!   is given up.
 //!
-//! Rounds in which something else held the job back (no targets, a full sink, a pace) decide nothing, but for one case: when
-//! there are no targets and requests wait in a queue, the listing's pages wait in it too, and it gives some back
+//! Rounds in which something else limited the job (no targets, a full sink, a pace) decide nothing, with one exception:
+//! if there are no targets and requests wait in a queue, the listing's pages wait in it too, and the limit is lowered
 //! (docs/internals/decisions/0029).
 
 mod climb;

@@ -1,10 +1,10 @@
 //! The pace of an origin that throttles: additive increase, multiplicative decrease.
 //!
-//! Clock-free: time is an argument. There is no pace before anything is refused. The first refusals set one from what
-//! the origin gave meanwhile, since an origin that refuses what is above a rate gives that rate. From there the pace
-//! comes back to what was refused last in some seconds, gently around it and faster beyond, as CUBIC's window does
-//! (RFC 9438); far above it goes away. Refusals that come whatever the pace is say nothing of a rate, and are put up
-//! with (docs/internals/decisions/0018).
+//! Clock-free: time is an argument. There is no pace until a request is refused. The first refusals set the pace to the
+//! rate at which the origin succeeded meanwhile, because an origin that refuses requests above a rate delivers that
+//! rate. From there the pace grows back to the last refused rate in some seconds, slowly near it and faster beyond,
+//! like CUBIC's window (RFC 9438). Far above it the pace is removed. Refusals that come at every pace do not indicate a
+//! rate, and are tolerated (docs/internals/decisions/0018).
 
 use std::collections::VecDeque;
 

@@ -1,15 +1,15 @@
-//! The hosts of a job over many: what each may be asked now, and which of them are dead.
+//! The hosts of a job over many hosts: how many requests each may get now, and which are dead.
 //!
-//! Clock-free: time is an argument. A host belongs to one worker ([`HostId::worker`]), so this is one worker's own, and
-//! nothing in it is locked. A host is scheme, name and port, as an [origin](super::origin) is.
+//! Clock-free: time is an argument. Each host belongs to one worker ([`HostId::worker`]), so a table has one owner and
+//! needs no lock. A host is scheme, name and port, like an [origin](super::origin).
 //!
-//! - At most so many requests in flight, and so many a second (the generic cell rate algorithm, ITU-T I.371).
-//! - 429 or 503: nobody asks it before the time that it named, or before a rest that doubles.
-//! - Those that answer promptly always find a place: while there are targets of such hosts, all others together get no
-//!   more than the places that are left of all, so that slow ones cannot take every one.
-//! - A breaker: after so many failures to reach it one after the other, and if that is at least half of what was seen
-//!   last, it rests. After a rest one target asks whether it is back. When that has failed as often as a target may be
-//!   tried it is dead: its targets are closed with the kind that opened the breaker, and no request.
+//! - Limits: requests in flight, and requests per second (the generic cell rate algorithm, ITU-T I.371).
+//! - After a 429 or 503 the host gets no request before the time that it named, or before a rest that doubles.
+//! - Prompt hosts always find a place. While there are targets of such hosts, all other hosts together get only the
+//!   remaining places, so slow hosts cannot take every place.
+//! - Breaker: a host rests after a number of consecutive failures to reach it, if these are at least half of its last
+//!   results. After a rest one target tests the host. If these tests fail as often as a target may be tried, the host
+//!   is dead. Its targets then fail without a request, with the failure kind that opened the breaker.
 
 use std::collections::HashMap;
 
@@ -17,24 +17,25 @@ use super::origin::Millis;
 use crate::limits;
 use crate::outcome::{FailureClass, FailureKind};
 
-/// Requests that a host may get at once after a quiet time, as time: a tenth of a second's worth.
+/// Requests that a host may get together after a quiet time, as time: a tenth of a second's worth.
 const BURST_MICROS: u64 = 100_000;
-/// Failures and successes that are remembered of a host, one bit each.
+/// Number of results that are remembered for a host, one bit each.
 const HISTORY: u32 = 20;
 
-/// A host, by the hash of its origin's text. Two hosts with the same hash share their limits, which harms neither.
+/// A host, identified by the hash of its origin's text. Two hosts with the same hash share their limits, which is
+/// harmless.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HostId(u64);
 
 impl HostId {
-    /// The host of a normalised URL.
+    /// Returns the host of a normalised URL.
     pub fn of_url(url: &[u8]) -> Self {
         HostId(xxhash_rust::xxh3::xxh3_64(origin_text(url)))
     }
 
-    /// Which of so many workers it belongs to.
+    /// Returns the worker, out of `workers`, that the host belongs to.
     pub fn worker(self, workers: usize) -> usize {
-        // The upper bits: the lower ones choose the place in the tables.
+        // Use the upper bits, because the lower ones choose the position in the tables.
         ((self.0 >> 32) % workers.max(1) as u64) as usize
     }
 
@@ -43,50 +44,50 @@ impl HostId {
         self.0
     }
 
-    /// The reverse of [`HostId::number`].
+    /// Restores a host from [`HostId::number`].
     pub fn from_number(number: u64) -> Self {
         HostId(number)
     }
 }
 
-/// `scheme://authority` of a normalised URL.
+/// Returns `scheme://authority` of a normalised URL.
 fn origin_text(url: &[u8]) -> &[u8] {
     let behind = memchr::memmem::find(url, b"://").map_or(0, |at| at + 3);
     let end = memchr::memchr(b'/', &url[behind..]).map_or(url.len(), |at| behind + at);
     &url[..end]
 }
 
-/// What holds for every host.
+/// Limits that apply to every host.
 #[derive(Debug, Clone, Copy)]
 pub struct HostRules {
-    /// Requests in flight; 0: as many as come.
+    /// Requests in flight to a host. 0 for no limit.
     pub connections: u32,
-    /// Requests a second; none: as many as come.
+    /// Requests per second to a host. `None` for no limit.
     pub rate: Option<f64>,
-    /// How often a host that cannot be reached is asked whether it is back, before it is dead.
+    /// Number of tests of an unreachable host before it is dead.
     pub probes: u32,
-    /// How long a dead one is not asked again.
+    /// How long a dead host is not tested again.
     pub dead_for: Millis,
-    /// Hosts whose state is kept.
+    /// Number of hosts whose state is kept.
     pub held_max: usize,
-    /// Requests in flight to all hosts together; 0: whatever comes.
+    /// Requests in flight to all hosts together. 0 for no limit.
     pub places: usize,
 }
 
-/// What a target of a host may do now.
+/// Whether a target of a host may go now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
-    /// Go. It counts as in flight until [`HostTable::left`].
+    /// It may go. It counts as in flight until [`HostTable::left`].
     Go,
-    /// Not before another one has left.
+    /// It may go after another target of the host has left.
     Full,
-    /// Not before one of a host that is not known to be prompt has left: see [`HostTable::has_room`].
+    /// It may go after a target of a host that is not known to be prompt has left: see [`HostTable::has_room`].
     Crowded,
-    /// Not before then: the rate.
+    /// It may go at this time, because of the rate.
     Later(Millis),
-    /// Not before then, and that is long: the host asked for it, or rests.
+    /// It may go at this time, which is long from now: the host asked for a pause, or rests.
     Resting(Millis),
-    /// Never: the host is dead, and this is why.
+    /// It may never go, because the host is dead. Contains the failure.
     Closed(FailureKind),
 }
 

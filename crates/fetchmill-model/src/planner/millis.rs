@@ -1,4 +1,4 @@
-//! Time as the planner has it: nobody here reads a clock.
+//! Time in the planner, which never reads a clock.
 
 /// Milliseconds on the job's clock: 1970 UTC at the start, monotonic from there.
 pub type Millis = u64;

@@ -1,8 +1,8 @@
-//! The planner: which targets go out next, which wait, when the job is done.
+//! The planner: which targets go out next, which wait, and when the job is done.
 //!
-//! No I/O, no clock: time is an argument. It is behind one lock that is taken once a batch. A target's way:
-//! announced (listed, not yet in the journal) -> ready -> outstanding (with a worker) -> settled, or waiting and
-//! then outstanding again.
+//! It does no I/O and has no clock: time is an argument. A single lock protects it, taken once for each batch. A target
+//! is first announced (listed, not yet in the journal), then ready, then outstanding (with a worker), then finished. It
+//! may also wait and become outstanding again.
 
 pub mod concurrency;
 pub mod congestion;
@@ -34,52 +34,52 @@ pub use retry::Retry;
 use routes::Routes;
 use waiting::{DueKey, WaitingTargets};
 
-/// What the planner must know.
+/// Settings of the planner.
 #[derive(Debug, Clone)]
 pub struct PlannerOptions {
-    /// Workers that share the targets.
+    /// Number of workers that share the targets.
     pub workers: usize,
-    /// Requests in flight at most.
+    /// Maximum number of requests in flight.
     pub limit: usize,
-    /// Within what that number is found out while the job has one origin; none: it holds then, too.
+    /// Bounds for finding that number while the job has one origin. `None` if the number is fixed.
     pub auto: Option<ConcurrencyBounds>,
-    /// A target that waits longer than a commit window goes to the journal.
+    /// Length of a commit window. A target that waits longer goes to the journal.
     pub commit_window: Millis,
     /// See [`limits::GIVE_UP_AFTER`].
     pub give_up_after: Millis,
-    /// Waiting targets that are held in memory; the rest stay in the journal.
+    /// Number of waiting targets in memory. The others stay in the journal.
     pub held_max: usize,
-    /// Of the jitter.
+    /// Seed of the jitter.
     pub seed: u64,
     /// Only targets before this one are handed out.
     pub end: Option<Sequence>,
 }
 
-/// What a worker is to do next.
+/// Next action of a worker.
 #[derive(Debug)]
 pub enum NextWork {
-    /// Fetch these.
+    /// Fetch these targets.
     Batch(Batch),
-    /// Ask again then, or when woken.
+    /// Ask again at this time, or when woken.
     WaitUntil(Millis),
     /// Ask again when woken.
     Wait,
-    /// Nothing will come any more.
+    /// Stop: nothing more will come.
     Done,
 }
 
-/// What a worker has done since its last report.
+/// Work of a worker since its last report.
 #[derive(Debug, Default)]
 pub struct WorkerReport {
     /// Targets with a final outcome.
     pub settled: usize,
     /// Targets to be tried again.
     pub retries: Vec<Retry>,
-    /// What was seen of the origin.
+    /// Observations of the origin.
     pub observed: Observations,
-    /// One that was fetched, as it stands in its page.
+    /// A fetched target, as in its page.
     pub fetched: Option<Box<[u8]>>,
-    /// For who finds out how many requests are useful.
+    /// Measurements for finding the number of useful requests.
     pub load: Option<Load>,
 }
 

@@ -1,15 +1,15 @@
-//! The state of one origin: what is allowed in flight, not before when, and its retry tokens.
+//! The state of one origin: how many requests may be in flight, when the next one may go, and its retry tokens.
 //!
-//! Clock-free: time is an argument, milliseconds on the job's clock. Everything that is to be limited by origin
-//! belongs here.
+//! Clock-free: time is an argument, milliseconds on the job's clock. All limits for an origin belong here.
 //!
-//! The first failure of a target takes tokens and a success gives some back. An origin without tokens seems to be
-//! down: nothing is sent but what asks whether it is ([`super::probing`]). If it is, it rests and is asked again, with
-//! longer rests each time; the first success ends that. So an outage costs a few requests, not an attempt of every
-//! target. A target that fails again takes no tokens: it may be broken. But when nothing else has come for a moment,
-//! it is a reason to ask (docs/internals/decisions/0025).
+//! The first failure of a target takes tokens, and a success returns some. An origin without tokens seems to be down:
+//! then only probes are sent, which test this ([`super::probing`]). If it is down, it rests and is tested again, with
+//! longer rests each time, until the first success. So an outage costs a few requests, not an attempt of every target.
+//! A target that fails again takes no tokens, because the target may be broken. But if nothing else has come for a
+//! moment, it is a reason to probe (docs/internals/decisions/0025).
 //!
-//! Refusals of an origin that gives something meanwhile are no outage: they set its pace ([`super::congestion`]).
+//! If an origin refuses requests but others succeed meanwhile, this is not an outage: the refusals set its pace
+//! ([`super::congestion`]).
 
 use serde::{Deserialize, Serialize};
 

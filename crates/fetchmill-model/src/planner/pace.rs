@@ -1,46 +1,46 @@
-//! A rate of requests: the generic cell rate algorithm (ITU-T I.371), two numbers that all threads share.
+//! A request rate: the generic cell rate algorithm (ITU-T I.371), with two numbers that all threads share.
 //!
-//! Clock-free: time is an argument, microseconds on any clock that all callers share.
+//! Clock-free: time is an argument, in microseconds on any clock that all callers share.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// At most so many requests a second, evenly.
+/// Limits requests to a number per second, evenly spaced.
 #[derive(Debug)]
 pub struct Pace {
-    /// Between two requests, in nanoseconds; 0: there is no rate.
+    /// Time between two requests in nanoseconds. 0 for no rate.
     interval: AtomicU64,
-    /// When the next request is due, in nanoseconds.
+    /// Time at which the next request is due, in nanoseconds.
     due: AtomicU64,
-    /// Requests that may come at once after a quiet time, as time in nanoseconds.
+    /// Burst after a quiet time, as time in nanoseconds.
     burst: u64,
 }
 
 impl Pace {
-    /// Of so many requests a second; any number above 0. After a quiet time a tenth of a second's worth comes at once.
+    /// Creates a rate above 0 requests per second. After a quiet time a tenth of a second's worth may come together.
     pub fn new(per_second: f64) -> Self {
         let pace = Self::unset(Duration::from_millis(100));
         pace.set(Some(per_second));
         pace
     }
 
-    /// Without a rate; `burst` is what comes at once after a quiet time.
+    /// Creates a pace without a rate. `burst` may come together after a quiet time.
     pub fn unset(burst: Duration) -> Self {
         Pace { interval: AtomicU64::new(0), due: AtomicU64::new(0), burst: burst.as_nanos() as u64 }
     }
 
-    /// From now on so many requests a second, or as many as come. Places that are taken stay where they are.
+    /// Sets a new rate, or removes it. Places that are already taken stay unchanged.
     pub fn set(&self, per_second: Option<f64>) {
         let interval = per_second.map_or(0, |per_second| (1e9 / per_second).clamp(1.0, 1e15) as u64);
         self.interval.store(interval, Ordering::Relaxed);
     }
 
-    /// Whether there is a rate.
+    /// Returns whether there is a rate.
     pub fn is_set(&self) -> bool {
         self.interval.load(Ordering::Relaxed) > 0
     }
 
-    /// Takes the next place and tells how long to wait for it, in microseconds.
+    /// Takes the next place. Returns how long to wait for it, in microseconds.
     pub fn reserve(&self, now: u64) -> u64 {
         let interval = self.interval.load(Ordering::Relaxed);
         if interval == 0 {
@@ -55,7 +55,8 @@ impl Pace {
     }
 }
 
-/// A rate of bytes, paid for when they have come: whoever wants more waits until what came is within the rate.
+/// A byte rate that is charged when bytes arrive. Before more is requested, the caller waits until the arrived bytes
+/// are within the rate.
 #[derive(Debug)]
 pub struct ByteRate {
     per_second: f64,

@@ -1,12 +1,12 @@
-//! The preflight: whether the files of a job fit into a file system, before it is full.
+//! The preflight checks whether the files of a job fit into a file system, before it is full.
 //!
-//! A billion files need a billion inodes, which is about 16 TB of ext4 at its default, and a block each. Both are
-//! known long before the last one is written: the number of objects from the listing, their size from the first
-//! thousand. What is free is looked at once, when a run begins, and everything that the run stores is counted against
-//! that: so nothing depends on what is written but not yet settled, and a page or a block costs some arithmetic.
+//! A billion files need a billion inodes (about 16 TB of ext4 with its default) and a block each. Both are known long
+//! before the last file is written: the listing gives the number of objects, and the first thousand give their size.
+//! The free space is read once when a run begins, and everything that the run stores is counted against it. So the
+//! result does not depend on uncommitted data, and a page or a block costs only some arithmetic.
 //!
-//! A job that would just fit must never be refused, so what is not certain counts in its favour: folders of names
-//! and what a folder's entries take are left out, and a mean is believed to nine tenths.
+//! A job that would just fit must never be refused, so uncertain amounts count in its favour. Folders of names and
+//! folder entries are not counted, and only nine tenths of a mean are.
 
 use crate::limits::{PREFLIGHT_SAMPLE_MIN, STAGE_FOLDER_FILES, STAGE_FOLDERS};
 

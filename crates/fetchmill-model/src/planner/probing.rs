@@ -1,35 +1,35 @@
-//! After a rest, or when an origin seems to be down: what is asked to find out whether it is.
+//! Probes: what to request after a rest, or if an origin seems to be down, to find out whether it is.
 //!
-//! A target that has never failed asks first. When there is none, or when it has failed as well, something that is known
-//! to be there is asked for again: an object that was fetched, or the first page of the listing (a health check, whose
-//! reply is thrown away). If that fails it is an outage, and the target's attempt does not count; if it succeeds the
-//! target is broken, and the attempt does. Where nothing is known to be there, a target that waits asks, and its attempts
-//! count: they always progress (docs/internals/decisions/0025).
+//! A target that has never failed goes first. If there is none, or it has failed too, something that is known to exist
+//! is requested again: a fetched object, or the first page of the listing. This is a health check, whose reply is
+//! discarded. If it fails there is an outage, and the target's attempt does not count. If it succeeds the target is
+//! broken, and the attempt counts. If nothing is known to exist, a waiting target is the probe, and its attempts count,
+//! so that there is always progress (docs/internals/decisions/0025).
 
 use super::retry::Retry;
 use crate::target::Sequence;
 
-/// What is asked for again.
+/// Object of a health check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HealthCheck {
-    /// An object that was fetched: what its page says of it.
+    /// A fetched object, as in its page.
     Object(Box<[u8]>),
     /// The first page of the listing.
     FirstPage,
 }
 
-/// What came of a health check.
+/// Result of a health check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HealthStatus {
     /// A good reply.
     Healthy,
-    /// None, or one that says that the server is in trouble.
+    /// No reply, or a reply that shows that the server is in trouble.
     Down,
-    /// It cannot be asked for by us: nothing is known.
+    /// This client cannot request it, so nothing is known.
     Unknown,
 }
 
-/// Who asks now.
+/// The current probe.
 #[derive(Debug, Default)]
 pub(super) enum ProbeState {
     /// Nobody.

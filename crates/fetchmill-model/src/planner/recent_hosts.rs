@@ -1,7 +1,7 @@
-//! What is known of the hosts that were used last, in bounded memory.
+//! A bounded cache of facts about the most recently used hosts.
 //!
-//! Two generations: when the younger one is full, it becomes the older one, and the older one is forgotten. A host of the
-//! older one that is used again is young again.
+//! It has two generations. When the younger one is full, it becomes the older one, and the older one is dropped. A host
+//! in the older generation becomes young when it is used again.
 
 use std::collections::HashMap;
 

@@ -1,6 +1,6 @@
-//! When a target is tried again; whether it is: [`crate::verdict`].
+//! When a target is tried again. [`crate::verdict`] decides whether it is.
 //!
-//! Full jitter: a random part of base x 2^attempt up to a cap. A server that says `Retry-After` is believed up to
+//! Full jitter: a random fraction of base x 2^attempt, up to a cap. A server's `Retry-After` is obeyed up to
 //! `RETRY_AFTER_MAX`.
 
 use serde::{Deserialize, Serialize};
@@ -10,21 +10,21 @@ use crate::outcome::{FailureClass, FailureKind};
 use crate::planner::origin::Millis;
 use crate::target::WaitingTarget;
 
-/// A target whose attempt failed and that is to be tried again.
+/// A target whose attempt failed and that will be tried again.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Retry {
-    /// The target; its not-before time is set by the planner.
+    /// The target. The planner sets its not-before time.
     pub target: WaitingTarget,
-    /// What the server asked for.
+    /// Pause that the server asked for.
     pub retry_after: Option<Millis>,
-    /// When it is due, if that is known: it is put aside without an attempt.
+    /// Due time, if it is known. The target is then deferred without an attempt.
     pub not_before: Option<Millis>,
 }
 
-/// The longest that [`delay`] gives: `Retry-After`, and some jitter on top.
+/// Maximum of [`delay`]: `Retry-After` plus some jitter.
 pub const LONGEST_DELAY: Millis = limits::RETRY_AFTER_MAX.as_millis() as Millis * 11 / 10;
 
-/// How long a target waits; `random` is any number, `retry_after` what the server asked for.
+/// Returns how long a target waits. `random` is any number, `retry_after` the pause that the server asked for.
 pub fn delay(kind: FailureKind, attempts: u32, retry_after: Option<Millis>, random: u64) -> Millis {
     let (base, cap) = match kind.class() {
         FailureClass::Throttle => (limits::THROTTLE_BASE, limits::THROTTLE_CAP),
@@ -34,7 +34,7 @@ pub fn delay(kind: FailureKind, attempts: u32, retry_after: Option<Millis>, rand
         (base.as_millis() as Millis).saturating_mul(1 << attempts.min(16)).min(cap.as_millis() as Millis);
     let jitter = random % (most + 1);
     let asked = retry_after.unwrap_or(0).min(limits::RETRY_AFTER_MAX.as_millis() as Millis);
-    // Some jitter on top, so that all that were told the same second do not come back together.
+    // Add jitter, so that targets with the same `Retry-After` do not come back together.
     if asked > 0 { asked + jitter.min(asked / 10) } else { jitter }
 }
 

@@ -1,7 +1,8 @@
-//! Targets of a job over many hosts on their way to the worker that has their host.
+//! Distributes the targets of a job over many hosts to the workers that own the hosts.
 //!
-//! Pages are divided when they are due to be handed out, so what is here is part of the planner's window of targets: 4
-//! bytes for each of a page, and at most [`WAITING_HELD_MAX`](crate::limits::WAITING_HELD_MAX) that are tried again.
+//! Pages are divided when they are about to be handed out, so this data is part of the planner's window of targets. It
+//! takes 4 bytes for each target of a page, and up to [`WAITING_HELD_MAX`](crate::limits::WAITING_HELD_MAX) targets
+//! that are tried again.
 
 use std::collections::VecDeque;
 use std::ops::Range;

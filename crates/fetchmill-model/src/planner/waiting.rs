@@ -1,10 +1,10 @@
-//! Targets that wait for another attempt: the next ones in memory, the rest in the journal.
+//! Targets that wait for another attempt: the next ones are in memory, the others in the journal.
 //!
-//! Keys are (not before, sequence). Everything below the `horizon` is held here; what is at or above it stands only
-//! in the journal's table and is loaded when there is room again. Without a horizon everything is held.
+//! Keys are (not before, sequence). Everything below the `horizon` is in memory. Everything at or above it is only in
+//! the journal's table, and is loaded when there is space again. Without a horizon everything is in memory.
 //!
-//! Whoever adds a target gets back what is not held any more, and must put it into the journal: in the same order as
-//! the loads that are asked for, or a load would overtake it.
+//! When a target is added, the caller gets back the targets that no longer fit, and must put them into the journal.
+//! This must happen in the same order as the requested loads, or a load would overtake it.
 
 use std::collections::BTreeMap;
 

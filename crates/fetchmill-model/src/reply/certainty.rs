@@ -1,74 +1,75 @@
-//! Whether it is certain whose reply a connection has brought.
+//! Decides whether it is certain which request a reply answers.
 //!
-//! A reply of HTTP/1.1 has no number: it answers the oldest request that has no reply yet. A server that sends one reply
-//! too many shifts all that follow on the connection by one, and each object gets its neighbour's bytes. The surplus
-//! shows only at the end: when no request is out, a reply is left over. So replies are held until their connection was
-//! seen quiet ([docs/internals/decisions/0023](../../../../docs/internals/decisions/0023-replies-are-held-until-they-are-certain.md)).
+//! A reply of HTTP/1.1 has no number: it answers the oldest request that has no reply yet. If a server sends one reply
+//! too many, all later replies on the connection shift by one, and each object gets its neighbour's bytes. The extra
+//! reply shows only at the end: a reply is left over when no request is in flight. So replies are held until their
+//! connection was seen quiet
+//! ([docs/internals/decisions/0023](../../../../docs/internals/decisions/0023-replies-are-held-until-they-are-certain.md)).
 //!
 //! Pure rules: no I/O and no clock. All times are microseconds on one monotonic clock.
 
 /// Microseconds.
 pub type MonotonicMicros = u64;
 
-/// A surplus reply that comes within this time after the one before it is noticed.
+/// An unsolicited reply is noticed if it comes within this time after the previous reply.
 pub const SILENCE_MIN: MonotonicMicros = 50_000;
-/// A connection rests no longer than this: one that would have to is asked to end.
+/// Maximum rest of a connection. A connection that would need a longer one is asked to close instead.
 pub const REST_MAX: MonotonicMicros = 1_000_000;
-/// Replies are collected no longer than this before the connection rests.
+/// Maximum time to collect replies before the connection rests.
 pub const WINDOW_MAX: MonotonicMicros = 1_000_000;
-/// The first window of a connection is by chance shorter, but no shorter than this part of one.
+/// The first window of a connection is shortened at random, but has at least this fraction of a window.
 const FIRST_WINDOW: f64 = 0.25;
-/// Multiplied with a number, its upper half is as good as chance: 2^64 over the golden ratio (Knuth, The Art of Computer
-/// Programming, volume 3, 6.4).
+/// Multiplier that scrambles a number: the upper half of the product is as good as random. It is 2^64 divided by the
+/// golden ratio (Knuth, The Art of Computer Programming, volume 3, 6.4).
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
-/// A connection of an origin that has sent a surplus ends after so many replies.
+/// Number of replies after which a connection ends, if its origin has sent an unsolicited reply.
 pub const SUSPECT_REPLIES_MAX: u32 = 100;
-/// A new connection costs as much as so many requests: 4.5 of CPU over loopback, one or two of time over a network.
+/// Cost of a new connection in requests: 4.5 of CPU over loopback, one or two of time over a network.
 const CONNECTION_COST: f64 = 3.0;
-/// A connection that rests costs this part of one that works: others work meanwhile.
+/// Cost of a resting connection as a fraction of a working one, because others work meanwhile.
 const IDLE_COST: f64 = 0.25;
-/// An origin is known when so many of its replies are: the first ones to come are its fastest.
+/// Number of replies after which an origin counts as known. Its first replies to arrive are its fastest.
 const KNOWN_REPLIES: f64 = 64.0;
-/// The slowest reply of an origin is remembered for one to two of these.
+/// The slowest reply of an origin is remembered for one to two of these periods.
 const SLOWEST_KEPT: MonotonicMicros = 30_000_000;
-/// Requests that may be out, as a part of those before, with which replies come sooner than before.
+/// If the number of requests in flight falls to this fraction, replies come sooner than before.
 const FAR_FEWER: f64 = 0.75;
-/// Weight of one reply in the mean time of an origin's replies.
+/// Weight of one reply in the mean reply time of an origin.
 const MEAN_WEIGHT: f64 = 1.0 / 16.0;
-/// Replies after which half of what was seen of breaks is forgotten.
+/// Number of replies after which half of the observed breaks are forgotten.
 const BREAKS_KEPT: f64 = 4096.0;
 
-/// What the replies of one origin were like, as one thread has seen them.
+/// Statistics of an origin's replies, as one thread has observed them.
 #[derive(Debug, Clone, Default)]
 pub struct OriginReplies {
     mean: f64,
     slowest: MonotonicMicros,
     slowest_before: MonotonicMicros,
     slowest_since: MonotonicMicros,
-    /// Replies that tell how slow they can be: those to requests that were sent since then.
+    /// Number of replies that show how slow replies can be: replies to requests sent since the last change.
     known: f64,
     known_since: MonotonicMicros,
-    /// All replies and breaks, as far as they are not forgotten.
+    /// Number of replies and breaks that are not forgotten yet.
     replies: f64,
     breaks: f64,
     has_surplus: bool,
 }
 
-/// What one connection has brought since it was last known that nothing else is on its way.
+/// Replies of a connection since it was last known that nothing else is on its way.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ConnectionReplies {
-    /// Replies since then.
+    /// Number of replies since then.
     replies: u32,
-    /// Of the whole connection.
+    /// Number of replies over the whole connection.
     total: u32,
     slowest: MonotonicMicros,
-    /// It has rested behind several replies.
+    /// Whether it has rested after several replies.
     has_collected: bool,
     /// When the first of these requests was sent.
     started: MonotonicMicros,
-    /// Its last request asks the server to close it.
+    /// Whether its last request asks the server to close it.
     is_ending: bool,
-    /// How long it was silent when it rested last.
+    /// How long it was silent in its last rest.
     rested_for: MonotonicMicros,
     /// How long it must be silent now.
     rests_for: MonotonicMicros,
@@ -77,22 +78,22 @@ pub struct ConnectionReplies {
 /// What a connection does after a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextStep {
-    /// The next request.
+    /// Send the next request.
     GoOn,
-    /// The next request, which is its last: it asks the server to close.
+    /// Send the next request as the last one, which asks the server to close the connection.
     LastRequest,
-    /// No request until it was silent for so long.
+    /// Send no request until the connection was silent for this long.
     Rest(MonotonicMicros),
 }
 
 impl OriginReplies {
-    /// A reply came; `took` is the time from its request's first byte to its last one.
+    /// Records a reply. `took` is the time from the first byte of its request to its last byte.
     pub fn note(&mut self, took: MonotonicMicros, now: MonotonicMicros) {
         self.note_batch(1, took, now);
     }
 
-    /// A batch of so many replies came, to requests that were sent at once. Each has taken its part of the time, but any of
-    /// them may have taken nearly all of it.
+    /// Records a batch of `count` replies to requests that were sent together. Each reply counts with its share of the
+    /// time, but any of them may have taken nearly all of it.
     pub fn note_batch(&mut self, count: u32, took: MonotonicMicros, now: MonotonicMicros) {
         self.replies += f64::from(count);
         if self.replies > BREAKS_KEPT {
@@ -110,14 +111,14 @@ impl OriginReplies {
         self.slowest = self.slowest.max(took);
     }
 
-    /// A reply to an abandoned request began after so long.
+    /// Records that a reply to an abandoned request began after this time.
     pub fn note_late(&mut self, took: MonotonicMicros) {
         self.slowest = self.slowest.max(took);
     }
 
-    /// From now on so many requests may be out, no longer so many as before. Where they are far fewer, replies were slow
-    /// because of the others: how slow one can be is as little known as at first. What a connection itself has seen still
-    /// counts for it.
+    /// Records that the number of requests in flight changes from `before` to `requests`. If it is far smaller, earlier
+    /// replies were slow because of the other requests. Then it is as unknown as at the start how slow a reply can be.
+    /// Observations of a connection itself still count for it.
     pub fn note_fewer(&mut self, before: usize, requests: usize, now: MonotonicMicros) {
         if requests as f64 > before as f64 * FAR_FEWER {
             return;
@@ -126,8 +127,8 @@ impl OriginReplies {
         (self.known, self.known_since) = (0.0, now);
     }
 
-    /// How many requests may be sent at once on a connection, which has its first reply: as many as it may bring until it
-    /// rests or ends.
+    /// Returns how many requests may be sent together on a connection that has its first reply: as many as it may
+    /// answer until it rests or ends.
     pub fn batch_max(&self, of: &ConnectionReplies) -> u32 {
         if of.is_ending {
             return 1;
@@ -137,18 +138,18 @@ impl OriginReplies {
         until_end.min(self.window_replies().saturating_sub(of.replies)).max(1)
     }
 
-    /// A connection broke, or brought a surplus: what it had brought was lost.
+    /// Records that a connection broke or had an unsolicited reply, so that its held replies were lost.
     pub fn note_break(&mut self) {
         self.breaks += 1.0;
     }
 
-    /// A reply came that nobody asked for.
+    /// Records an unsolicited reply.
     pub fn note_surplus(&mut self) {
         self.has_surplus = true;
         self.note_break();
     }
 
-    /// Whether it has ever sent a reply that nobody asked for.
+    /// Returns whether the origin has ever sent an unsolicited reply.
     pub fn has_surplus(&self) -> bool {
         self.has_surplus
     }
@@ -559,7 +560,7 @@ mod tests {
         let mut origin = OriginReplies::default();
         let mut connection = ConnectionReplies::default();
         let (mut now, mut sent) = (0, 0_u32);
-        // Replies on their way: when each comes, and to which request.
+        // Replies on their way: when each arrives, and which request it answers.
         let mut coming: std::collections::VecDeque<(MonotonicMicros, Option<u32>)> =
             std::collections::VecDeque::new();
         let mut held: Vec<bool> = Vec::new();

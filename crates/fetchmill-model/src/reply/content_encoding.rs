@@ -1,8 +1,7 @@
-//! What the body of a reply is encoded with (`Content-Encoding`), and how it is decoded: for `--compressed`, and
-//! for pages of listings.
+//! The encoding of a reply's body (`Content-Encoding`) and its decoding, for `--compressed` and for pages of listings.
 //!
-//! A body is decoded as a whole or not at all: what is cut short, fails its own checksum, or has bytes behind its end is
-//! malformed. gzip and zstd have checksums (that of zstd may be left out), brotli has none.
+//! A body is decoded as a whole or not at all. It is malformed if it is truncated, fails its own checksum, or has bytes
+//! after its end. gzip and zstd have checksums (in zstd it is optional), brotli has none.
 
 use std::io::{self, BufRead, Read};
 

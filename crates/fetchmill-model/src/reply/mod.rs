@@ -1,4 +1,5 @@
-//! What a reply is worth: whose it is, how long it is waited for, how its body is encoded, and of which type it is.
+//! Checks of a reply: which request it answers, how long to wait for it, how its body is encoded, and which type it
+//! has.
 
 pub mod body_type;
 pub mod certainty;

@@ -1,9 +1,10 @@
-//! How long a reply is waited for before its request is made again on another connection.
+//! How long to wait for a reply before its request is repeated on another connection.
 //!
-//! Options bound an attempt: 30 s for a head. Where replies take a millisecond and one request in 2,000 hangs, that bound lets
-//! hung requests take all places in flight. So a request that is far slower than its origin's replies is abandoned and made
-//! again, on a fresh connection, if replies to later requests have come meanwhile. Few requests are made again, and none while
-//! the origin refuses requests ([docs/internals/decisions/0064](../../../../docs/internals/decisions/0064-slow-requests-are-made-again.md)).
+//! Options limit an attempt: 30 s for a head. If replies take a millisecond and one request in 2,000 hangs, hung
+//! requests could occupy all places in flight within that limit. So a request that is far slower than its origin's
+//! replies is abandoned if replies to later requests have come meanwhile. It is then repeated on a new connection. Few
+//! requests are repeated, and none while the origin refuses requests
+//! ([docs/internals/decisions/0064](../../../../docs/internals/decisions/0064-slow-requests-are-made-again.md)).
 //!
 //! Pure rules: no I/O and no clock.
 

@@ -1,4 +1,4 @@
-//! A row of a list that is written out: what a source says of one target, and how that can be asked for again.
+//! A row of a written list: the facts of a source about one target, and how to request it again.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,5 @@
-//! A row of a check: what one site answered, or why it did not; and one of a list that is written out ([`ListRow`]).
-//! On its way to the results it is a line of JSON in a shard, written once an object.
+//! A row of a check (the answer of one site, or why there was none), and a row of a written list ([`ListRow`]). Before
+//! it reaches the results, a row is a line of JSON in a shard, written once for each object.
 
 mod check_row;
 mod list_row;

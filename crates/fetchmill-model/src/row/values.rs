@@ -1,4 +1,4 @@
-//! A row as columns: their names, what they hold, and the values of one row.
+//! A row as columns: their names, their types, and the values of one row.
 
 use std::borrow::Cow;
 

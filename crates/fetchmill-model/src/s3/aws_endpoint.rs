@@ -1,5 +1,5 @@
-//! The hosts of AWS: which one gives a service in a region, in each variant (AWS General Reference, "Service endpoints";
-//! the rule sets of botocore say the same).
+//! The hosts of AWS: the host of a service in a region, in each variant (AWS General Reference, "Service endpoints";
+//! the rule sets of botocore agree).
 
 use crate::error::{Error, Result};
 use crate::name;

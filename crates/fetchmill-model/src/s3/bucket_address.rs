@@ -1,4 +1,4 @@
-//! Where a bucket is asked for: an origin, a path before its keys, and the region that requests are signed for.
+//! Address of a bucket: an origin, a path before its keys, and the region for signing requests.
 
 use serde::Deserialize;
 

@@ -1,6 +1,6 @@
-//! Bodies compared with a hash that a list says, or with a checksum that a store gives: over all of the object, one of
-//! them, the cheapest. CRC-64/NVME, CRC-32C and CRC-32 cost some 0.1 ms a megabyte at most, SHA a half and MD5 one and
-//! a half.
+//! Compares a body with a hash from a list, or with a checksum from a store. Of several checksums over the whole
+//! object, only the cheapest is compared. CRC-64/NVME, CRC-32C and CRC-32 take up to about 0.1 ms for each megabyte,
+//! SHA 0.5 ms and MD5 1.5 ms.
 
 use std::fmt;
 

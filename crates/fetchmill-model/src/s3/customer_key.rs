@@ -1,4 +1,4 @@
-//! The key of server-side encryption that its customer keeps (SSE-C): requests for objects show it.
+//! A customer-provided encryption key (SSE-C). Requests for objects contain it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

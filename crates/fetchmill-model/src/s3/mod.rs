@@ -1,5 +1,5 @@
-//! S3 and compatible stores, without I/O and without a clock: where a bucket is, what requests are signed with, what
-//! pages of a listing and error documents say, and how the key space is divided.
+//! S3 and compatible stores, without I/O and without a clock: addresses of buckets, signatures of requests, listing
+//! pages, error documents, and the division of the key space.
 
 mod aws_endpoint;
 mod bucket_address;

@@ -1,4 +1,4 @@
-//! An object that is sent in parts: the requests' queries, and what the store's documents say. No I/O.
+//! Multipart uploads: the queries of their requests, and the documents of the store. It does no I/O.
 
 use std::fmt::Write as _;
 

@@ -1,11 +1,13 @@
-//! A page of ListObjectsV2, and what it says of each key.
+//! A page of ListObjectsV2, with the facts about each key.
 //!
-//! It is read strictly: what is taken for a page is complete, and each key has its name once. Whether keys ascend is said
-//! with the page: some stores have them in another order. Elements that are not known are passed over. Stores that obey `encoding-type=url` (AWS, moto) say so in the page; the others
-//! (versitygw) write keys as text of XML, which cannot hold all control characters.
+//! It is parsed strictly: an accepted page is complete, and each key has its name once. The result states whether keys
+//! ascend, because some stores list them in another order. Unknown elements are skipped. Stores that obey
+//! `encoding-type=url` (AWS, moto) say so in the page. Other stores (versitygw) write keys as XML text, which cannot
+//! hold all control characters.
 //!
 //! # Cost
-//! One pass; the copies of a key are that of its text and that of its bytes.
+//!
+//! One pass. A key is copied twice: as text and as bytes.
 
 use quick_xml::Reader;
 use quick_xml::events::{BytesRef, Event};

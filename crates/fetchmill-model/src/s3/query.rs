@@ -1,5 +1,5 @@
-//! Queries in canonical form: sorted by name, each name with `=`, all but unreserved characters encoded. They are sent
-//! as they are signed.
+//! Queries in canonical form: sorted by name, each name with `=`, everything but unreserved characters encoded. They
+//! are sent exactly as they are signed.
 
 use crate::name::encode_whole;
 

@@ -1,4 +1,4 @@
-//! Which of the listed keys are fetched.
+//! Selects which of the listed keys are fetched.
 
 use crate::options::{Bounds, options};
 use crate::outcome::skips::SkipReason;

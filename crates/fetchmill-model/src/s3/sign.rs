@@ -1,7 +1,7 @@
-//! Signature Version 4, in header fields (AWS: "Signature Calculations for the Authorization Header", of the S3 API
-//! reference). What is the same for all requests of a day is made once: the signing key, the scope.
+//! Signature Version 4 in header fields (AWS: "Signature Calculations for the Authorization Header", in the S3 API
+//! reference). The parts that all requests of a day share are computed once: the signing key and the scope.
 //!
-//! Cost: two hashes and one HMAC of some hundred bytes a request.
+//! Each request costs two hashes and one HMAC of a few hundred bytes.
 
 use aws_lc_rs::{digest, hmac};
 

@@ -1,8 +1,8 @@
-//! The key space, divided: where a listing that is too long for one connection is taken up in its middle.
+//! Splits the key space, so that a listing that is too long for one connection can also start in its middle.
 //!
-//! Keys are read as fractions, character by character, as an arithmetic coder does: digits and letters have wide
-//! intervals, other characters of ASCII narrow ones, all of Unicode behind them shares one. The middle of two fractions
-//! is written with as few characters as lead near to it.
+//! Keys are read as fractions, character by character, as in an arithmetic coder. Digits and letters have wide
+//! intervals and other ASCII characters narrow ones. All other Unicode characters share the last interval. The middle
+//! of two fractions is written with as few characters as needed to come near it.
 
 /// The interval of all keys. Each character takes some bits of it, rare ones more.
 const WHOLE: u128 = 1 << 120;

@@ -1,4 +1,4 @@
-//! A bucket as a destination: what its shards are called there, and where the job lives meanwhile.
+//! A bucket as a destination: the keys of its shards, and the local folder of the job.
 
 use std::path::{Path, PathBuf};
 

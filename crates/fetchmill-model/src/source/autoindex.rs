@@ -1,6 +1,6 @@
-//! A web server's folders as nginx's `autoindex_format json` lists them.
+//! A web server's folders in nginx's `autoindex_format json`.
 //!
-//! Names are bytes: nginx puts a file's name into the JSON as it is, UTF-8 or not.
+//! Names are bytes: nginx copies a file's name into the JSON unchanged, even if it is not UTF-8.
 
 use std::io::Read;
 

@@ -1,4 +1,4 @@
-//! A document of a server that is read as a stream, and may have no end, or a part without one.
+//! A reader for a server's document that limits the size of the document and of each part.
 
 use std::cell::Cell;
 use std::io::{Error, Read};

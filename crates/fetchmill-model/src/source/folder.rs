@@ -1,8 +1,8 @@
-//! What all listings of a web server's folders have in common, whatever they are written in.
+//! Common parts of all listings of a web server's folders, in any format.
 //!
-//! Folders are walked deepest first. A folder is cut into pages as it is read, so that its size costs no memory.
-//! When the connection breaks in the middle the folder is read again from its start; what is in the journal already
-//! is passed over, and a digest proves that it is the same.
+//! Folders are walked deepest first. A folder is split into pages while it is read, so memory does not depend on its
+//! size. If the connection breaks, the folder is read again from its start. Entries that are already in the journal are
+//! skipped, and a digest proves that they are unchanged.
 
 use super::{BadPage, ListedPage, OriginUrl, PageCursor, PendingFolder};
 use crate::error::Error;

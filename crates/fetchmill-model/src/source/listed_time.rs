@@ -1,4 +1,4 @@
-//! Times as index pages, sitemaps and pages of JSON write them.
+//! Parses times in the formats of index pages, sitemaps and JSON pages.
 
 use crate::target::source_metadata::{ListedTime, TimeResolution};
 use crate::text::dates::{SECONDS_MAX, month_of_name, number, parse_date_and_time, parse_http_date};

@@ -1,8 +1,8 @@
-//! Sources: which request gives the next page of a listing, and what a page's bytes mean.
+//! Sources: which request returns the next page of a listing, and what the bytes of a page mean.
 //!
-//! No I/O: the engine moves the requests on a connection of the listing's own. A source's state is its cursor, and
-//! the cursor stands in the journal: what a source returns with a page is exactly what the journal must keep in
-//! order to go on behind it.
+//! Sources do no I/O: the engine sends the requests on a separate connection for the listing. The state of a source is
+//! its cursor, which is in the journal. With each page a source returns exactly what the journal must store to continue
+//! after that page.
 
 pub mod api;
 pub mod autoindex;

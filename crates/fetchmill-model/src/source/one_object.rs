@@ -1,4 +1,4 @@
-//! A source that is itself an object: a listing of one, which nothing is asked for.
+//! A source that is itself an object. Its listing has one entry and needs no request.
 
 use super::folder::{EntryKind, FolderPages, FolderReadError};
 use super::{ListedPage, OriginUrl, PendingFolder};

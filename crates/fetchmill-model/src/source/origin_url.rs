@@ -1,4 +1,4 @@
-//! The URL that a user gives as SOURCE: an origin and a path before everything.
+//! The URL that a user gives as SOURCE: an origin, and a path prefix.
 
 use serde::Deserialize;
 use url::{Position, Url};

@@ -1,84 +1,84 @@
-//! A page as it was listed, and where a listing goes on.
+//! A page of a listing, and the position after it.
 
 use super::position::ListPosition;
 use crate::outcome::skips::Skips;
 use crate::target::Names;
 
-/// What a page brings besides names: the cursor behind it.
+/// The cursor after a page: everything in a page but its names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PageCursor {
     /// The list/get API.
     Marker {
-        /// The marker that led to this page; none for the first.
+        /// Marker that led to this page. `None` for the first page.
         from: Option<String>,
-        /// The marker of the next page; none behind the last.
+        /// Marker of the next page. `None` after the last page.
         next: Option<String>,
     },
-    /// A page of JSON of another API.
+    /// A JSON page of another API.
     Json {
-        /// Where it was asked for: no page comes twice.
+        /// URL of the page. No page may come twice.
         url: String,
-        /// A digest of its items: no other page has the same. None for a page without items.
+        /// Digest of its items. No two pages may have the same digest. `None` for a page without items.
         items_digest: Option<u128>,
-        /// What leads to the next page: a marker, a URL or a number; none behind the last.
+        /// Link to the next page: a marker, a URL or a number. `None` after the last page.
         next: Option<String>,
-        /// Where that page will be asked for.
+        /// URL of the next page.
         next_url: Option<String>,
     },
     /// A piece of a folder.
     Folder {
-        /// The folder that is being read.
+        /// Path of the folder.
         path: Vec<u8>,
-        /// Folders that were found in it, with their whole paths.
+        /// Folders found in it, with their full paths.
         found: Names,
-        /// Folders that are not entered: too deep, or with a name that is none. Each is failed(listing).
+        /// Folders that are not entered because they are too deep or have an invalid name. Each fails with `listing`.
         refused: Names,
-        /// Entries read from it so far.
+        /// Number of entries read from the folder so far.
         read: u64,
-        /// A digest of these entries: a folder that is read again must begin in the same way.
+        /// Digest of these entries. If the folder is read again, it must begin with the same entries.
         digest: u64,
-        /// Whether this is its end.
+        /// Whether this piece is the last one of the folder.
         is_last: bool,
-        /// Whether other folders may have the same names: the journal keeps a digest of each.
+        /// Whether other folders may have the same names. The journal then keeps a digest of each name.
         names_once: bool,
     },
-    /// A piece of a range of keys, whose ranges are listed side by side.
+    /// A piece of a range of keys. Several ranges are listed in parallel.
     Keys {
-        /// Which range.
+        /// Number of the range.
         range: u64,
-        /// What is listed of it: everything up to this key.
+        /// Last listed key of the range.
         after: Vec<u8>,
-        /// Whether this is the range's end.
+        /// Whether this piece is the last one of the range.
         is_last: bool,
     },
     /// A piece of a list.
     List {
-        /// Where it ends.
+        /// Position after the piece.
         position: ListPosition,
-        /// Whether this is the list's end.
+        /// Whether this piece is the last one of the list.
         is_last: bool,
     },
 }
 
-/// A page as it was listed; it has no sequence numbers yet.
+/// A page of a listing, without sequence numbers yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedPage {
     /// The targets.
     pub names: Names,
-    /// Entries that were left out.
+    /// Entries that were skipped.
     pub skipped: Skips,
-    /// How many objects the whole listing has, when it says so.
+    /// Number of objects of the whole listing, if it states it.
     pub total: Option<u64>,
-    /// What the journal keeps.
+    /// Position for the journal.
     pub cursor: PageCursor,
 }
 
-/// A folder that is not yet listed, or not to its end.
+/// A folder that is not completely listed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PendingFolder {
-    /// Its path, without slashes at its ends; empty for the top.
+    /// Path without leading and trailing slashes. Empty for the top folder.
     pub path: Vec<u8>,
-    /// How many pages lead to it, one after the other; 0 for the top.
+    /// Number of pages on the way to it. 0 for the top folder.
     pub depth: u64,
     /// See [`PageCursor::Folder`].
     pub read: u64,
@@ -86,27 +86,27 @@ pub struct PendingFolder {
     pub digest: u64,
 }
 
-/// A part of a bucket's keys that is not listed to its end.
+/// A range of a bucket's keys that is not completely listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRange {
-    /// Names it in the journal.
+    /// Number of the range in the journal.
     pub id: u64,
-    /// It begins behind this key; empty for the first.
+    /// The range starts after this key. Empty for the first range.
     pub after: Vec<u8>,
-    /// It ends with this key; none: with the last there is.
+    /// The range ends with this key. `None` for the last key of the bucket.
     pub until: Option<Vec<u8>>,
 }
 
-/// Where the listing of a bucket goes on.
+/// Position of a bucket's listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BucketCursor {
-    /// In these ranges, each after its last key.
+    /// Continue in these ranges, each after its last listed key.
     Ranges(Vec<KeyRange>),
-    /// At the page that this token leads to; none: at the first. The keys do not ascend.
+    /// Continue at the page of this token, or at the first page if it is `None`. The keys do not ascend.
     Token(Option<String>),
 }
 
-/// Why a page is none.
+/// Why a document is not a page of the listing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadPage(pub String);

@@ -1,4 +1,4 @@
-//! What a percent-encoded text of a server stands for.
+//! Decodes percent-encoded text from a server.
 
 /// The bytes; `None` where a `%` has no two digits behind it. Digits may be of either case.
 pub fn decode(text: &[u8]) -> Option<Vec<u8>> {

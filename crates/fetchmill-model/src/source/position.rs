@@ -1,4 +1,4 @@
-//! Where the reading of a list goes on.
+//! The position from which to continue reading a list.
 
 /// How far a list was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

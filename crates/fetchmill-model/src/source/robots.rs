@@ -1,8 +1,8 @@
-//! What a server's robots.txt lets a program ask for that follows links (RFC 9309).
+//! The rules of a server's robots.txt for a program that follows links (RFC 9309).
 //!
-//! The group that names the program counts, or else the one for all (`*`). Of its rules the longest that fits a path
-//! decides, and `allow` where two are as long. `*` in a rule is any text, and `$` at its end the end of the path. Paths are
-//! compared decoded.
+//! The group that names the program applies, or else the group for all programs (`*`). The longest rule that matches a
+//! path decides; if two have the same length, `allow` wins. `*` in a rule matches any text, and `$` at its end matches
+//! the end of the path. Paths are compared decoded.
 
 use super::percent;
 use crate::limits::ROBOTS_BYTES_MAX;

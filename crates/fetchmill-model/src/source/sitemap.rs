@@ -1,10 +1,9 @@
-//! Sitemaps (<https://www.sitemaps.org/protocol.html>): a `urlset` with the URLs of objects, or a `sitemapindex` with
-//! those of other sitemaps. Or text with a URL in each line. Plain, or compressed with gzip, in UTF-8 or UTF-16, as the
-//! first bytes say.
+//! Sitemaps (<https://www.sitemaps.org/protocol.html>): a `urlset` with the URLs of objects, a `sitemapindex` with the
+//! URLs of other sitemaps, or text with one URL on each line. The first bytes determine whether it is plain or gzip,
+//! and UTF-8 or UTF-16.
 //!
-//! It is read as a stream. Of the protocol all is believed but who may be named: what is at another origin than the
-//! sitemap is left out, as the protocol wants it. Indexes may lead to indexes, up to a depth; the journal takes each
-//! sitemap once, so that there is an end.
+//! A sitemap is read as a stream. URLs at another origin than the sitemap are left out, as the protocol requires.
+//! Indexes may contain indexes, up to a depth limit. The journal takes each sitemap once, so the listing ends.
 
 use std::cell::Cell;
 use std::collections::HashSet;

@@ -1,4 +1,4 @@
-//! Text in UTF-16 as UTF-8. Its first two bytes say in which order the others are.
+//! Converts UTF-16 text to UTF-8. Its first two bytes determine the byte order.
 
 use std::io::{BufRead, Read, Result};
 

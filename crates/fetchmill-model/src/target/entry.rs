@@ -1,12 +1,11 @@
-//! An entry of a list as bytes: how it stands in the names of a page, and so in the journal; and under which name
-//! its object is stored.
+//! An entry of a list as bytes: its form in the names of a page, and so in the journal, and the name of its stored
+//! object.
 //!
-//! Manifests keep names only. Whether a name tells the entry again depends on what the entries of the job were like:
-//! [`EntryTraits`].
+//! Manifests contain only names. [`EntryTraits`] of the job decide whether an entry can be derived from a name.
 //!
-//! Most entries are a URL and nothing else, and these are the URL's bytes. What has more is told apart by a NUL, that
-//! no normalised URL has: URL, NUL, key, kept values, and what a manifest says of the object. Whatever the bytes, they
-//! can be read: a journal may be damaged.
+//! Most entries are only a URL, and their bytes are the URL. An entry with more facts contains a NUL, which no
+//! normalised URL has: URL, NUL, key, kept values, and the manifest's facts about the object. Any bytes can be parsed,
+//! because a journal may be damaged.
 
 use std::borrow::Cow;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! A hash that a list says of an object, SHA-256 or MD5: which one its length tells.
+//! The hash of an object from a list, SHA-256 or MD5, distinguished by its length.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

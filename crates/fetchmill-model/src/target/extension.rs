@@ -1,9 +1,9 @@
 //! The extension of a name that follows from a reply: from its `Content-Type`, or else from its URL.
 //!
-//! The table has the types that objects of the web mostly have, with the extension that is usual for each: the first one
-//! of the registration with IANA (<https://www.iana.org/assignments/media-types>) or, where that names none or another one
-//! is common (`jpg`), of the table of Apache's httpd (`mime.types`). What says nothing of an object, such as
-//! `application/octet-stream`, is not in it.
+//! The table has the common types of web objects with their usual extensions. An extension is the first one of the
+//! registration with IANA (<https://www.iana.org/assignments/media-types>). If that names none or another one is common
+//! (`jpg`), it is the one in the table of Apache's httpd (`mime.types`). Types that say nothing about an object, such
+//! as `application/octet-stream`, are not in the table.
 
 /// What an object is called whose reply and URL say nothing.
 const UNKNOWN: &[u8] = b"bin";

@@ -1,5 +1,5 @@
-//! What a list says of its targets besides their URLs, and what becomes of it in rows: values in one run of bytes, and
-//! the names of the columns that they are for.
+//! Facts of a list about its targets apart from their URLs, and their form in rows: the values in one run of bytes, and
+//! the names of their columns.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Targets as values: names in pages, and the slices of pages that travel together.
+//! Targets as values: names in pages, and the slices of pages that are handed out together.
 
 pub mod entry;
 pub mod expected_hash;
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::outcome::FailureKind;
 pub use crate::outcome::Sequence;
 
-/// Names in one allocation: a page holds thousands, and none may cost an allocation of its own.
+/// Names in one allocation. A page has thousands of names, and a separate allocation for each would be too expensive.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Names {
     bytes: Vec<u8>,
@@ -25,12 +25,12 @@ pub struct Names {
 }
 
 impl Names {
-    /// Appends a name. Names are bytes: a file server's folder may hold names that are not UTF-8.
+    /// Appends a name. Names are bytes: a file server's folder may contain names that are not UTF-8.
     pub fn push(&mut self, name: &[u8]) {
         self.push_parts(&[name]);
     }
 
-    /// Appends a name that is made of parts.
+    /// Appends a name that consists of parts.
     pub fn push_parts(&mut self, parts: &[&[u8]]) {
         for part in parts {
             self.bytes.extend_from_slice(part);
@@ -38,36 +38,37 @@ impl Names {
         self.ends.push(self.bytes.len() as u32);
     }
 
-    /// How many names.
+    /// Returns the number of names.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no names.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Memory that they take.
+    /// Returns the memory of the names in bytes.
     pub fn byte_len(&self) -> usize {
         self.bytes.len() + self.ends.len() * size_of::<u32>()
     }
 
-    /// The name at a position.
+    /// Returns the name at a position.
     ///
     /// # Panics
-    /// When there is no such position.
+    ///
+    /// If there is no such position.
     pub fn get(&self, position: usize) -> &[u8] {
         let start = if position == 0 { 0 } else { self.ends[position - 1] as usize };
         &self.bytes[start..self.ends[position] as usize]
     }
 
-    /// All names in their order.
+    /// Iterates over the names in order.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.len()).map(|position| self.get(position))
     }
 
-    /// For the journal: lengths as little-endian u32, then the bytes.
+    /// Encodes the names for the journal: lengths as little-endian u32, then the bytes.
     pub fn to_blob(&self) -> Vec<u8> {
         let mut blob = Vec::with_capacity(4 + self.byte_len());
         blob.extend_from_slice(&(self.ends.len() as u32).to_le_bytes());
@@ -78,7 +79,7 @@ impl Names {
         blob
     }
 
-    /// The reverse of [`Names::to_blob`]; `None` when the blob is not one.
+    /// Decodes the output of [`Names::to_blob`]. `None` if the blob is malformed.
     pub fn from_blob(blob: &[u8]) -> Option<Self> {
         let (count, rest) = blob.split_first_chunk::<4>()?;
         let table = (u32::from_le_bytes(*count) as usize).checked_mul(4)?;
@@ -92,7 +93,7 @@ impl Names {
     }
 }
 
-/// Memory that the names of all pages take, wherever the pages are.
+/// Memory of the names of all pages.
 pub type LiveBytes = Arc<AtomicUsize>;
 
 /// A page that the journal has made durable.
@@ -106,7 +107,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// A page; its names count in `live_bytes` from when they were listed, and until the page is dropped.
+    /// Creates a page. Its names count in `live_bytes` from the time they were listed until the page is dropped.
     pub fn new(first: Sequence, names: Names, live_bytes: Option<LiveBytes>) -> Self {
         Page { first, names, live_bytes }
     }
@@ -120,36 +121,37 @@ impl Drop for Page {
     }
 }
 
-/// A target that is tried again, apart from its page.
+/// A target that is tried again, separate from its page.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitingTarget {
     /// Which target.
     pub sequence: Sequence,
     /// Its name.
     pub name: Box<[u8]>,
-    /// Attempts that counted so far.
+    /// Number of counted attempts so far.
     pub attempts: u32,
-    /// The failure kind of the last attempt.
+    /// Failure kind of the last attempt.
     pub kind: FailureKind,
-    /// Not before this, milliseconds since 1970 UTC: the journal outlives the machine's uptime.
+    /// Earliest time of the next attempt, in milliseconds since 1970 UTC, because the journal outlives the machine's
+    /// uptime.
     pub not_before: u64,
-    /// When it was first throttled, on the same clock; 0 for never.
+    /// When it was first throttled, on the same clock. 0 for never.
     pub throttled_since: u64,
 }
 
-/// What a worker takes at once.
+/// Targets that a worker takes together.
 #[derive(Debug)]
 pub enum Batch {
     /// Part of a page, by position.
     Page(Arc<Page>, Range<usize>),
-    /// The targets of a page that one worker has, by position: those of its hosts.
+    /// The targets of a page that one worker has because of their hosts, by position.
     Picked(Arc<Page>, Vec<u32>),
     /// Targets that are tried again.
     Retries(Vec<WaitingTarget>),
 }
 
 impl Batch {
-    /// How many targets.
+    /// Returns the number of targets.
     pub fn len(&self) -> usize {
         match self {
             Batch::Page(_, range) => range.len(),
@@ -158,12 +160,12 @@ impl Batch {
         }
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no targets.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Its first target.
+    /// Returns the sequence number of the first target.
     pub fn first_sequence(&self) -> Option<Sequence> {
         match self {
             Batch::Page(page, range) => {
@@ -177,7 +179,7 @@ impl Batch {
     }
 }
 
-/// Targets of one connection in the order of their replies, with what is needed to plan them again or to name them.
+/// Targets of one connection in the order of their replies, with the data for planning them again or naming them.
 #[derive(Debug, Default)]
 pub struct TargetList {
     targets: Vec<ListedTarget>,
@@ -189,19 +191,19 @@ struct ListedTarget {
     sequence: Sequence,
     attempts: u32,
     throttled_since: u64,
-    /// Where its entry ends; it starts where the one before ends.
+    /// End of the entry, which starts where the previous one ends.
     end: u32,
 }
 
 impl TargetList {
-    /// Adds a target with its entry of a page.
+    /// Adds a target with its entry from a page.
     pub fn push(&mut self, sequence: Sequence, entry: &[u8], attempts: u32, throttled_since: u64) {
         self.entries.extend_from_slice(entry);
         let end = self.entries.len() as u32;
         self.targets.push(ListedTarget { sequence, attempts, throttled_since, end });
     }
 
-    /// Them as they go back to the planner; `not_before` is when they are due.
+    /// Returns the targets for the planner. `not_before` is their due time.
     pub fn waiting(&self, kind: FailureKind, not_before: u64) -> impl Iterator<Item = WaitingTarget> {
         let mut start = 0;
         self.targets.iter().map(move |target| {
@@ -212,7 +214,7 @@ impl TargetList {
         })
     }
 
-    /// Their numbers and entries.
+    /// Iterates over their sequence numbers and entries.
     pub fn iter(&self) -> impl Iterator<Item = (Sequence, &[u8])> {
         let mut start = 0;
         self.targets.iter().map(move |target| {
@@ -222,22 +224,22 @@ impl TargetList {
         })
     }
 
-    /// How many there are.
+    /// Returns the number of targets.
     pub fn len(&self) -> usize {
         self.targets.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no targets.
     pub fn is_empty(&self) -> bool {
         self.targets.is_empty()
     }
 
-    /// Bytes that they have in memory.
+    /// Returns their memory in bytes.
     pub fn memory(&self) -> usize {
         self.entries.len() + self.targets.len() * size_of::<ListedTarget>()
     }
 
-    /// Forgets them and keeps the memory.
+    /// Removes the targets but keeps the memory.
     pub fn clear(&mut self) {
         self.targets.clear();
         self.entries.clear();

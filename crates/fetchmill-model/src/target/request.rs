@@ -1,5 +1,5 @@
-//! What a target is asked with when that is no plain `GET` of its URL, as bytes in its entry and in rows of failures.
-//! Whatever the bytes, they can be read: a journal may be damaged, or come from somebody else.
+//! The request for a target that is not a plain `GET` of its URL, as bytes in its entry and in rows of failures. Any
+//! bytes can be parsed, because a journal may be damaged, or come from another person.
 
 use crate::http1::byte_range::ByteRange;
 use crate::http1::header_field::{check_field, is_token};

@@ -1,9 +1,9 @@
-//! What a listing says of an object, as bytes, as it stands in the names of a page and so in the journal: a key of a
-//! bucket ([`ListedKey`]), a file of a server's folder ([`SizedName`]), a time ([`ListedTime`]).
+//! Facts of a listing about an object, as bytes in the names of a page and so in the journal: a key of a bucket
+//! ([`ListedKey`]), a file of a server's folder ([`SizedName`]), a time ([`ListedTime`]).
 //!
-//! Of a key: what the listing says of it, then the key.
-//! One byte says how long the ETag is, plus one; 0 says that nothing is known but the key. Then the ETag, the size and
-//! the time as LEB128, the key. Whatever the bytes, they can be read: a journal may be damaged.
+//! The facts of a key come before the key. The first byte is the length of the ETag plus one; 0 means that only the key
+//! is known. Then follow the ETag, the size and the time as LEB128, and the key. Any bytes can be parsed, because a
+//! journal may be damaged.
 
 /// What a listing says of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -1,5 +1,5 @@
-//! Under which name a fetched target is stored, when that is not the one that it is listed under: its extension follows
-//! from the reply, or a leading path is left out. What fails keeps the listed name, by which it is asked for again.
+//! The name of a stored target, if it differs from the listed name: its extension follows from the reply, or a leading
+//! path is left out. A failed target keeps the listed name, which is used to request it again.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! Dates as text: ISO 8601 in UTC, for people, the journal and packs; and the dates of HTTP.
+//! Dates as text: ISO 8601 in UTC for people, the journal and packs, and the dates of HTTP.
 //!
-//! A year has four digits: a time behind 9999 is written as the end of that year, so that every date can be read by
-//! all.
+//! A year has four digits. A time after 9999 is written as the end of that year, so that every reader can parse every
+//! date.
 
 /// The last second that four digits of a year can name.
 pub const SECONDS_MAX: u64 = 253_402_300_799;

@@ -1,4 +1,4 @@
-//! Messages without what opens doors: signatures, tokens and passwords that stand in URLs.
+//! Removes secrets from messages: signatures, tokens and passwords in URLs.
 
 use std::borrow::Cow;
 

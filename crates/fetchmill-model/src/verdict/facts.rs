@@ -1,4 +1,4 @@
-//! What came of an attempt, what holds for it, and what follows: as values.
+//! The result of an attempt, its circumstances, and the next step, as values.
 
 use super::part::ExpectedPart;
 use super::retried_statuses::RetriedStatuses;
@@ -7,40 +7,40 @@ use crate::outcome::{FailureKind, Outcome};
 use crate::reply::body_type::AcceptedTypes;
 use crate::target::source_metadata::ListedKey;
 
-/// Bytes of a reply's body that are looked at when it may be an error document.
+/// Number of bytes that are read of a reply's body that may be an error document.
 pub const ERROR_BYTES_MAX: usize = 4096;
 
-/// What holds for all attempts of a job, a stream, a listing or an upload.
+/// Rules for all attempts of a job, a stream, a listing or an upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a rule of its own")]
 pub struct Rules {
-    /// Attempts that count.
+    /// Maximum number of counted attempts.
     pub attempts_max: u32,
-    /// Replies that throttle do not count for [`THROTTLE_FREE`](crate::limits::THROTTLE_FREE): the server asks for patience, not for fewer
-    /// objects. To a check, a stream, a listing each is one attempt.
+    /// Whether throttling replies do not count as attempts for [`THROTTLE_FREE`](crate::limits::THROTTLE_FREE), because
+    /// the server asks for a pause, not for fewer objects. In a check, a stream and a listing each of them counts.
     pub is_patient: bool,
-    /// Whether a request may be made again: not one that changes something on the server.
+    /// Whether a request may be repeated. A request that changes something on the server may not.
     pub may_repeat: bool,
-    /// Redirects that are followed one after the other.
+    /// Maximum number of consecutive redirects that are followed.
     pub redirects_max: u32,
-    /// Bodies whose end nothing tells are taken as they come.
+    /// Whether to accept bodies whose end is not marked.
     pub allow_eof_bodies: bool,
-    /// Bytes of a body.
+    /// Maximum size of a body in bytes.
     pub body_max: u64,
-    /// A reply of whatever status goes to who asked, and so must be whole; a stream's program, for one.
+    /// Whether the client, such as a stream's program, gets replies of every status. Every reply must then be complete.
     pub gives_every_reply: bool,
-    /// What seems dead is looked at once more, later; in a check.
+    /// Whether a check tests a target that seems dead once more, later.
     pub has_second_look: bool,
-    /// An object that its store has in an archive is left out; else it has failed.
+    /// Whether to skip an object that its store has archived. Otherwise it has failed.
     pub skips_archived: bool,
-    /// Statuses that are retried as 503 is.
+    /// Statuses that are retried like 503.
     pub retried: RetriedStatuses,
-    /// Types that the body of an object may have.
+    /// Accepted types of an object's body.
     pub accepted: AcceptedTypes,
 }
 
 impl Default for Rules {
-    /// For requests that are no targets: a redirect is not followed, and who asks counts attempts or time.
+    /// Rules for requests that are not targets: redirects are not followed, and the caller counts attempts or time.
     fn default() -> Self {
         Rules {
             attempts_max: u32::MAX,
@@ -59,7 +59,7 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// What a person should know of an outcome besides its kind: which bound it is above.
+    /// Returns a detail of an outcome for people, in addition to its kind: the limit that was exceeded.
     pub fn detail_of(&self, outcome: Outcome) -> Option<String> {
         match outcome {
             Outcome::Failed(FailureKind::BodyTooLarge) => {
@@ -70,88 +70,92 @@ impl Rules {
     }
 }
 
-/// A complete reply.
+/// Facts about a complete reply.
 #[derive(Debug, Default, Clone, Copy)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct ReplyFacts<'r> {
-    /// Its status.
+    /// Status of the reply.
     pub status: u16,
-    /// It had a field `Retry-After` that can be read.
+    /// Whether the reply had a valid field `Retry-After`.
     pub asks_to_wait: bool,
-    /// Whose it is was certain when it came: it was the first on its connection, say.
+    /// Whether it was certain on arrival which request the reply answers, for example because it was the first on its
+    /// connection.
     pub is_certain: bool,
-    /// Its head told how long it is, or its framing where it ends.
+    /// Whether the head stated the length, or the framing marked the end.
     pub is_verified: bool,
-    /// Bytes of the body.
+    /// Size of the body in bytes.
     pub length: u64,
-    /// As it was sent.
+    /// `ETag` as sent.
     pub etag: Option<&'r [u8]>,
-    /// The body is not the object's own bytes but a form of them (`Content-Encoding`): its length says nothing of theirs.
+    /// Whether the body is an encoded form of the object (`Content-Encoding`). Its length then says nothing about the
+    /// object's length.
     pub is_encoded: bool,
-    /// What the source said of the object, if it did.
+    /// Facts from the source about the object, if there are any.
     pub listed: Option<ListedKey<'r>>,
-    /// The part of the object that was asked for, if it was not all of it.
+    /// The requested part of the object. `None` if the whole object was requested.
     pub part: Option<&'r ExpectedPart>,
-    /// The request had `If-None-Match` or `If-Modified-Since`.
+    /// Whether the request had `If-None-Match` or `If-Modified-Since`.
     pub is_conditional: bool,
-    /// The rest of an object was asked for, and this is neither that nor all of the object.
+    /// Whether the rest of an object was requested, and the reply is neither the rest nor the whole object.
     pub is_no_rest: bool,
-    /// The request has shown a token that can be renewed.
+    /// Whether the request contained a token that can be renewed.
     pub shows_token: bool,
-    /// Of a store: what else it says.
+    /// Further facts about the reply of a store.
     pub store: Option<StoreReply<'r>>,
 }
 
-/// No complete reply.
+/// Facts about an exchange without a complete reply.
 #[derive(Debug, Clone, Copy)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct BrokenFacts {
-    /// What it is counted as.
+    /// Failure kind.
     pub kind: FailureKind,
-    /// The connection had brought a reply before.
+    /// Whether the connection had delivered a reply before.
     pub was_used: bool,
-    /// Not a byte of a reply came.
+    /// Whether not a single byte of a reply came.
     pub is_unanswered: bool,
-    /// Requests of others are on the connection at the same time.
+    /// Whether the connection carries other requests at the same time.
     pub is_shared: bool,
-    /// The server wants the request over HTTP/1.1, and the next attempt makes it so.
+    /// Whether the server wants the request over HTTP/1.1. The next attempt uses HTTP/1.1.
     pub needs_http1: bool,
 }
 
-/// What is asked for at once when a large body broke off.
+/// Part of an object that is requested immediately after a large body broke off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BreakOff {
-    /// The rest of it.
+    /// The rest of the object.
     Rest,
-    /// All of it, on a fresh connection: whose the bytes are that came is not certain.
+    /// The whole object on a new connection, because it is not certain which request the received bytes answer.
     Whole,
 }
 
-/// What follows.
+/// What follows from an attempt.
 #[derive(Debug)]
 pub enum Verdict {
-    /// The object has come.
+    /// Store the object.
     Store,
-    /// There is no object, and this is the outcome; with what the store said of it.
+    /// There is no object. Contains the outcome, and the message of the store.
     Settle(Outcome, Option<Box<str>>),
-    /// Another attempt, after a delay; it has been counted.
+    /// Try again after a delay. The attempt has been counted.
     Retry(FailureKind),
-    /// Another attempt at once, on a fresh connection; it does not count.
+    /// Try again immediately on a new connection. The attempt does not count.
     Again,
-    /// One more attempt after [`SECOND_LOOK_AFTER`](crate::limits::SECOND_LOOK_AFTER): a check found it dead.
+    /// Try once more after [`SECOND_LOOK_AFTER`](crate::limits::SECOND_LOOK_AFTER), because a check found the target
+    /// dead.
     SecondLook(FailureKind),
-    /// The object is where the reply says; whether it may be looked for there is decided by who follows.
+    /// The object is at the URL in the reply. The code that follows redirects decides whether it may be requested
+    /// there.
     Redirect,
-    /// Another attempt at once, when this is corrected; it does not count.
+    /// Try again immediately with this correction. The attempt does not count.
     Correct(Correction),
-    /// No target of the job will fare better.
+    /// Stop the job, because all other targets would fail too.
     Stop(Error),
 }
 
-/// What a store, or a server, has shown to be wrong with a request.
+/// A problem with a request that a store or a server has reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Correction {
-    /// The store's clock says this, seconds since 1970.
+    /// The clock of the store shows this time, in seconds since 1970.
     Clock(u64),
     /// The bucket is in this region.
     Region(String),
@@ -159,27 +163,27 @@ pub enum Correction {
     Credentials,
 }
 
-/// What a store says beside status, length and `ETag`.
+/// Facts about a store's reply in addition to status, length and `ETag`.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct StoreReply<'r> {
-    /// How the body begins: what may be an error document, up to [`ERROR_BYTES_MAX`].
+    /// Beginning of the body, which may be an error document, up to [`ERROR_BYTES_MAX`].
     pub start: &'r [u8],
     /// The field `x-amz-bucket-region`.
     pub region: Option<&'r [u8]>,
-    /// The field `Date`: the store's clock.
+    /// The field `Date`: the clock of the store.
     pub date: Option<&'r [u8]>,
-    /// For which region a request for the bucket itself was signed; none of one for an object.
+    /// Region that a request for the bucket itself was signed for. `None` for a request for an object.
     pub signed_for: Option<&'r str>,
-    /// The reply had a field `Retry-After` that can be read.
+    /// Whether the reply had a valid field `Retry-After`.
     pub asks_to_wait: bool,
 }
 
-/// Whether a status says that the server does not know who asks (RFC 9110, 15.5.2).
+/// Returns whether a status means that the server does not know the client (RFC 9110, 15.5.2).
 pub fn is_unauthorized(status: u16) -> bool {
     status == 401
 }
 
-/// Whether a status says that the object is somewhere else.
+/// Returns whether a status means that the object is at another URL.
 pub fn is_redirect(status: u16) -> bool {
     matches!(status, 301 | 302 | 303 | 307 | 308)
 }

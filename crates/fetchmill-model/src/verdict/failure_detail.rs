@@ -1,4 +1,4 @@
-//! The detail of a failure, for people: never empty, one printable line without secrets, and of bounded length.
+//! The detail of a failure in words: one printable line without secrets, never empty, with limited length.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

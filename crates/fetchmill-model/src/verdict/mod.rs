@@ -1,8 +1,9 @@
-//! What follows from an attempt. Whoever makes requests gathers what came of one, asks here, and carries out the
-//! answer: the native worker, the dispatcher of engines in Python, a stream, a listing, and whoever talks to a store.
+//! Decides what follows from an attempt. Every client collects the result of an attempt, asks this module, and carries
+//! out the answer. Clients are the native worker, the dispatcher of engines in Python, streams, listings, and the code
+//! that talks to a store.
 //!
-//! Every budget stands in one [`AttemptState`]: attempts, connections that are forgiven, corrections. No I/O, no clock:
-//! time is an argument. How long a target waits is the planner's business ([`crate::planner::retry`]).
+//! One [`AttemptState`] contains every budget: attempts, forgiven connections, corrections. It does no I/O and has no
+//! clock: time is an argument. The planner decides how long a target waits ([`crate::planner::retry`]).
 
 mod facts;
 pub mod failure_detail;

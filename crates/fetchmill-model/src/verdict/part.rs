@@ -1,7 +1,7 @@
-//! Whether a reply is the part of an object that was asked for: the one place for the rule.
+//! Checks whether a reply is the requested part of an object. Only this module contains the rule.
 //!
-//! It is so when its status is 206 and one field `Content-Range` says exactly the bytes that were asked for, when it is not
-//! an encoded form of them, and when its body is that long. Nothing is ever cut out of anything else.
+//! The status must be 206, and a single field `Content-Range` must state exactly the requested bytes. The body must
+//! have that length and must not be encoded. A part is never cut out of another reply.
 
 use super::head_fields::fields_in;
 use crate::http1::byte_range::ByteRange;
@@ -10,31 +10,32 @@ use crate::limits::REFUSED_BODY_BYTES_MAX;
 use crate::name::for_display;
 use crate::outcome::FailureKind;
 
-/// A part that was asked for, and what the reply's head has said of it.
+/// A requested part, and what the reply's head says about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExpectedPart {
     asked: ByteRange,
     reply: PartReply,
 }
 
-/// What a head says.
+/// Meaning of a head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum PartReply {
-    /// Nothing yet, or neither that it is the part nor that there is none: an error, a redirect.
+    /// No head yet, or a head that neither is the part nor says that there is none: an error, a redirect.
     Neither,
-    /// It is the part.
+    /// The reply is the part.
     Part,
-    /// It is not; whether its body is read to its end all the same, so that the connection can be used again.
+    /// The reply is not the part. `is_short` means that its body is still read to its end, so that the connection can
+    /// be reused.
     Other { kind: FailureKind, detail: Box<str>, is_short: bool },
 }
 
 impl ExpectedPart {
-    /// Of a request for these bytes of an object.
+    /// Creates the part for a request for these bytes of an object.
     pub fn new(asked: ByteRange) -> Self {
         ExpectedPart { asked, reply: PartReply::Neither }
     }
 
-    /// The head of the reply, and its bytes.
+    /// Reads the head of the reply from its bytes.
     pub fn head(&mut self, head: &Head, bytes: &[u8]) {
         let (asked, status) = (self.asked, head.status);
         let trouble = match status {
@@ -57,7 +58,7 @@ impl ExpectedPart {
         });
     }
 
-    /// Whether more of a body is wanted of which so many bytes have come.
+    /// Returns whether more of a body is wanted after `length` bytes.
     pub fn wants_more(&self, length: u64) -> bool {
         match &self.reply {
             PartReply::Neither => true,
@@ -66,7 +67,7 @@ impl ExpectedPart {
         }
     }
 
-    /// Why a reply whose body was so long is not the part; none when its status says it already.
+    /// Returns why a reply with a body of this length is not the part. `None` if its status already says so.
     pub(super) fn trouble(&self, length: u64) -> Option<(FailureKind, Box<str>)> {
         match &self.reply {
             PartReply::Neither => None,
@@ -81,7 +82,7 @@ impl ExpectedPart {
     }
 }
 
-/// What is wrong with the head of a 206.
+/// Returns the problem with the head of a 206.
 pub(super) fn difference(asked: ByteRange, head: &[u8]) -> Option<String> {
     let mut content_types = fields_in(head, b"content-type:");
     if content_types.any(|kind| kind.get(..10).is_some_and(|kind| kind.eq_ignore_ascii_case(b"multipart/"))) {

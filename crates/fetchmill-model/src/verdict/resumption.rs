@@ -1,8 +1,9 @@
-//! An object whose body broke off, and whether a reply has the rest of it: the one place for the rule.
+//! Resumption of an object whose body was cut off, and the check that a reply has the rest of it. Only this module
+//! contains the rule.
 //!
-//! The rest is asked for with `Range` and `If-Range` (RFC 9110, 13.1.5). It is appended only when the reply says that it is
-//! exactly the bytes that are missing, of an object of the same length with the same strong ETag: two replies with one strong
-//! ETag of one URL have the same bytes (8.8.1).
+//! The rest is requested with `Range` and `If-Range` (RFC 9110, 13.1.5). It is appended only if the reply states that
+//! it has exactly the missing bytes, of an object of the same length with the same strong ETag. Two replies of one URL
+//! with the same strong ETag have the same bytes (8.8.1).
 
 use super::head_fields::fields_in;
 use super::part::difference;
@@ -10,7 +11,7 @@ use crate::http1::byte_range::ByteRange;
 use crate::http1::{Framing, Head, Version};
 use crate::limits::RESUMED_BYTES_MIN;
 
-/// What the head of the reply has said whose body broke off.
+/// Facts from the head of a reply whose body broke off.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resumption {
     head: Head,
@@ -18,19 +19,19 @@ pub struct Resumption {
     length: u64,
 }
 
-/// What the reply to a request for the rest is.
+/// Meaning of the reply to a request for the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResumedReply {
-    /// The rest.
+    /// The reply is the rest.
     Rest,
-    /// All of the object, which is another one perhaps.
+    /// The reply is the whole object, which may have changed.
     Whole,
-    /// Anything else.
+    /// The reply is anything else.
     Other,
 }
 
 impl Resumption {
-    /// Of a head, with its bytes; none when the rest of its body cannot be asked for, or is not worth it.
+    /// Reads a head from its bytes. `None` if the rest of its body cannot be requested, or is not worth it.
     pub fn of_head(head: &Head, bytes: &[u8]) -> Option<Self> {
         let Framing::Length(length) = head.framing else { return None };
         if head.status != 200 || head.version == Version::Http10 || length <= RESUMED_BYTES_MIN {
@@ -44,24 +45,24 @@ impl Resumption {
         (!is_refused && !is_encoded).then_some(Resumption { head: *head, etag, length })
     }
 
-    /// What is missing when so many bytes have come. Its end is said, too: a server that knows `Range` and not `If-Range`
-    /// cannot send more than is missing.
+    /// Returns the missing range after `came` bytes. The range includes its end, so that a server that knows `Range`
+    /// but not `If-Range` cannot send more than is missing.
     pub fn rest(&self, came: u64) -> Option<ByteRange> {
         ByteRange::new(came, self.length.checked_sub(came)?).ok()
     }
 
-    /// The object's strong ETag.
+    /// Returns the strong ETag of the object.
     pub fn etag(&self) -> &str {
         &self.etag
     }
 
-    /// The head of the whole, when the reply to the last request has this one.
+    /// Returns the head of the whole object, given the head of the last reply.
     pub fn head_of_whole(&self, last: &Head) -> Head {
         let Head { keep_alive, is_suspect, retry_after, .. } = *last;
         Head { keep_alive, is_suspect, retry_after, ..self.head }
     }
 
-    /// What a reply is whose head this is, when so many bytes have come before.
+    /// Returns the meaning of the reply with this head, after `came` bytes.
     pub fn reply(&self, came: u64, head: &Head, bytes: &[u8]) -> ResumedReply {
         match head.status {
             206 if self.is_rest(came, head, bytes) => ResumedReply::Rest,
@@ -79,13 +80,14 @@ impl Resumption {
     }
 }
 
-/// The ETag of a head that has one.
+/// Returns the ETag of a head with exactly one.
 fn only_etag(head: &[u8]) -> Option<&[u8]> {
     let mut etags = fields_in(head, b"etag:");
     etags.next().filter(|_| etags.next().is_none())
 }
 
-/// Whether an ETag is strong, and can stand in a request: of visible characters (RFC 9110, 8.8.3), here of ASCII only.
+/// Returns whether an ETag is strong, and can be sent in a request. Its characters must be visible (RFC 9110, 8.8.3),
+/// and here ASCII.
 fn is_strong(etag: &[u8]) -> bool {
     let inside = etag.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
     inside.is_some_and(|inside| inside.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'"'))

@@ -1,4 +1,4 @@
-//! Which replies say that their server is asked too often.
+//! Replies that mean that their server gets too many requests.
 
 use serde::Deserialize;
 
@@ -6,15 +6,16 @@ use crate::error::Error;
 use crate::options::OptionValue;
 use crate::outcome::{FailureKind, Outcome};
 
-/// The first status that may be retried: those below are successes and redirects.
+/// First status that may be retried. Lower ones are successes and redirects.
 const FIRST: u16 = 400;
-/// The last one that a head may have.
+/// Highest status that a head may have.
 const LAST: u16 = 999;
 /// Bits for the statuses from `FIRST` to `LAST`.
 const WORDS: usize = (LAST - FIRST) as usize / 64 + 1;
 const FORBIDDEN: u16 = 403;
 
-/// The statuses of `--retry-status`, which are retried as 503 is: a bit for each, so that a reply costs one look.
+/// The statuses of `--retry-status`, which are retried like 503. There is one bit for each, so a reply costs one
+/// look-up.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Vec<u16>")]
 pub struct RetriedStatuses([u64; WORDS]);
@@ -40,13 +41,13 @@ impl TryFrom<Vec<u16>> for RetriedStatuses {
 }
 
 impl RetriedStatuses {
-    /// The word and the bit of a status that is not below `FIRST`.
+    /// Returns the word and the bit of a status, which must not be below `FIRST`.
     fn position(status: u16) -> (usize, u64) {
         let index = usize::from(status - FIRST);
         (index / 64, 1 << (index % 64))
     }
 
-    /// Whether the user has named the status.
+    /// Returns whether the user has named the status.
     pub fn contains(&self, status: u16) -> bool {
         if !(FIRST..=LAST).contains(&status) {
             return false;
@@ -55,8 +56,8 @@ impl RetriedStatuses {
         self.0[word] & bit != 0
     }
 
-    /// The outcome or failure of a complete reply: that of its status, but `Throttled` for a status that the user has named, and
-    /// for a 403 with `Retry-After`, with which some servers limit rates.
+    /// Returns the outcome or failure of a complete reply. It follows from the status, with two exceptions: `Throttled`
+    /// for a status that the user has named, and for a 403 with `Retry-After`, which some servers use for rate limits.
     pub fn of_reply(&self, status: u16, asks_to_wait: bool) -> Result<Outcome, FailureKind> {
         if self.contains(status) || (status == FORBIDDEN && asks_to_wait) {
             return Err(FailureKind::Throttled);
@@ -64,12 +65,12 @@ impl RetriedStatuses {
         FailureKind::of_status(status)
     }
 
-    /// Whether the reply says that its server, or this object, is asked for too often.
+    /// Returns whether the reply means that its server, or this object, gets too many requests.
     pub fn throttles(&self, status: u16, asks_to_wait: bool) -> bool {
         status >= FIRST && self.of_reply(status, asks_to_wait) == Err(FailureKind::Throttled)
     }
 
-    /// Whether the reply is no sign of a server in trouble.
+    /// Returns whether the reply is not a sign of a server in trouble.
     pub fn is_well(&self, status: u16, asks_to_wait: bool) -> bool {
         !self.of_reply(status, asks_to_wait).is_err_and(FailureKind::is_retryable)
     }

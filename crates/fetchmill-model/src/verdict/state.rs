@@ -1,4 +1,4 @@
-//! What was spent on an attempt's target, and the rules.
+//! The state of a target across its attempts, and the rules for the next step.
 
 use std::time::Duration;
 
@@ -15,28 +15,28 @@ use crate::s3::{ErrorDocument, StoreError};
 use crate::target::source_metadata::{ListedKey, is_same_etag};
 use crate::verdict::failure_detail::changed_detail;
 
-/// The status of a reply to a conditional request whose object has not changed (RFC 9110, 15.4.5).
+/// Status of a reply to a conditional request if the object has not changed (RFC 9110, 15.4.5).
 const NOT_MODIFIED: u16 = 304;
 
-/// What was spent on one target, page or upload. With each attempt that was planned the rest begins anew: that is what
-/// the journal knows of a target that waits.
+/// Budgets spent on one target, page or upload. With each planned attempt all but the first two fields restart, because
+/// the journal stores only those for a waiting target.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct AttemptState {
-    /// Attempts that counted before this one.
+    /// Number of counted attempts before this one.
     pub attempts: u32,
-    /// When it was first throttled; 0 for never. In a check: when its second look was due.
+    /// When it was first throttled. 0 for never. In a check: when its recheck was due.
     pub throttled_since: Millis,
-    /// Connections that ended or went wrong because they had been used before.
+    /// Number of connections that ended or failed because they had been used before.
     pub forgiven: u32,
-    /// Requests that were made again with another region, clock or credentials.
+    /// Number of requests that were repeated with another region, clock or credentials.
     pub corrections: u32,
-    /// Requests that were made again because the store took the one before for nobody's.
+    /// Number of requests that were repeated because the store did not recognise the credentials.
     pub refusals: u32,
-    /// Requests that were abandoned because others had their replies ([`crate::reply::patience`]).
+    /// Number of requests that were abandoned because other requests got their replies ([`crate::reply::patience`]).
     pub abandoned: u32,
-    /// Requests one after the other that brought little or nothing of the rest of its object.
+    /// Number of consecutive requests that brought little or nothing of the rest of the object.
     pub in_vain: u32,
-    /// Its object broke off, and the rest was asked for.
+    /// Whether the object broke off and the rest was requested.
     pub is_resumed: bool,
 }
 
@@ -45,7 +45,7 @@ impl Verdict {
         Verdict::Settle(Outcome::Failed(kind), None)
     }
 
-    /// With what the store said.
+    /// Adds the message of the store.
     #[must_use]
     pub fn with_detail(self, detail: Option<Box<str>>) -> Self {
         match self {
@@ -56,7 +56,7 @@ impl Verdict {
 }
 
 impl AttemptState {
-    /// What follows from a complete reply.
+    /// Returns what follows from a complete reply.
     pub fn after_reply(&mut self, reply: &ReplyFacts<'_>, rules: &Rules, now: Millis) -> Verdict {
         if reply.is_no_rest {
             return self.after_no_rest(reply, rules, now);
@@ -81,7 +81,7 @@ impl AttemptState {
             // The size of an encoded form was not compared.
             let size = listed.size.filter(|_| !reply.is_encoded || reply.store.is_some());
             let compared = ListedKey { size, ..*listed };
-            // Only a store keeps what it lists in another form.
+            // Only a store keeps a listed object in an encoded form.
             let has_same_size = size.is_none_or(|size| size == reply.length);
             let etag = reply.etag.filter(|_| reply.store.is_some() || has_same_size);
             let changed = || changed_detail(&compared, reply.length, etag).into();
@@ -91,10 +91,10 @@ impl AttemptState {
         self.after_status(reply, rules, now)
     }
 
-    /// What follows by status and length alone.
+    /// Returns what follows from status and length alone.
     fn after_status(&mut self, reply: &ReplyFacts<'_>, rules: &Rules, now: Millis) -> Verdict {
         if reply.status == NOT_MODIFIED && reply.is_conditional {
-            // It is what who asked has already: there is nothing to store.
+            // The client already has this object, so there is nothing to store.
             return Verdict::Settle(Outcome::Skipped(SkipReason::Unchanged), None);
         }
         if is_redirect(reply.status) && rules.redirects_max > 0 {
@@ -119,9 +119,10 @@ impl AttemptState {
         }
     }
 
-    /// What follows from a status that throttles here alone. When no attempt is left the reply means what it always does.
+    /// Returns what follows from a status that only this job treats as throttling. If no attempt is left, the reply has
+    /// its usual meaning.
     fn after_retried_status(&mut self, reply: &ReplyFacts<'_>, rules: &Rules, now: Millis) -> Verdict {
-        // A reply that names no time may say the same forever: each attempt counts.
+        // A reply without a time may be repeated forever, so each attempt counts.
         let rules = Rules { is_patient: rules.is_patient && reply.asks_to_wait, ..*rules };
         match self.after_failure(FailureKind::Throttled, &rules, now) {
             Verdict::Settle(..) => {
@@ -132,7 +133,7 @@ impl AttemptState {
         }
     }
 
-    /// What follows when no complete reply came.
+    /// Returns what follows if no complete reply came.
     pub fn after_broken(&mut self, broken: BrokenFacts, rules: &Rules, now: Millis) -> Verdict {
         if broken.needs_http1 && rules.may_repeat && self.forgiven < limits::FORGIVEN_SHARED_MAX {
             self.forgiven += 1;
@@ -140,7 +141,7 @@ impl AttemptState {
         }
         if broken.was_used && rules.may_repeat {
             let forgiven_max = if broken.is_shared { limits::FORGIVEN_SHARED_MAX } else { 1 };
-            // What was read may have belonged to the reply before; on a fresh connection it is certain.
+            // The bytes may have belonged to the previous reply. On a new connection this is certain.
             let is_uncertain = matches!(broken.kind, FailureKind::Framing | FailureKind::NotHttp);
             if (broken.is_unanswered && self.forgiven < forgiven_max)
                 || (is_uncertain && self.forgiven < limits::FORGIVEN_SHARED_MAX)
@@ -172,13 +173,13 @@ impl AttemptState {
         (self.in_vain <= limits::RESUMED_IN_VAIN_MAX).then_some(BreakOff::Rest)
     }
 
-    /// How long the next request for the rest of an object waits.
+    /// Returns how long the next request for the rest of an object waits.
     pub fn resumed_wait(&self) -> Duration {
         self.in_vain.checked_sub(1).map_or(Duration::ZERO, |before| limits::RESUMED_WAIT * (1 << before))
     }
 
-    /// What follows from a reply that is not the rest that was asked for. Nothing else is concluded from it: what the server
-    /// says to a request for all of the object counts.
+    /// Returns what follows from a reply that is not the requested rest. Nothing else is concluded from it: only the
+    /// reply to a request for the whole object counts.
     fn after_no_rest(&mut self, reply: &ReplyFacts<'_>, rules: &Rules, now: Millis) -> Verdict {
         let status = reply.status;
         let of_status =
@@ -189,7 +190,7 @@ impl AttemptState {
             .with_detail(Some(detail.into()))
     }
 
-    /// What follows from a failure for which nobody is forgiven.
+    /// Returns what follows from a failure that is not forgiven.
     pub fn after_failure(&mut self, kind: FailureKind, rules: &Rules, now: Millis) -> Verdict {
         let counts = match kind.class() {
             FailureClass::Final => return self.end(kind, rules),
@@ -217,24 +218,25 @@ impl AttemptState {
         Verdict::failed(kind)
     }
 
-    /// Whether a target that seems dead is tried once more, later.
+    /// Returns whether a target that seems dead is tried once more, later.
     pub fn wants_second_look(&self, kind: FailureKind, rules: &Rules) -> bool {
         rules.has_second_look && self.throttled_since == 0 && may_be_dead(kind)
     }
 
-    /// Whether its request is made again at once: on a connection that has brought nothing else its reply is certain.
+    /// Returns whether the request was repeated immediately, on a connection without earlier replies. Its reply is then
+    /// certain.
     pub fn is_repeated(&self) -> bool {
         self.is_resumed || self.forgiven + self.corrections + self.refusals > 0
     }
 
-    /// Corrects a request, if there is something to correct and it was not done too often.
+    /// Corrects a request, if a correction is possible and was not made too often.
     fn correct(&mut self, correction: Option<Correction>) -> Option<Verdict> {
         let correction = correction.filter(|_| self.corrections < limits::CORRECTIONS_MAX)?;
         self.corrections += 1;
         Some(Verdict::Correct(correction))
     }
 
-    /// What follows when a store gives no object.
+    /// Returns what follows if a store does not return an object.
     pub(super) fn after_store_error(
         &mut self,
         store: &StoreReply<'_>,
@@ -249,9 +251,9 @@ impl AttemptState {
         }
         let detail = document.as_ref().map(|document| detail_of(document, self.corrections));
         let verdict = match meaning {
-            // Who gets every reply reads it there.
+            // A client that gets every reply finds the error there.
             Some(StoreError::BadCredentials) if !rules.gives_every_reply => {
-                // One reply that went astray must not stop a job.
+                // A single misdirected reply must not stop a job.
                 if self.refusals > 0 && reply.is_certain || !rules.may_repeat {
                     return Verdict::Stop(no_credentials(document.as_ref()));
                 }
@@ -271,8 +273,8 @@ impl AttemptState {
         verdict.with_detail(detail)
     }
 
-    /// What follows from the reply to a request that is for no object of a job: a page of a listing, an upload.
-    /// `may_hide_error` when a head of success may stand before an error.
+    /// Returns what follows from the reply to a request for a page of a listing or for an upload, not for an object of
+    /// a job. `may_hide_error` is set if an error may come after a head of success.
     pub fn after_bucket_reply(
         &mut self,
         store: &StoreReply<'_>,
@@ -292,9 +294,9 @@ impl AttemptState {
         let kind = match (meaning, status) {
             _ if rules.retried.throttles(status, store.asks_to_wait) => FailureKind::Throttled,
             (Some(StoreError::Throttled), _) => FailureKind::Throttled,
-            // 409: another request for the same object was not over.
+            // 409: another request for the same object was still running.
             (Some(StoreError::Transient), _) | (_, 200..=299 | 409) => FailureKind::ServerError,
-            // Not implemented, and never will be.
+            // The server will never implement it.
             (_, 501) => FailureKind::Status,
             _ => FailureKind::of_status(status).err().unwrap_or(FailureKind::Status),
         };
@@ -303,7 +305,7 @@ impl AttemptState {
 }
 
 impl ReplyFacts<'_> {
-    /// Why a reply of success is not the object that the source told of.
+    /// Returns why a successful reply is not the object that the source described.
     pub fn trouble_with(&self, listed: &ListedKey<'_>) -> Option<FailureKind> {
         let size = listed.size?;
         if self.length != size
@@ -311,7 +313,7 @@ impl ReplyFacts<'_> {
         {
             return Some(kind);
         }
-        // An encoded form has another length, unless a store keeps it so. An ETag that one of both has not is no
+        // An encoded form has another length, unless a store keeps it encoded. If one side has no ETag, this is not a
         // difference.
         let is_same_size = self.length == size || (self.is_encoded && self.store.is_none());
         let is_same = |sent: &[u8]| listed.etag.is_empty() || is_same_etag(sent, listed.etag);

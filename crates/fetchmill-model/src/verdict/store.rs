@@ -1,4 +1,4 @@
-//! What a reply of a store of S3 means where it is not as those of any other server.
+//! Replies of an S3 store that mean something else than those of other servers.
 
 use std::fmt::Write as _;
 
@@ -8,11 +8,11 @@ use crate::outcome::FailureKind;
 use crate::s3::{ErrorDocument, StoreError, is_region};
 use crate::text::dates::parse_http_date;
 
-/// Characters of what a store says that go with an outcome.
+/// Maximum number of characters of a store's message in an outcome.
 const DETAIL_CHARS_MAX: usize = 300;
 
 impl StoreReply<'_> {
-    /// What is wrong with the request, as far as the store says it.
+    /// Returns the problem with the request, as far as the store reports it.
     pub(super) fn correction(
         &self,
         meaning: Option<StoreError>,
@@ -27,7 +27,7 @@ impl StoreReply<'_> {
             Some(StoreError::Expired) => Some(Correction::Credentials),
             Some(StoreError::WrongRegion) => self.region_of(document).map(Correction::Region),
             None if matches!(status, 301 | 307) => self.region_of(document).map(Correction::Region),
-            // Some stores say no more than where the bucket is. To be there already is no correction.
+            // Some stores report only the bucket's region. If the request already used it, there is no correction.
             None | Some(StoreError::Other | StoreError::Denied) => {
                 let signed_for = self.signed_for?;
                 self.region_of(document).filter(|region| region != signed_for).map(Correction::Region)
@@ -39,11 +39,11 @@ impl StoreReply<'_> {
     fn region_of(&self, document: Option<&ErrorDocument>) -> Option<String> {
         let region = self.region.map(|region| String::from_utf8_lossy(region).into_owned());
         let region = region.or_else(|| document.and_then(|document| document.region.clone()));
-        // It becomes a part of the next request.
+        // The region becomes a part of the next request.
         region.filter(|region| is_region(region))
     }
 
-    /// What it means that an error came in the place of an object; none when it is no error.
+    /// Returns the failure if an error came in place of an object. `None` if the reply is not an error.
     pub(super) fn error_in_place(&self) -> Option<FailureKind> {
         let document = ErrorDocument::read(self.start)?;
         let is_throttled = document.meaning(200) == StoreError::Throttled;
@@ -51,7 +51,7 @@ impl StoreReply<'_> {
     }
 }
 
-/// Code and message, and what was tried.
+/// Returns code, message and the attempted corrections.
 pub(super) fn detail_of(document: &ErrorDocument, corrections: u32) -> Box<str> {
     let mut text = format!("{}: {}", document.code, document.message);
     if let Some((end, _)) = text.char_indices().nth(DETAIL_CHARS_MAX) {
@@ -63,7 +63,7 @@ pub(super) fn detail_of(document: &ErrorDocument, corrections: u32) -> Box<str> 
     text.into()
 }
 
-/// What ends a job whose requests a store takes for nobody's.
+/// Returns the error that ends a job whose credentials a store does not recognise.
 pub(super) fn no_credentials(document: Option<&ErrorDocument>) -> Error {
     let why =
         document.map_or_else(String::new, |document| format!("{}: {}", document.code, document.message));

@@ -1,4 +1,4 @@
-//! One connection with the replies that it holds.
+//! A connection and the replies that it holds until they are certain.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,16 +9,17 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::reply::certainty::{MonotonicMicros, NextStep};
 use fetchmill_model::target::TargetList;
 
-/// Replies that are not certain yet, in the form in which their owner keeps them.
+/// Replies that are not certain yet, in the form that their owner stores.
 pub trait HeldReplies: Default {
-    /// Whether they outlive the watch of the attempt that came after them: a rest that it cuts short goes on aside.
+    /// Whether the replies outlive the watch of the next attempt. If that watch cuts a rest short, the rest continues
+    /// in the background.
     const OUTLIVE_WATCH: bool = false;
 
     /// Returns whether there are none.
     fn is_empty(&self) -> bool;
 }
 
-/// Nothing is held: each request goes out on a connection that is new or has rested.
+/// Holds no replies: each request uses a connection that is new or has rested.
 impl HeldReplies for () {
     fn is_empty(&self) -> bool {
         true
@@ -28,54 +29,55 @@ impl HeldReplies for () {
 /// A connection for one request at a time whose reply is certain when it comes.
 pub type RestedConnection = CertainConnection<()>;
 
-/// See the module. Without an open connection it holds nothing.
+/// A connection with the replies that it holds. Without an open connection it holds no replies.
 #[derive(Debug, Default)]
 pub struct CertainConnection<H> {
-    /// Where requests are made.
+    /// Connection for the requests.
     pub connection: Connection,
-    /// For the owner to add to, and to take from as it is judged.
+    /// Replies that the connection holds. The owner adds replies, and takes them out when they are judged.
     pub held: H,
 }
 
-/// Certainty of the replies that a connection holds. Their owner acts on it.
+/// Result of judging the replies that a connection holds. The owner of the replies acts on it.
 #[derive(Debug)]
 #[must_use]
 pub enum Judged {
-    /// Nothing more is known of them than before.
+    /// The replies are still not certain.
     Pending,
-    /// They are certain.
+    /// The replies are certain.
     Certain {
-        /// Whether they may be in doubt later: a single reply since the last rest cannot be another request's.
+        /// Whether the replies may become doubtful later. A single reply since the last rest cannot belong to another
+        /// request.
         may_be_shifted: bool,
     },
-    /// Bytes came that nobody asked for: each reply may be another request's. The connection is closed.
+    /// Unsolicited bytes came, so each reply may belong to another request. The connection is closed.
     Surplus {
-        /// The targets of the replies before its last rest, if that rest was too short: these are in doubt, too.
+        /// Targets of the replies before the last rest, if that rest was too short. Their replies are doubtful, too.
         before: Option<TargetList>,
     },
-    /// They will never be certain.
+    /// The replies can never become certain.
     Lost(FailureKind),
 }
 
-/// Use of a connection after a complete reply.
+/// What a connection can be used for after a complete reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterReply {
-    /// More requests.
+    /// It can carry more requests.
     Open,
-    /// Nothing: its server ends it.
+    /// It cannot be used again: the server closes it.
     Ends,
-    /// Nothing: bytes came after the reply.
+    /// It cannot be used again: bytes came after the reply.
     Surplus,
 }
 
 impl<H: HeldReplies> CertainConnection<H> {
-    /// Returns whether it holds replies.
+    /// Returns whether the connection holds replies.
     pub fn is_holding(&self) -> bool {
         !self.held.is_empty()
     }
 
-    /// Returns whether it has brought nothing since it was new or has rested: then nothing can be on its way but the reply to
-    /// the next request.
+    /// Returns whether the connection has received nothing since it was new or has rested. Then only the reply to the
+    /// next request can be on its way.
     pub fn has_rested(&mut self) -> bool {
         self.connection.origin_and_replies().is_none_or(|(_, replies)| replies.replies() == 0)
     }
@@ -93,7 +95,8 @@ impl<H: HeldReplies> CertainConnection<H> {
         }
     }
 
-    /// Returns what the connection is good for, when `seen` came after a reply. With `looks` its socket is checked, too.
+    /// Returns what the connection can be used for after a reply, given the state `seen` after it. With `looks` its
+    /// socket is checked, too.
     pub fn after_reply(&self, seen: IdleState, is_kept: bool, looks: bool) -> AfterReply {
         let seen = if looks && seen == IdleState::Quiet { self.connection.look() } else { seen };
         if seen.is_surplus() {
@@ -111,7 +114,8 @@ impl<H: HeldReplies> CertainConnection<H> {
         rules.map_or(1, |(origin, replies)| origin.replies.borrow().batch_max(replies))
     }
 
-    /// Returns whether the connection has to rest after its last reply. If it has to end instead, its next request says so.
+    /// Returns whether the connection must rest after its last reply. If it must end instead, its next request tells
+    /// the server.
     pub fn must_rest(&mut self, is_full: bool, now: MonotonicMicros) -> bool {
         let Some((origin, replies)) = self.connection.origin_and_replies() else { return false };
         match origin.replies.borrow().next_step(replies, is_full, now) {
@@ -124,8 +128,8 @@ impl<H: HeldReplies> CertainConnection<H> {
         }
     }
 
-    /// Begins a rest, and returns how long the connection must be silent from now on. The end of one that is to end is a
-    /// proof, too.
+    /// Begins a rest, and returns how long the connection must stay silent from now on. If the server was asked to
+    /// close it, the close also makes its replies certain.
     pub fn begin_rest(&mut self) -> Duration {
         let Some((origin, replies)) = self.connection.origin_and_replies() else { return Duration::ZERO };
         let of_origin = origin.replies.borrow();
@@ -143,7 +147,7 @@ impl<H: HeldReplies> CertainConnection<H> {
         self.begin_rest()
     }
 
-    /// Waits for `silence`, or until something comes. Returns why the watch has cut that short, if it has.
+    /// Waits for `silence`, or until something comes. If the watch cuts the wait short, returns why.
     pub(super) async fn wait_silent(&mut self, silence: Duration, watch: &Deadlines) -> Option<FailureKind> {
         watch.rest();
         tokio::select! {
@@ -153,7 +157,7 @@ impl<H: HeldReplies> CertainConnection<H> {
         }
     }
 
-    /// Judges a rest: it was silent for long enough, or something came, or the server has closed the connection.
+    /// Judges a rest: the connection stayed silent, something came, or the server closed it.
     pub fn end_rest(&mut self) -> Judged {
         let seen = self.connection.look();
         if seen.is_surplus() {
@@ -170,8 +174,8 @@ impl<H: HeldReplies> CertainConnection<H> {
         Judged::Certain { may_be_shifted }
     }
 
-    /// Checks the connection while no request is out. It stays open only if nothing has come. Its end makes certain what it
-    /// holds.
+    /// Checks the connection while no request is in flight. It stays open only if nothing has come. If the server
+    /// closed it, its replies become certain.
     pub fn check_unused(&mut self) -> Judged {
         let seen = self.connection.look();
         if seen.is_surplus() {
@@ -186,12 +190,12 @@ impl<H: HeldReplies> CertainConnection<H> {
         Judged::Pending
     }
 
-    /// Notes that bytes came that nobody asked for.
+    /// Handles unsolicited bytes on the connection.
     pub fn met_surplus(&mut self) -> Judged {
         let mut is_doubted = false;
         if let Some((origin, replies)) = self.connection.origin_and_replies() {
             origin.replies.borrow_mut().note_surplus();
-            // A reply that took longer than the rest before it allowed for shows that the rest was too short.
+            // If a reply took longer than the last rest allowed for, that rest was too short.
             is_doubted = replies.outlasts_rest();
         }
         let before = self.connection.last_certain().filter(|_| is_doubted).map(RefCell::take);
@@ -199,8 +203,8 @@ impl<H: HeldReplies> CertainConnection<H> {
         Judged::Surplus { before }
     }
 
-    /// Judges a connection that broke. If nothing came since a request was sent at `silent_since`, and that is as long ago as
-    /// it would have rested, what it holds is certain.
+    /// Judges a connection that broke. Its replies are certain if nothing came since the request sent at
+    /// `silent_since`, and that time is at least as long ago as a rest would last.
     pub fn met_break(&mut self, silent_since: Option<MonotonicMicros>, now: MonotonicMicros) -> Judged {
         let Some((origin, replies)) = self.connection.origin_and_replies() else { return Judged::Pending };
         let count = replies.replies();
@@ -219,8 +223,8 @@ impl<H: HeldReplies> CertainConnection<H> {
 }
 
 impl RestedConnection {
-    /// Moves to a connection that is new or has rested, so that the next reply is certain when it comes. The caller has set
-    /// the pool's clock just now.
+    /// Moves to a connection that is new or has rested, so that the next reply is certain when it comes. The caller
+    /// must have just set the pool's clock.
     pub fn renew(&mut self, pool: &Pool, origin: &Rc<OriginConnections>) {
         pool.switch_to_rested(&mut self.connection, origin);
     }
@@ -230,7 +234,7 @@ impl RestedConnection {
         self.connection.close();
     }
 
-    /// After a reply: closes the connection if something has come after it, or if its server ends it.
+    /// Closes the connection after a reply if something came after it or if its server ends it.
     pub fn keep_after(&mut self, replied: &ReceivedReply) {
         if self.after_reply(replied.surplus, replied.head.keep_alive, false) != AfterReply::Open {
             self.connection.close();

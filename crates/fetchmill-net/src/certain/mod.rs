@@ -1,8 +1,8 @@
-//! Connections that hold replies until it is certain which request each of them answers: the rules of
-//! [`certainty`](fetchmill_model::reply::certainty), carried out for everyone who makes requests.
+//! Connections that hold replies until it is certain which request each reply answers. They apply the rules of
+//! [`certainty`](fetchmill_model::reply::certainty) for every client.
 //!
-//! A connection returns how certain its replies are ([`Judged`]). Their owner acts on that: it stores them, hands them
-//! over, or asks for them again.
+//! A connection returns how certain its replies are ([`Judged`]). The owner of the replies acts on that: it stores
+//! them, hands them over, or repeats the requests.
 
 mod connection;
 mod resting;

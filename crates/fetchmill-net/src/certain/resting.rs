@@ -1,4 +1,5 @@
-//! Connections that rest: no request is out on them, and what they hold is certain when nothing has come meanwhile.
+//! Resting connections: no request is in flight on them. If nothing comes during the rest, the replies that they hold
+//! become certain.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -13,26 +14,26 @@ use crate::{AddressPolicy, Deadlines, IdleState, OriginConnections, Pool};
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::reply::certainty::{REST_MAX, SILENCE_MIN};
 
-/// Between two checks of whether one that was due has been taken.
+/// Interval for checking whether a due connection has been taken.
 const CHECK_EVERY: Duration = Duration::from_millis(1);
 
-/// The connections of one thread that rest. Those that tasks part from have no bound here: they are as many as before.
-/// [`RestingConnections::make_room`] keeps the bound before a connection is opened.
+/// The resting connections of one thread. Connections that tasks part from are not limited here, since they were open
+/// already. [`RestingConnections::make_room`] applies the limit before a connection is opened.
 #[derive(Debug, Default)]
 pub struct RestingConnections<H> {
-    /// By when they have rested; the number tells those apart that are due at the same time.
+    /// Connections by the end of their rest. The number tells connections with the same end apart.
     queue: RefCell<BTreeMap<(Instant, u64), CertainConnection<H>>>,
     number: Cell<u64>,
     added: Notify,
 }
 
 impl<H: HeldReplies> RestingConnections<H> {
-    /// Returns how many rest.
+    /// Returns the number of resting connections.
     pub fn count(&self) -> usize {
         self.queue.borrow().len()
     }
 
-    /// Moves a task to the origin: its connection leads there afterwards, and no farther than `reach`, if it is open.
+    /// Moves a task to the origin. If its connection is open afterwards, it leads to that origin and within `reach`.
     pub fn bring(
         &self,
         task: &mut CertainConnection<H>,
@@ -49,7 +50,8 @@ impl<H: HeldReplies> RestingConnections<H> {
         }
     }
 
-    /// Parts a task from its connection, which rests while it holds something, and else is kept for others.
+    /// Takes the connection from a task. The connection rests if it holds replies; otherwise it is kept for other
+    /// tasks.
     pub fn part(&self, task: &mut CertainConnection<H>, pool: &Pool) {
         if task.is_holding() {
             self.rest_aside(task);
@@ -58,7 +60,7 @@ impl<H: HeldReplies> RestingConnections<H> {
         }
     }
 
-    /// Leaves the task without a connection, so that a fresh one is opened. Its last one rests while it holds something.
+    /// Leaves the task without a connection, so that a new one is opened. The old connection rests if it holds replies.
     pub fn leave(&self, task: &mut CertainConnection<H>, pool: &Pool) {
         if !task.is_holding() {
             return task.connection.close();
@@ -70,7 +72,8 @@ impl<H: HeldReplies> RestingConnections<H> {
         }
     }
 
-    /// Has the connection rest. If fewer than `most` rest, the task goes on with another one. Else it waits.
+    /// Lets the connection rest. If fewer than `most` connections rest, the task continues with another one. Otherwise
+    /// it waits for this one.
     pub async fn rest(&self, task: &mut CertainConnection<H>, most: usize, watch: &Deadlines) -> Judged {
         if self.count() < most {
             self.rest_aside(task);
@@ -83,7 +86,7 @@ impl<H: HeldReplies> RestingConnections<H> {
         }
     }
 
-    /// The watch has cut a rest short, which proves nothing.
+    /// Handles a rest that the watch cut short. Such a rest proves nothing.
     fn cut_short(&self, task: &mut CertainConnection<H>, kind: FailureKind) -> Judged {
         if H::OUTLIVE_WATCH {
             self.rest_aside(task);
@@ -93,8 +96,9 @@ impl<H: HeldReplies> RestingConnections<H> {
         Judged::Lost(kind)
     }
 
-    /// Awaits the end of a connection whose server ends it after this reply. What it holds is certain if nothing comes before
-    /// that. If the end does not come soon, it has to rest as any other, or longer while little is known of its origin.
+    /// Waits for the server to close the connection after this reply. If nothing comes before the close, the held
+    /// replies become certain. If the close does not come soon, the connection rests like any other, or longer while
+    /// little is known about its origin.
     pub async fn end(&self, task: &mut CertainConnection<H>, most: usize, watch: &Deadlines) -> Judged {
         let mut judged = Judged::Pending;
         if task.is_holding() {
@@ -119,7 +123,7 @@ impl<H: HeldReplies> RestingConnections<H> {
         self.added.notify_one();
     }
 
-    /// Takes one that has rested by now, and what is known of it.
+    /// Takes a connection whose rest has ended, and returns the judgement of its replies.
     pub fn take_rested(&self, now: Instant) -> Option<(CertainConnection<H>, Judged)> {
         let mut queue = self.queue.borrow_mut();
         let first = queue.first_entry().filter(|first| first.key().0 <= now)?;
@@ -128,16 +132,16 @@ impl<H: HeldReplies> RestingConnections<H> {
         Some((task, judged))
     }
 
-    /// Takes, of those that are fit, the one that would rest for longest.
+    /// Of the connections that `is_fit` accepts, takes the one whose rest ends last.
     pub fn take_last(&self, is_fit: impl Fn(&CertainConnection<H>) -> bool) -> Option<CertainConnection<H>> {
         let mut queue = self.queue.borrow_mut();
         let key = *queue.iter().rev().find(|(_, task)| is_fit(task))?.0;
         queue.remove(&key)
     }
 
-    /// Waits, before a connection is opened, until no more than `most` rest. After a second the one that would rest for
-    /// longest is abandoned, if it `may_be_lost`, and is returned. So there are never more connections than tasks and
-    /// `most` together, however slow an origin may be.
+    /// Waits, before a connection is opened, until at most `most` connections rest. After 1 s the connection whose rest
+    /// ends last is abandoned and returned, if it `may_be_lost`. So the number of connections never exceeds the tasks
+    /// plus `most`, even if an origin is slow.
     pub async fn make_room(
         &self,
         most: usize,
@@ -154,7 +158,7 @@ impl<H: HeldReplies> RestingConnections<H> {
         }
     }
 
-    /// Waits until no more than `most` rest, but no longer than `until`. Returns whether that is so.
+    /// Waits until at most `most` connections rest, or until `until`. Returns whether at most `most` rest.
     async fn await_room(&self, most: usize, until: Instant) -> bool {
         while self.count() > most {
             let now = Instant::now();
@@ -167,17 +171,17 @@ impl<H: HeldReplies> RestingConnections<H> {
         true
     }
 
-    /// Takes all, whatever they hold.
+    /// Takes all connections, whether or not they hold replies.
     pub fn take_all(&self) -> impl Iterator<Item = CertainConnection<H>> {
         self.queue.take().into_values()
     }
 
-    /// Returns when the next one has rested.
+    /// Returns the end of the earliest rest.
     pub fn next_due(&self) -> Option<Instant> {
         self.queue.borrow().first_key_value().map(|((until, _), _)| *until)
     }
 
-    /// Waits until one has rested.
+    /// Waits until a rest ends.
     pub async fn due(&self) {
         loop {
             match self.next_due() {

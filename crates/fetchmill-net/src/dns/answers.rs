@@ -1,57 +1,57 @@
-//! What a thread is told of its look-ups.
+//! Results that a thread gets from its look-ups.
 
 use std::time::Duration;
 
 use super::cache::Resolution;
 use crate::Millis;
 
-/// What became of a question.
+/// Result of asking for a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LookUpStart {
     /// A look-up has begun: the token comes back with its answer.
     Started,
-    /// One for this name was running: the token comes back with its answer.
+    /// A look-up for this name was already running. The token comes back with its answer.
     Joined,
     /// No fast slot is free; the token does not come back. Ask again after [`super::Dns::answered`].
     Full,
-    /// It is known: the token does not come back.
+    /// The answer is already known. The token does not come back.
     Known(Resolution),
 }
 
-/// What comes back with a token.
+/// Result that comes back with a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LookUpEnd {
-    /// What is known now.
+    /// The answer.
     Answer(Resolution),
-    /// This name was slow when no slow slot was free: nothing is known. Ask again later.
+    /// The name was slow and no slow slot was free, so nothing is known. Ask again later.
     Deferred,
 }
 
-/// Which look at a name this is.
+/// Whether a name is looked up for the first time or rechecked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LookUpKind {
-    /// What is known counts.
+    /// First look-up. A known answer is used.
     Usual,
-    /// A second look: what is known does not count, and another server and another socket come first.
+    /// Recheck. A known answer is ignored, and another server and another socket are tried first.
     Again,
 }
 
-/// How much was looked up.
+/// Counters of look-ups.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DnsCounts {
     /// Queries sent as datagrams.
     pub queries: u64,
-    /// Queries made again over TCP, because the answer was too long.
+    /// Queries repeated over TCP because the answer was too long.
     pub over_tcp: u64,
-    /// Names that a server has told about: addresses, no such name, no address.
+    /// Names that a server has answered for: addresses, no such name, or no address.
     pub answered: u64,
-    /// Names that no server could tell about.
+    /// Names that no server could answer for.
     pub failed: u64,
-    /// Names that no server has answered for in time.
+    /// Names that no server answered for in time.
     pub timeouts: u64,
-    /// Names given up because no slow slot was free.
+    /// Names deferred because no slow slot was free.
     pub deferred: u64,
-    /// Datagrams that were no answer to a query: late, malformed or forged.
+    /// Datagrams that did not answer a query: late, malformed or forged.
     pub foreign: u64,
 }
 

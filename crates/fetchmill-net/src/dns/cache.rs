@@ -1,4 +1,4 @@
-//! What was found is kept for a while, within a bound.
+//! A bounded cache of answers that expire.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,8 +9,9 @@ use fetchmill_model::outcome::FailureKind;
 /// The addresses of a name, or why there are none.
 pub type Resolution = Result<Arc<[IpAddr]>, FailureKind>;
 
-/// Answers of two ages: when the young ones are as many as half the limit they become the old ones, and the old ones
-/// are forgotten. So what is asked for stays, and forgetting costs nothing. `Time` is what the owner's clock tells.
+/// Keeps answers in two generations. When the young generation reaches half the limit, it becomes the old one, and the
+/// old one is dropped. So names in use stay cached, and eviction costs nothing. `Time` is the time type of the owner's
+/// clock.
 #[derive(Debug)]
 pub(crate) struct Cache<Time> {
     names_max: usize,
@@ -19,12 +20,12 @@ pub(crate) struct Cache<Time> {
 }
 
 impl<Time: Copy + PartialOrd> Cache<Time> {
-    /// Of at most so many names.
+    /// Creates a cache of up to `names_max` names.
     pub(crate) fn new(names_max: usize) -> Self {
         Cache { names_max, young: HashMap::new(), old: HashMap::new() }
     }
 
-    /// What is known of a name and still believed.
+    /// Returns the cached answer for a name if it has not expired.
     pub(crate) fn get(&mut self, name: &str, now: Time) -> Option<Resolution> {
         if let Some((answer, until)) = self.young.get(name) {
             return (now < *until).then(|| answer.clone());
@@ -37,7 +38,7 @@ impl<Time: Copy + PartialOrd> Cache<Time> {
         Some(answer)
     }
 
-    /// Keeps an answer, instead of what was known.
+    /// Caches an answer, which replaces an earlier one.
     pub(crate) fn insert(&mut self, name: Box<str>, answer: Resolution, until: Time) {
         if self.young.len() >= (self.names_max / 2).max(1) {
             self.old = std::mem::take(&mut self.young);

@@ -1,15 +1,15 @@
-//! Which names are asked for when one is looked up: itself, and itself in the domains that short names are looked for
-//! in.
+//! The names to ask for in a look-up: the name itself, and the name in each search domain.
 
 use domain::base::Name;
 use domain::base::name::NameBuilder;
 
 use super::setup::DnsSetup;
 
-/// A name as it goes over the wire.
+/// A name in wire format.
 pub(super) type WireName = Name<Vec<u8>>;
 
-/// The names to ask for, in this order; none when it cannot be a name. A dot at the end: as it is.
+/// Returns the names to ask for, in order. The list is empty if `name` cannot be a name. If `name` ends with a dot,
+/// only that name is asked for.
 pub(super) fn candidates(setup: &DnsSetup, name: &str) -> Vec<WireName> {
     let (relative, is_absolute) = match name.strip_suffix('.') {
         Some(name) => (name, true),
@@ -28,7 +28,7 @@ pub(super) fn candidates(setup: &DnsSetup, name: &str) -> Vec<WireName> {
     }
 }
 
-/// Labels of printable ASCII, each of 1 to 63 bytes, 253 in all.
+/// Encodes labels of printable ASCII: each has 1 to 63 bytes, all together at most 253.
 fn encode(name: &str, domain: &str) -> Option<WireName> {
     let mut builder = NameBuilder::new_vec();
     let domain = (!domain.is_empty()).then_some(domain);
@@ -38,7 +38,7 @@ fn encode(name: &str, domain: &str) -> Option<WireName> {
             return None;
         }
     }
-    // The builder leaves room for the root's label, but does not count it.
+    // The builder reserves room for the root label but does not count it.
     builder.into_name().ok().filter(|name| name.len() <= Name::MAX_LEN)
 }
 
@@ -75,7 +75,7 @@ mod tests {
             assert_eq!(texts("search x.test", name), Vec::<String>::new(), "{name}");
         }
         assert_eq!(texts("", &format!("{long}d")), Vec::<String>::new());
-        // Too long in a domain, but not without.
+        // Too long with the search domain, but not without it.
         assert_eq!(texts("search x.test", &long), [long]);
     }
 }

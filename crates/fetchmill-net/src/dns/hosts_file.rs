@@ -1,4 +1,4 @@
-//! `/etc/hosts`: names whose addresses the machine's owner has written down.
+//! `/etc/hosts`: host names with addresses that the administrator of this machine set.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use fetchmill_model::limits;
 
-/// See the module. Names are in lower case.
+/// Contents of `/etc/hosts`. Names are in lower case.
 #[derive(Debug, Clone, Default)]
 pub(super) struct HostsFile {
     names: HashMap<Box<str>, Arc<[IpAddr]>>,
 }
 
 impl HostsFile {
-    /// Reads it; lines that are not understood are left out, as the C library does.
+    /// Parses the file. Lines that cannot be parsed are skipped, as in the C library.
     pub(super) fn parse(text: &str) -> Self {
         let mut found: HashMap<Box<str>, Vec<IpAddr>> = HashMap::new();
         for line in text.lines() {
@@ -30,7 +30,7 @@ impl HostsFile {
         HostsFile { names: found.into_iter().map(|(name, addresses)| (name, addresses.into())).collect() }
     }
 
-    /// The addresses of a name in lower case.
+    /// Returns the addresses of a name in lower case.
     pub(super) fn get(&self, name: &str) -> Option<Arc<[IpAddr]>> {
         self.names.get(name).map(Arc::clone)
     }

@@ -1,4 +1,4 @@
-//! One name that is being looked up: its questions, and who waits for the answer.
+//! The look-up of one name: its questions, and the callers that wait for the answer.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -16,23 +16,23 @@ use crate::Millis;
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 
-/// Who is told.
+/// Who gets the answer of a look-up.
 #[derive(Debug)]
 pub(super) enum LookUpWaiter {
     Token(u64),
     Task(oneshot::Sender<LookUpEnd>),
 }
 
-/// Where a look-up begins.
+/// Server and socket that a look-up begins with.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LookUpOrigin {
-    /// The server.
+    /// Index of the server.
     pub(super) upstream: usize,
-    /// The socket to it.
+    /// Index of the socket to the server.
     pub(super) socket: usize,
 }
 
-/// See the module.
+/// The look-up of one name.
 #[derive(Debug)]
 pub(super) struct LookUp {
     slot: usize,
@@ -45,20 +45,20 @@ pub(super) struct LookUp {
     families: Families,
     start: LookUpOrigin,
     pub(super) started: Millis,
-    /// The same, exact.
+    /// Start of the look-up, exact.
     pub(super) began: Instant,
     pub(super) is_slow: bool,
     pub(super) waiters: Vec<LookUpWaiter>,
-    /// When the addresses that are there are enough.
+    /// When the addresses found so far are enough.
     enough_at: Option<Millis>,
-    /// A name was there, but no address.
+    /// Whether a name existed but had no address.
     was_empty: bool,
-    /// How long what was not found is believed: of all names that were asked for, the shortest.
+    /// How long a negative answer is cached: the shortest time over all names that were asked for.
     absent_ttl: Duration,
 }
 
 impl LookUp {
-    /// One that has asked nobody; `None` without a name to ask for.
+    /// Creates a look-up that has asked no server yet. `None` if there is no name to ask for.
     pub(super) fn new(
         (slot, serial): (usize, u64),
         name: &str,
@@ -148,7 +148,8 @@ impl LookUp {
         QueryOwner { slot: self.slot, serial: self.serial, question: which as u8 }
     }
 
-    /// What a datagram from a place says about the query with this identifier, and which of the queries that was.
+    /// Reads a datagram from `place` as the answer to the query with this identifier. Returns the answer, and which of
+    /// the queries it belongs to.
     pub(super) fn read(
         &self,
         which: usize,
@@ -161,7 +162,7 @@ impl LookUp {
         Some((sent, question.sent[sent].query.read(bytes, &self.current)))
     }
 
-    /// The same for what came over TCP, or did not.
+    /// Reads the answer to a query over TCP. `bytes` is `None` if the query failed.
     pub(super) fn read_over_tcp(&self, which: usize, sent: usize, bytes: Option<&[u8]>) -> DnsReply {
         let query = self.questions.get(which).and_then(|question| question.sent.get(sent));
         match query.zip(bytes).map(|(sent, bytes)| sent.query.read(bytes, &self.current)) {
@@ -170,7 +171,7 @@ impl LookUp {
         }
     }
 
-    /// Takes what a server says.
+    /// Handles the answer of a server.
     pub(super) fn take(
         &mut self,
         which: usize,
@@ -192,7 +193,7 @@ impl LookUp {
                 question.found = Some(found);
                 upstreams.remember(upstream, query.form);
             }
-            // Once: what comes for this query again is ignored.
+            // Once per query: later replies to the same query are ignored.
             DnsReply::Simpler(form) if !std::mem::replace(is_over, true) => {
                 self.send(which, upstream, form, upstreams);
             }
@@ -206,7 +207,7 @@ impl LookUp {
         }
     }
 
-    /// A server does not know: the next one is asked at once.
+    /// Handles a server that has no answer: the next one is asked immediately.
     fn fails(
         &mut self,
         which: usize,
@@ -225,8 +226,8 @@ impl LookUp {
         }
     }
 
-    /// Nobody listens at a place: another server is asked at once. When all were, the same ones get their next try when
-    /// it is due, for one that starts again is there a moment later.
+    /// Handles a refused socket: another server is asked immediately. If all servers were asked, each gets its next try
+    /// when that is due, because a restarting server is back a moment later.
     pub(super) fn refused(&mut self, which: usize, place: SocketId, upstreams: &mut Upstreams, now: Millis) {
         let Some(question) = self.questions.get_mut(which) else { return };
         for sent in question.sent.iter_mut().filter(|sent| sent.place == place) {
@@ -247,7 +248,7 @@ impl LookUp {
         }
     }
 
-    /// What is known, when that is enough. When there is no such name the next one is asked for.
+    /// Returns the answer if it is complete. If the current name does not exist, asks for the next name.
     pub(super) fn settle(&mut self, upstreams: &mut Upstreams, now: Millis) -> Option<NameAnswer> {
         loop {
             let found = self.conclude(now)?;
@@ -272,7 +273,7 @@ impl LookUp {
         if self.was_empty { NameAnswer::Empty { ttl } } else { NameAnswer::NoName { ttl } }
     }
 
-    /// What the questions together say about the current name.
+    /// Combines the answers to the questions about the current name.
     fn conclude(&mut self, now: Millis) -> Option<NameAnswer> {
         let found = || self.questions.iter().filter_map(|question| question.found.as_ref());
         if let Some(absent) = found().find(|found| matches!(found, NameAnswer::NoName { .. })) {
@@ -281,7 +282,7 @@ impl LookUp {
         let has_all = found().count() == self.questions.len();
         let has_addresses = self.questions.iter().any(|question| question.addresses().is_some());
         if has_addresses {
-            // Only those of IPv6 are enough after a longer while: they are the ones that more often lead nowhere.
+            // If only IPv6 addresses are known, wait longer: they lead nowhere more often.
             let has_v4 =
                 self.questions.iter().any(|one| one.family == Family::V4 && one.addresses().is_some());
             let patience = if has_v4 { limits::DNS_FAMILY_DELAY } else { limits::DNS_FAMILY_DELAY_V4 };
@@ -299,7 +300,7 @@ impl LookUp {
         failed.or_else(|| found().min_by_key(|found| ttl_of(found))).cloned()
     }
 
-    /// The addresses of both families in turns, so that whoever tries them one after the other tries both soon.
+    /// Alternates the addresses of both families, so that a client that tries them in order soon tries both.
     fn mixed(&self) -> NameAnswer {
         let families: Vec<_> = self.questions.iter().filter_map(Question::addresses).collect();
         let ttl = families.iter().map(|(_, ttl)| *ttl).min().unwrap_or(limits::DNS_TTL_MIN);
@@ -310,7 +311,7 @@ impl LookUp {
         NameAnswer::Addresses { addresses, ttl }
     }
 
-    /// Takes its queries out of the tables of the sockets.
+    /// Removes its queries from the tables of the sockets.
     pub(super) fn forget(&self, upstreams: &mut Upstreams) {
         for sent in self.questions.iter().flat_map(|question| &question.sent) {
             upstreams.forget(sent.place, sent.query.id, self.serial);

@@ -1,4 +1,5 @@
-//! Queries as bytes, and what an answer says. No I/O and no clock; everything in an answer is hostile until checked.
+//! Encodes queries and decodes answers. It does no I/O and has no clock. Everything in an answer is untrusted until it
+//! is checked.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -18,10 +19,10 @@ use fetchmill_model::outcome::FailureKind;
 const HEADER_BYTES: usize = 12;
 /// Type and class of a question.
 const QUESTION_TAIL_BYTES: usize = 4;
-/// The difference between a letter and its capital.
+/// The bit that differs between an upper-case and a lower-case letter.
 const CASE_BIT: u8 = 0x20;
 
-/// Which addresses a query asks for.
+/// Address family that a query asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Family {
     V6,
@@ -37,12 +38,12 @@ impl Family {
     }
 }
 
-/// What a server can be asked with: all of it until it turns out that it cannot.
+/// Features that a query to a server uses: all of them until the server turns out not to support one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct QueryForm {
-    /// Letters in random case, which an honest answer repeats and a forged one has to guess.
+    /// Letters in random case. An honest answer repeats them, and a forger has to guess them.
     pub(super) has_mixed_case: bool,
-    /// That we take answers above 512 bytes.
+    /// Announces that answers above 512 bytes are accepted.
     pub(super) has_edns: bool,
 }
 
@@ -50,43 +51,43 @@ impl QueryForm {
     pub(super) const FULL: QueryForm = QueryForm { has_mixed_case: true, has_edns: true };
 }
 
-/// What a query has that its answer must repeat, besides the name.
+/// Properties of a query that its answer must repeat, apart from the name.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DnsQuery {
     pub(super) id: u16,
     pub(super) family: Family,
     pub(super) form: QueryForm,
-    /// A bit for each byte of the name: its letter is a capital.
+    /// One bit for each byte of the name: 1 if its letter is a capital.
     capitals: [u8; 32],
 }
 
-/// What a server, and in the end a look-up, tells about a name.
+/// Answer of a server about a name, and in the end of the whole look-up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum NameAnswer {
-    /// At most as many as are tried.
+    /// Addresses of the name, at most as many as are tried.
     Addresses { addresses: Vec<IpAddr>, ttl: Duration },
     /// There is no such name.
     NoName { ttl: Duration },
-    /// There is one, but without such an address.
+    /// The name exists but has no such address.
     Empty { ttl: Duration },
-    /// This server does not know: another one might.
+    /// This server has no answer; another one might.
     Failed(FailureKind),
 }
 
-/// What came back for a query.
+/// Reply to a query.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum DnsReply {
     Found(NameAnswer),
     /// Too long for a datagram.
     Truncated,
-    /// The server can only be asked in this form.
+    /// The server can only be asked with this form.
     Simpler(QueryForm),
-    /// No answer to this query.
+    /// The message does not answer this query.
     Foreign,
 }
 
 impl DnsQuery {
-    /// One that cannot be guessed.
+    /// Creates a query that cannot be guessed.
     pub(super) fn new(
         id: u16,
         family: Family,
@@ -101,7 +102,7 @@ impl DnsQuery {
         DnsQuery { id, family, form, capitals }
     }
 
-    /// Writes it; `None` when it has no room, which no name needs.
+    /// Writes the query. `None` if it does not fit, which cannot happen for a valid name.
     pub(super) fn write(&self, name: &WireName, out: &mut Vec<u8>) -> Option<()> {
         out.clear();
         let mut builder = MessageBuilder::from_target(std::mem::take(out)).ok()?;
@@ -127,7 +128,7 @@ impl DnsQuery {
         let cased = &mut buffer[..name.len()];
         cased.copy_from_slice(name.as_slice());
         for (position, byte) in cased.iter_mut().enumerate() {
-            // The lengths of labels are below all letters.
+            // Length bytes of labels are smaller than all letters.
             if byte.is_ascii_lowercase() && self.capitals[position / 8] & (1 << (position % 8)) != 0 {
                 *byte ^= CASE_BIT;
             }
@@ -135,7 +136,7 @@ impl DnsQuery {
         cased
     }
 
-    /// What a message says about a name.
+    /// Reads the answer about a name from a message.
     pub(super) fn read(&self, bytes: &[u8], name: &WireName) -> DnsReply {
         let Ok(message) = Message::from_slice(bytes) else { return DnsReply::Foreign };
         let header = message.header();
@@ -145,7 +146,7 @@ impl DnsQuery {
         let has_no_edns = self.form.has_edns && matches!(header.rcode(), Rcode::FORMERR | Rcode::NOTIMP);
         let without_edns = DnsReply::Simpler(QueryForm { has_edns: false, ..self.form });
         match message.header_counts().qdcount() {
-            // A server that did not understand the question need not repeat it.
+            // A server that did not understand the question does not have to repeat it.
             0 if has_no_edns => return without_edns,
             1 => {}
             _ => return DnsReply::Foreign,
@@ -167,7 +168,7 @@ impl DnsQuery {
         })
     }
 
-    /// Compares the question with what was asked, byte by byte.
+    /// Compares the question in the answer with the query, byte by byte.
     fn repeats(&self, bytes: &[u8], name: &WireName) -> QuestionEcho {
         let name_end = HEADER_BYTES + name.len();
         let Some(question) = bytes.get(HEADER_BYTES..name_end + QUESTION_TAIL_BYTES) else {
@@ -195,7 +196,7 @@ impl DnsQuery {
             if chain.links > limits::DNS_CHAIN_MAX {
                 return Ok(NameAnswer::Failed(FailureKind::Dns));
             }
-            // Links may be in any order: what leads on is looked for until nothing does.
+            // CNAME records may be in any order, so repeat the search until no link is added.
             if !chain.addresses.is_empty() || chain.links == links {
                 break;
             }
@@ -205,7 +206,7 @@ impl DnsQuery {
             return Ok(NameAnswer::Addresses { addresses: chain.addresses, ttl });
         }
         let header = message.header();
-        // Errors of EDNS have their number elsewhere, and a server that asks nobody for us knows only its own names.
+        // EDNS has its own error codes. A server that does not recurse for us knows only its own names.
         if message.opt_rcode().to_int() != 0 || !(header.ra() || header.aa()) {
             return Ok(NameAnswer::Failed(FailureKind::Dns));
         }
@@ -220,7 +221,7 @@ enum QuestionEcho {
     Nothing,
 }
 
-/// From the asked name over names that lead to names to addresses; what does not hang on it is not looked at.
+/// Follows the chain from the name asked for over CNAMEs to the addresses. Records outside the chain are ignored.
 struct CnameChain<'m> {
     family: Family,
     current: ParsedName<&'m [u8]>,
@@ -266,7 +267,7 @@ impl<'m> CnameChain<'m> {
     }
 }
 
-/// How long it is believed that there is nothing (RFC 2308, section 5); shortly when the message does not say it.
+/// How long a negative answer may be cached (RFC 2308, section 5). A short time if the message does not say.
 fn absent_ttl(message: &Message<[u8]>) -> Duration {
     let soa = message
         .authority()
@@ -276,7 +277,7 @@ fn absent_ttl(message: &Message<[u8]>) -> Duration {
     ttl.unwrap_or(limits::DNS_NEGATIVE_TTL).clamp(limits::DNS_TTL_MIN, limits::DNS_ABSENT_TTL_MAX)
 }
 
-/// RFC 2181, section 8: with the highest bit it is nothing.
+/// RFC 2181, section 8: a TTL with the highest bit set counts as 0.
 fn seconds(ttl: Ttl) -> Duration {
     let seconds = ttl.as_secs();
     Duration::from_secs(if seconds > i32::MAX as u32 { 0 } else { seconds.into() })

@@ -1,8 +1,10 @@
-//! Our own look-ups of names, for very many hosts: a stub that asks servers which do the work.
+//! A stub resolver for very many hosts. It asks name servers, which do the work.
 //!
-//! Each thread has one. Queries of all names share a few sockets, so a look-up costs two or three system calls and no
-//! task or timer; deadlines are looked at by the worker's tick. Answers are believed when they come from the server's
-//! address to our random port, and repeat a random number and the question with its random capitals.
+//! Each thread has one resolver. The queries of all names share a few sockets, so a look-up costs two or three system
+//! calls and no task or timer. The tick of the worker checks the deadlines.
+//!
+//! An answer is accepted if it comes from the server's address to our random port. It must repeat the random number and
+//! the question with its random capitals.
 
 mod answers;
 mod cache;
@@ -42,7 +44,7 @@ use look_up::LookUpWaiter;
 use socket::{Inbox, QueryOwner, SocketId};
 use state::DnsState;
 
-/// One thread's look-ups. Clones are cheap and share.
+/// The resolver of one thread. Clones are cheap and share its state.
 #[derive(Debug, Clone)]
 pub struct Dns {
     inner: Rc<DnsInner>,
@@ -52,17 +54,17 @@ pub struct Dns {
 struct DnsInner {
     clock: Rc<Cell<Millis>>,
     state: RefCell<DnsState>,
-    /// Somebody was told that no fast slot is free.
+    /// Whether a caller was refused because no fast slot was free.
     was_full: Cell<bool>,
-    /// It has a place since.
+    /// Whether a fast slot became free for that caller.
     has_place: Cell<bool>,
     news: Notify,
-    /// Tasks that wait for a fast slot: they come before tokens, of which there are always more.
+    /// Number of tasks that wait for a fast slot. They come before tokens, because there are always more tokens.
     waiting: Cell<usize>,
     places: Notify,
 }
 
-/// A task that waits for a place.
+/// A task that waits for a fast slot.
 struct SlotWaiter<'i>(&'i DnsInner);
 
 impl<'i> SlotWaiter<'i> {
@@ -80,8 +82,8 @@ impl Drop for SlotWaiter<'_> {
 }
 
 impl Dns {
-    /// One that knows nothing yet. `clock` is what the worker's tick sets. Sockets are opened when they are first
-    /// needed, by tasks of the thread's runtime.
+    /// Creates a resolver with an empty cache. The tick of the worker sets `clock`. Tasks of the thread's runtime open
+    /// sockets when they first need them.
     pub fn new(setup: Arc<DnsSetup>, slots: SlotLimits, clock: Rc<Cell<Millis>>) -> Dns {
         let inner = Rc::new_cyclic(|inner| DnsInner {
             clock,
@@ -95,12 +97,13 @@ impl Dns {
         Dns { inner }
     }
 
-    /// What is known of a name without asking: an address instead of a name, this machine, the hosts file, the cache.
+    /// Returns what is known of a name without a query. The sources are literal addresses, this machine's own names,
+    /// the hosts file and the cache.
     pub fn known(&self, name: &str) -> Option<Resolution> {
         self.inner.state.borrow_mut().known(name, self.inner.clock.get())
     }
 
-    /// Starts a look-up, or joins the one that runs for this name. The token comes back with the answer.
+    /// Starts a look-up, or joins the running one for this name. The token comes back with the answer.
     pub fn ask(&self, name: &str, token: u64, how: LookUpKind) -> LookUpStart {
         let asked = self.inner.ask(name, LookUpWaiter::Token(token), how, self.inner.waiting.get() > 0);
         if asked == LookUpStart::Full {
@@ -109,27 +112,27 @@ impl Dns {
         asked
     }
 
-    /// Everything that was answered since the last time.
+    /// Returns the answers that came since the last call.
     pub fn take_answered(&self) -> Vec<(u64, LookUpEnd)> {
         self.inner.state.borrow_mut().take_answered()
     }
 
-    /// Waits until there is something to take or, after an [`LookUpStart::Full`], until a fast slot is free again:
-    /// there may be nothing to take then. For one task.
+    /// Waits until there are answers to take. After a [`LookUpStart::Full`] it also returns when a fast slot is free;
+    /// then there may be no answer. Only one task may wait.
     pub async fn answered(&self) {
         while !self.inner.state.borrow().has_answered() && !self.inner.has_place.take() {
             self.inner.news.notified().await;
         }
     }
 
-    /// Looks up one name, for who waits for it; first for a fast slot, when none is free.
+    /// Looks up one name and waits for the answer. If no fast slot is free, it waits for a slot first.
     pub async fn resolve(&self, name: &str) -> Resolution {
         let give_up_at = self.inner.clock.get() + millis(limits::DNS_LOOK_UP_TIMEOUT);
         loop {
             let (told, answer) = oneshot::channel();
             let asked = self.inner.ask(name, LookUpWaiter::Task(told), LookUpKind::Usual, false);
             if matches!(asked, LookUpStart::Known(_) | LookUpStart::Joined) {
-                // A place that it was woken for is the next one's.
+                // This task does not need the free slot that woke it: pass the slot on.
                 self.inner.places.notify_one();
             }
             match asked {
@@ -137,7 +140,7 @@ impl Dns {
                 LookUpStart::Full => self.inner.place().await,
                 LookUpStart::Started | LookUpStart::Joined => match answer.await {
                     Ok(LookUpEnd::Answer(answer)) => return answer,
-                    // The others first.
+                    // Let other look-ups go first.
                     Ok(LookUpEnd::Deferred) | Err(_) => self.inner.place().await,
                 },
             }
@@ -148,20 +151,20 @@ impl Dns {
         }
     }
 
-    /// Makes tries again, moves slow look-ups out of the way, ends what takes too long. The worker calls it after each
-    /// tick of its clock.
+    /// Repeats queries that are due, moves slow look-ups to slow slots, and ends look-ups that take too long. The
+    /// worker calls this after each tick of its clock.
     pub fn tick(&self) {
         self.inner.state.borrow_mut().tick(self.inner.clock.get());
         self.inner.tell();
         self.inner.offer_places();
     }
 
-    /// Whether no slow slot is free: a name that is slow would be deferred.
+    /// Returns whether no slow slot is free. A slow name would then be deferred.
     pub fn is_slow_full(&self) -> bool {
         !self.inner.state.borrow().has_slow_place()
     }
 
-    /// For reports.
+    /// Returns the counters for reports.
     pub fn counts(&self) -> DnsCounts {
         self.inner.state.borrow().counts()
     }
@@ -180,7 +183,7 @@ impl DnsInner {
         self.places.notified().await;
     }
 
-    /// Nobody waits for a place that is free.
+    /// Wakes a waiting caller if a fast slot is free.
     fn offer_places(&self) {
         if !self.state.borrow().has_place() {
             return;
@@ -208,7 +211,7 @@ impl Inbox for DnsInner {
         self.state.borrow_mut().refused(place, self.clock.get());
     }
 
-    /// Wakes who waits for what has happened.
+    /// Wakes the callers that wait for an answer or a slot.
     fn tell(&self) {
         let mut state = self.state.borrow_mut();
         let freed = state.take_freed();

@@ -1,4 +1,5 @@
-//! One question of a look-up, a name's IPv4 or IPv6 addresses: which server is tried, and what came of it.
+//! One question of a look-up: the IPv4 or the IPv6 addresses of a name. It records which servers were tried, and the
+//! result.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -9,40 +10,40 @@ use crate::Millis;
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 
-/// A query that went out.
+/// A query that was sent.
 #[derive(Debug)]
 pub(super) struct SentQuery {
     pub(super) place: SocketId,
     pub(super) query: DnsQuery,
-    /// Nothing more is expected of it.
+    /// Whether no reply to it is expected any more.
     pub(super) is_over: bool,
-    /// The same query once more, over TCP.
+    /// The repetition of the query over TCP.
     pub(super) over_tcp: Option<OwnedTask>,
 }
 
-/// See the module.
+/// One question of a look-up.
 #[derive(Debug)]
 pub(super) struct Question {
     pub(super) family: Family,
-    /// All of them: a late answer counts too.
+    /// All queries that were sent. Late answers count too.
     pub(super) sent: Vec<SentQuery>,
     pub(super) found: Option<NameAnswer>,
     /// When the next try is made.
     pub(super) due: Millis,
     tries: usize,
-    /// Where the next try looks for a server.
+    /// Server that the next try begins with.
     next: usize,
-    /// A bit for each server: it was asked; it has said that it does not know.
+    /// One bit for each server: it was asked; it had no answer.
     asked: u8,
     failed: u8,
-    /// Why, the one that tells most.
+    /// The most informative failure so far.
     failure: Option<FailureKind>,
 }
 
 const _: () = assert!(limits::DNS_UPSTREAMS_MAX <= u8::BITS as usize);
 
 impl Question {
-    /// One that begins with this server.
+    /// Creates a question that begins with server `first`.
     pub(super) fn new(family: Family, first: usize) -> Self {
         Question {
             family,
@@ -57,12 +58,12 @@ impl Question {
         }
     }
 
-    /// Tries so far.
+    /// Returns the number of tries so far.
     pub(super) fn tries(&self) -> usize {
         self.tries
     }
 
-    /// The server that is tried next, of so many: one after the other, without those that do not know.
+    /// Returns the server for the next try, out of `upstreams` servers in turn. Servers that had no answer are skipped.
     pub(super) fn next_upstream(&self, upstreams: usize, tries_max: usize) -> Option<u8> {
         if self.tries >= tries_max {
             return None;
@@ -71,7 +72,7 @@ impl Question {
         order.find(|upstream| self.failed & (1 << upstream) == 0)
     }
 
-    /// A try was made.
+    /// Records a try.
     pub(super) fn tried(&mut self, upstream: u8, due: Millis) {
         self.tries += 1;
         self.asked |= 1 << upstream;
@@ -79,7 +80,7 @@ impl Question {
         self.due = due;
     }
 
-    /// A server does not know.
+    /// Records that a server had no answer.
     pub(super) fn failed_at(&mut self, upstream: u8, kind: FailureKind) {
         self.failed |= 1 << upstream;
         if self.failure != Some(FailureKind::DnsServfail) {
@@ -87,22 +88,22 @@ impl Question {
         }
     }
 
-    /// No try is left.
+    /// Ends the tries.
     pub(super) fn give_up(&mut self) {
         self.found = Some(NameAnswer::Failed(self.failure.unwrap_or(FailureKind::DnsTimeout)));
     }
 
-    /// Whether a server was not asked yet, of so many.
+    /// Returns whether a server, out of `upstreams`, was not asked yet.
     pub(super) fn has_unasked(&self, upstreams: usize) -> bool {
         (self.asked.count_ones() as usize) < upstreams
     }
 
-    /// Whether nothing is expected of the latest try.
+    /// Returns whether no reply to the latest try is expected.
     pub(super) fn is_idle(&self) -> bool {
         self.sent.last().is_none_or(|sent| sent.is_over)
     }
 
-    /// The addresses, when that is what was found.
+    /// Returns the addresses, if the question was answered with addresses.
     pub(super) fn addresses(&self) -> Option<(&[IpAddr], Duration)> {
         match &self.found {
             Some(NameAnswer::Addresses { addresses, ttl }) => Some((addresses, *ttl)),

@@ -1,4 +1,4 @@
-//! Random bytes that nobody can guess, many for one system call.
+//! Unpredictable random bytes, with one system call for many of them.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -6,7 +6,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 use fetchmill_model::limits;
 
-/// See the module.
+/// A buffer of random bytes for queries.
 #[derive(Debug)]
 pub(super) struct QueryRandom {
     bytes: Box<[u8]>,
@@ -27,12 +27,12 @@ impl QueryRandom {
         }
         let end = self.used + out.len();
         out.copy_from_slice(&self.bytes[self.used..end]);
-        // What is in use must not be found here later.
+        // Erase the used bytes, so that they cannot be read from memory later.
         self.bytes[self.used..end].fill(0);
         self.used = end;
     }
 
-    /// A number.
+    /// Returns a random number.
     pub(super) fn number(&mut self) -> u16 {
         let mut bytes = [0; 2];
         self.fill(&mut bytes);
@@ -45,7 +45,7 @@ impl QueryRandom {
             match getrandom(&mut self.bytes[filled..], GetRandomFlags::empty()) {
                 Ok(count) if count > 0 => filled += count,
                 Err(rustix::io::Errno::INTR) => {}
-                // A kernel that refuses the call: the standard library has its own way to random keys.
+                // If the kernel refuses the call, use the random keys of the standard library.
                 _ => {
                     let number = RandomState::new().hash_one(filled).to_ne_bytes();
                     let count = number.len().min(self.bytes.len() - filled);

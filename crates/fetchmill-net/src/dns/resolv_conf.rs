@@ -7,10 +7,10 @@ use fetchmill_model::limits;
 
 /// Where a server listens.
 pub(super) const DNS_PORT: u16 = 53;
-/// The C library takes at most so many dots for `ndots`.
+/// Maximum of `ndots` in the C library.
 const NDOTS_MAX: u8 = 15;
 
-/// What it says; `None` where it says nothing.
+/// Contents of the file. `None` for a value that is not set.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ResolvConf {
     pub(super) upstreams: Vec<SocketAddr>,
@@ -22,7 +22,7 @@ pub(super) struct ResolvConf {
 }
 
 impl ResolvConf {
-    /// Reads it; what is not understood is left out, as the C library does.
+    /// Parses the file. Lines that cannot be parsed are skipped, as in the C library.
     pub(super) fn parse(text: &str) -> Self {
         let mut conf = ResolvConf::default();
         for line in text.lines() {
@@ -30,7 +30,7 @@ impl ResolvConf {
             let mut words = line.split_ascii_whitespace();
             match words.next() {
                 Some("nameserver") => conf.add_upstream(words.next().unwrap_or_default()),
-                // The last of them counts.
+                // The last of these lines counts.
                 Some("search") => conf.search = words.take(limits::DNS_SEARCH_MAX).map(domain).collect(),
                 Some("domain") => conf.search = words.take(1).map(domain).collect(),
                 Some("options") => words.for_each(|option| conf.set(option)),

@@ -1,4 +1,4 @@
-//! How names are looked up: read once, for all threads.
+//! The configuration of look-ups. It is read once for all threads.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,10 +10,10 @@ use super::hosts_file::HostsFile;
 use super::resolv_conf::{DNS_PORT, ResolvConf};
 use fetchmill_model::limits;
 
-/// An address of the public internet: whether there is a way to it is asked, nothing is sent.
+/// A public address, used to check for a route. No packet is sent to it.
 const FAR_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0x500, 0x2f, 0, 0, 0, 0, 0xf);
 
-/// Which addresses are looked for.
+/// Address families to look up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Families {
     /// IPv4.
@@ -25,7 +25,7 @@ pub enum Families {
 }
 
 impl Families {
-    /// Those that this machine can reach: IPv4, and IPv6 when there is a route.
+    /// Returns the families that this machine can reach: IPv4, and IPv6 if there is a route.
     pub fn of_this_machine() -> Self {
         let route =
             UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).and_then(|socket| socket.connect((FAR_V6, DNS_PORT)));
@@ -33,36 +33,37 @@ impl Families {
     }
 }
 
-/// How names are looked up: read once, shared by all threads.
+/// The configuration of look-ups. It is read once and shared by all threads.
 #[derive(Debug, Clone)]
 pub struct DnsSetup {
     /// The servers that are asked, at most `limits::DNS_UPSTREAMS_MAX`.
     pub upstreams: Vec<SocketAddr>,
-    /// Each name begins with another one of them; otherwise with the first, and the others are asked when it fails.
+    /// Whether look-ups are spread over the servers, so that each name begins with a different one. If not, each name
+    /// begins with the first server, and the others are asked if it fails.
     pub spreads: bool,
-    /// Domains that short names are looked for in.
+    /// Search domains for short names.
     pub search: Vec<String>,
-    /// A name with so many dots is asked for as it is before it is looked for in the domains.
+    /// Number of dots from which a name is asked for as it is before the search domains are tried.
     pub ndots: u8,
-    /// How long the first try waits; each one waits half as long again as the one before it.
+    /// Timeout of the first try. Each later try waits half as long again as the one before it.
     pub timeout: Duration,
-    /// Tries of a look-up; each server gets one at least.
+    /// Number of tries for a look-up. Each server gets at least one.
     pub tries: u32,
-    /// Which addresses are looked for.
+    /// Address families to look up.
     pub families: Families,
     hosts: HostsFile,
 }
 
 impl DnsSetup {
-    /// As the system looks up: `/etc/resolv.conf` and `/etc/hosts`. Without a server there it is this machine, as the
-    /// C library has it.
+    /// Reads `/etc/resolv.conf` and `/etc/hosts`, as the system does. If no server is configured, this machine is
+    /// asked, as in the C library.
     pub fn from_system() -> Self {
         let conf = read_bounded("/etc/resolv.conf");
         let hosts = read_bounded("/etc/hosts");
         DnsSetup::of(&conf, &hosts, Families::of_this_machine())
     }
 
-    /// Of what the two files hold.
+    /// Creates the configuration from the contents of the two files.
     pub fn of(resolv_conf: &str, hosts: &str, families: Families) -> Self {
         let mut conf = ResolvConf::parse(resolv_conf);
         if conf.upstreams.is_empty() {
@@ -82,7 +83,7 @@ impl DnsSetup {
         }
     }
 
-    /// Asks these servers instead, each one for its part of the names.
+    /// Asks these servers instead. Each server gets its share of the names.
     #[must_use]
     pub fn with_upstreams(mut self, upstreams: Vec<SocketAddr>) -> Self {
         self.upstreams = upstreams;
@@ -91,7 +92,7 @@ impl DnsSetup {
         self
     }
 
-    /// What is known of a name in lower case without asking anybody.
+    /// Returns the addresses of a name in lower case that are known without a query.
     pub(super) fn fixed(&self, name: &str) -> Option<Arc<[IpAddr]>> {
         if let Some(address) = literal(name) {
             return Some(Arc::new([address]));
@@ -103,7 +104,7 @@ impl DnsSetup {
         self.hosts.get(name)
     }
 
-    /// RFC 6761, 6.3: never asked for.
+    /// RFC 6761, 6.3: these names are never queried.
     fn loopback(&self) -> Arc<[IpAddr]> {
         let (v4, v6) = (IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST));
         match self.families {
@@ -114,7 +115,7 @@ impl DnsSetup {
     }
 }
 
-/// An address instead of a name, also as URLs write it.
+/// Parses an address given instead of a name, also in the forms that URLs use.
 fn literal(name: &str) -> Option<IpAddr> {
     match name.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
         Some(name) => name.parse::<Ipv6Addr>().ok().map(IpAddr::from),
@@ -122,11 +123,11 @@ fn literal(name: &str) -> Option<IpAddr> {
     }
 }
 
-/// A file of the system, or nothing when it cannot be read; what is behind the bound is not looked at.
+/// Reads a system file. Returns an empty text if it cannot be read, and ignores what comes after the size limit.
 fn read_bounded(path: &str) -> String {
     let mut bytes = Vec::new();
     if let Ok(file) = File::open(path) {
-        // What was read before an error counts.
+        // Use what was read before the error.
         let _ = file.take(limits::DNS_FILE_BYTES_MAX).read_to_end(&mut bytes);
     }
     String::from_utf8_lossy(&bytes).into_owned()

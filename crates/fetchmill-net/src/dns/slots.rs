@@ -1,22 +1,22 @@
-//! How many names are looked up at the same time: those that are not slow yet, and those that are. Slow ones have
-//! places of their own, so that names that nobody answers for never hold up the others.
+//! Limits how many names are looked up at the same time. Slow look-ups have their own slots, so that names without an
+//! answer never hold up the others.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use fetchmill_model::limits;
 
-/// Places of one thread.
+/// Slots of one thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlotLimits {
-    /// For look-ups that are not slow yet.
+    /// Slots for look-ups that are not slow yet.
     pub fast: usize,
-    /// For slow ones.
+    /// Slots for slow look-ups.
     pub slow: usize,
 }
 
 impl SlotLimits {
-    /// A thread's share when there are so many, at least one place of each.
+    /// Returns the share of each of `threads` threads: at least one slot of each kind.
     pub fn of(threads: usize) -> Self {
         let threads = threads.max(1);
         SlotLimits {
@@ -25,32 +25,33 @@ impl SlotLimits {
         }
     }
 
-    /// Names in the thread's cache: as large a share of them as of the slow places, and some in any case.
+    /// Returns the number of names in the thread's cache, in proportion to its slow slots. The minimum is 64.
     pub(super) fn cache_names(self) -> usize {
         (self.slow * (limits::DNS_CACHE_NAMES_MAX / limits::DNS_SLOW_MAX)).max(64)
     }
 }
 
-/// So many times as long as the fastest answers take, a look-up may keep its place while others want it. The fastest
-/// ones, since the others waited for this machine too.
+/// How long a look-up may keep its fast slot while others want it, as a multiple of the fastest answer time. The
+/// fastest time is used because the others include waiting for this machine.
 const PATIENCE: u32 = 4;
-/// What the fastest answers are is seen anew after this.
+/// Interval after which the fastest answer time is measured anew.
 const FASTEST_OF: Duration = Duration::from_secs(1);
-/// Answers of a machine's own cache take less: a look-up is not pushed out for that.
+/// Minimum time in a fast slot. Answers from a cache on this machine are faster, but a look-up must not lose its slot
+/// because of that.
 const PATIENCE_MIN: Duration = Duration::from_millis(10);
 
-/// Those of them that are taken.
+/// Slots in use.
 #[derive(Debug)]
 pub(super) struct LookUpSlots {
     slots: SlotLimits,
     fast: usize,
     slow: usize,
-    /// Look-ups in the fast slots, the oldest first, with their serial numbers; some may have left it.
+    /// Look-ups in the fast slots, oldest first, with their serial numbers. Some may have left their slot.
     order: VecDeque<(usize, u64, Instant)>,
-    /// How long the fastest answers took lately, and since the moment that is told.
+    /// Fastest answer time of the previous interval, and of the current one.
     fastest: (Duration, Duration),
     since: Option<Instant>,
-    /// Fast slots that became free since somebody last asked.
+    /// Fast slots freed since the last call of [`LookUpSlots::take_freed`].
     freed: usize,
 }
 
@@ -61,16 +62,16 @@ impl LookUpSlots {
         LookUpSlots { slots, fast: 0, slow: 0, order: VecDeque::new(), fastest, since: None, freed: 0 }
     }
 
-    /// A look-up has taken a place.
+    /// Records a look-up that has taken a fast slot.
     pub(super) fn entered(&mut self, slot: usize, serial: u64, now: Instant) {
         self.order.push_back((slot, serial, now));
-        // Those that have left stay in it until they are the oldest.
+        // Look-ups that have left their slot stay in the list until they are the oldest.
         if self.order.len() > 2 * self.slots.fast.max(64) {
             self.order.pop_front();
         }
     }
 
-    /// A look-up had an answer before it was slow.
+    /// Records a look-up that was answered before it was slow.
     pub(super) fn answered(&mut self, took: Duration, now: Instant) {
         let since = *self.since.get_or_insert(now);
         if now.saturating_duration_since(since) >= FASTEST_OF {
@@ -80,8 +81,8 @@ impl LookUpSlots {
         self.fastest.1 = self.fastest.1.min(took);
     }
 
-    /// The oldest look-up, when it has waited for longer than usual: it makes place for others. Whether it is still in
-    /// the slots it has is for the caller to know.
+    /// Takes the oldest look-up if it has waited longer than usual, so that others can have its slot. The caller must
+    /// check whether the look-up still has that slot.
     pub(super) fn take_oldest(&mut self, now: Instant) -> Option<(usize, u64)> {
         let fastest = self.fastest.0.min(self.fastest.1);
         let patience = (fastest * PATIENCE).clamp(PATIENCE_MIN, limits::DNS_FAST);
@@ -93,24 +94,24 @@ impl LookUpSlots {
         Some((slot, serial))
     }
 
-    /// Takes a fast slot.
+    /// Takes a fast slot if one is free. Returns whether it did.
     pub(super) fn enter(&mut self) -> bool {
         let is_free = self.has_fast();
         self.fast += usize::from(is_free);
         is_free
     }
 
-    /// Whether a fast slot is free.
+    /// Returns whether a fast slot is free.
     pub(super) fn has_fast(&self) -> bool {
         self.fast < self.slots.fast.max(1)
     }
 
-    /// Whether a slow slot is free.
+    /// Returns whether a slow slot is free.
     pub(super) fn has_slow(&self) -> bool {
         self.slow < self.slots.slow
     }
 
-    /// From a fast slot to a slow one, if one is free.
+    /// Moves from a fast slot to a slow one if one is free. Returns whether it did.
     pub(super) fn slow_down(&mut self) -> bool {
         let is_free = self.has_slow();
         if is_free {
@@ -120,7 +121,7 @@ impl LookUpSlots {
         is_free
     }
 
-    /// Gives a place back.
+    /// Frees a slot.
     pub(super) fn leave(&mut self, is_slow: bool) {
         if is_slow {
             self.slow -= 1;
@@ -130,7 +131,7 @@ impl LookUpSlots {
         }
     }
 
-    /// See [`LookUpSlots::freed`].
+    /// Returns the number of fast slots freed since the last call.
     pub(super) fn take_freed(&mut self) -> usize {
         std::mem::take(&mut self.freed)
     }

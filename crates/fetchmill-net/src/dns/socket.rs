@@ -1,6 +1,6 @@
-//! One UDP socket to one server: who asked what over it.
+//! A UDP socket to one server, with the owners of the queries sent over it.
 //!
-//! It is connected, so that the kernel lets nobody else's answers in and tells when nobody listens there.
+//! The socket is connected. So the kernel drops packets from other addresses, and reports when no server is listening.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
@@ -16,26 +16,26 @@ use tokio::task::AbortHandle;
 use super::random::QueryRandom;
 use fetchmill_model::limits;
 
-/// Identifiers that are tried before a socket counts as busy: with half of them in use, one in 65,536 finds none.
+/// Identifiers to try before a socket counts as busy. If half of them are in use, one in 65,536 searches finds none.
 const IDS_TRIED_MAX: usize = 16;
 
-/// Which socket: of which server, and which of those to it.
+/// Identifies a socket by its server and its number among the sockets to that server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SocketId {
     pub(super) upstream: u8,
     pub(super) socket: u8,
 }
 
-/// Whose query it is: a look-up, and which of its questions.
+/// The look-up that a query belongs to, and which of its questions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct QueryOwner {
     pub(super) slot: usize,
-    /// Slots are used again, serial numbers are not.
+    /// Serial number of the look-up. Slots are reused, serial numbers are not.
     pub(super) serial: u64,
     pub(super) question: u8,
 }
 
-/// A task that ends with its owner.
+/// A task that ends when its owner is dropped.
 #[derive(Debug)]
 pub(super) struct OwnedTask(pub(super) AbortHandle);
 
@@ -45,17 +45,17 @@ impl Drop for OwnedTask {
     }
 }
 
-/// What became of a datagram.
+/// Result of sending a datagram.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SendResult {
     Sent,
-    /// Not now: at the next tick.
+    /// Cannot be sent now; try again at the next tick.
     Busy,
-    /// Nobody listens there, or there is no way.
+    /// No server is listening there, or there is no route.
     Refused,
 }
 
-/// See the module.
+/// A UDP socket to one server.
 #[derive(Debug)]
 pub(super) struct DnsSocket {
     udp: Rc<UdpSocket>,
@@ -64,14 +64,14 @@ pub(super) struct DnsSocket {
 }
 
 impl DnsSocket {
-    /// Opens it and reads it from now on.
+    /// Opens the socket and starts to read from it.
     pub(super) fn open(place: SocketId, address: SocketAddr, inbox: &Weak<dyn Inbox>) -> io::Result<Self> {
         let udp = Rc::new(connected(address)?);
         let reader = tokio::task::spawn_local(read(Rc::clone(&udp), place, Weak::clone(inbox)));
         Ok(DnsSocket { udp, askers: HashMap::new(), _reader: OwnedTask(reader.abort_handle()) })
     }
 
-    /// An identifier that no query of this socket has.
+    /// Returns an identifier that no query of this socket uses.
     pub(super) fn free_id(&self, random: &mut QueryRandom) -> Option<u16> {
         (0..IDS_TRIED_MAX).map(|_| random.number()).find(|id| !self.askers.contains_key(id))
     }
@@ -91,22 +91,22 @@ impl DnsSocket {
         }
     }
 
-    /// A datagram that has come.
+    /// Receives a datagram if one has come.
     pub(super) fn try_receive(&mut self, buffer: &mut [u8]) -> Option<usize> {
         recv(&self.udp, buffer, RecvFlags::DONTWAIT).ok().map(|(length, _)| length)
     }
 
-    /// Whose query has this identifier.
+    /// Returns the owner of the query with this identifier.
     pub(super) fn asker(&self, id: u16) -> Option<QueryOwner> {
         self.askers.get(&id).copied()
     }
 
-    /// Nobody listens there: everybody who waits for an answer, and does so no more.
+    /// Removes all queries when no server is listening, and returns their owners.
     pub(super) fn give_up(&mut self) -> Vec<QueryOwner> {
         self.askers.drain().map(|(_, asker)| asker).collect()
     }
 
-    /// A query that its look-up needs no more; the identifier may be another's by now.
+    /// Removes a query that its look-up no longer needs. The identifier may belong to another query by now.
     pub(super) fn forget(&mut self, id: u16, serial: u64) {
         if self.askers.get(&id).is_some_and(|asker| asker.serial == serial) {
             self.askers.remove(&id);
@@ -117,7 +117,7 @@ impl DnsSocket {
 fn connected(address: SocketAddr) -> io::Result<UdpSocket> {
     let kind = Type::DGRAM.nonblocking().cloexec();
     let socket = socket2::Socket::new(Domain::for_address(address), kind, Some(Protocol::UDP))?;
-    // The system may allow less: answers that do not fit are asked for again.
+    // The system may allow less. Answers that do not fit are requested again.
     let _ = socket.set_recv_buffer_size(limits::DNS_RECEIVE_BYTES);
     let any: SocketAddr = match address {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
@@ -129,24 +129,24 @@ fn connected(address: SocketAddr) -> io::Result<UdpSocket> {
     UdpSocket::from_std(socket.into())
 }
 
-/// Who gets what has come.
+/// Receiver of everything that comes over the sockets.
 pub(super) trait Inbox {
     fn received(&self, place: SocketId, bytes: &[u8]);
 
-    /// The answer to a query that was sent over TCP; none when there is none.
+    /// Receives the answer to a query over TCP. `bytes` is `None` if the query failed.
     fn received_over_tcp(&self, asker: QueryOwner, sent: usize, bytes: Option<&[u8]>);
 
-    /// Nobody listens there.
+    /// Reports that no server is listening at `place`.
     fn refused(&self, place: SocketId);
 
-    /// That was all for now.
+    /// Reports that nothing more has come for now.
     fn tell(&self);
 }
 
-/// A socket's life: many datagrams a wake-up.
+/// Reads a socket until it closes, with many datagrams for each wake-up.
 async fn read(socket: Rc<UdpSocket>, place: SocketId, inbox: Weak<dyn Inbox>) {
     let mut buffer = vec![0; limits::DNS_UDP_BUFFER_BYTES];
-    // A refusal makes a socket fail, not readable.
+    // A refusal sets the error state of a socket; it does not make it readable.
     while let Ok(ready) = socket.ready(Interest::READABLE | Interest::ERROR).await {
         let Some(inbox) = inbox.upgrade() else { return };
         let interest = if ready.is_error() { Interest::ERROR } else { Interest::READABLE };

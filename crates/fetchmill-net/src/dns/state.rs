@@ -1,4 +1,4 @@
-//! What one thread knows about names: look-ups that run, answers, the cache. Nothing in it waits.
+//! The state of one thread's resolver: running look-ups, answers and the cache. No function in it waits.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ use crate::Millis;
 use fetchmill_model::limits;
 use fetchmill_model::outcome::FailureKind;
 
-/// See the module.
+/// State of one thread's resolver.
 #[derive(Debug)]
 pub(super) struct DnsState {
     setup: Arc<DnsSetup>,
@@ -53,13 +53,13 @@ impl DnsState {
         }
     }
 
-    /// What is known without asking.
+    /// Returns what is known of a name without a query.
     pub(super) fn known(&mut self, name: &str, now: Millis) -> Option<Resolution> {
         let name = lower_case(name);
         self.setup.fixed(&name).map(Ok).or_else(|| self.cache.get(&name, now))
     }
 
-    /// Starts a look-up, or joins one. Who `yields` gets no place.
+    /// Starts a look-up, or joins one. A caller that `yields` gets no slot.
     pub(super) fn ask(
         &mut self,
         name: &str,
@@ -112,7 +112,7 @@ impl DnsState {
         LookUpStart::Started
     }
 
-    /// The second look at a name begins with another server and another socket than the first one.
+    /// Returns the server and socket to begin with. A recheck of a name begins with a different server and socket.
     fn start_of(&self, name: &str, how: LookUpKind) -> LookUpOrigin {
         let hash = self.hasher.hash_one(name) as usize;
         let again = usize::from(how == LookUpKind::Again);
@@ -124,7 +124,7 @@ impl DnsState {
         }
     }
 
-    /// Takes a datagram.
+    /// Handles a datagram.
     pub(super) fn received(&mut self, place: SocketId, bytes: &[u8], now: Millis) {
         let id = bytes.first_chunk().map(|id| u16::from_be_bytes(*id));
         let asked = id.and_then(|id| Some((id, self.upstreams.socket(place)?.asker(id)?)));
@@ -138,7 +138,7 @@ impl DnsState {
         }
     }
 
-    /// Takes what came over TCP, or did not.
+    /// Handles the answer to a query over TCP, or its failure.
     pub(super) fn received_over_tcp(
         &mut self,
         asker: QueryOwner,
@@ -165,7 +165,7 @@ impl DnsState {
         self.pass_on_refusals(now);
     }
 
-    /// Nobody listens where a socket leads to.
+    /// Handles a socket on whose other end no server is listening.
     pub(super) fn refused(&mut self, place: SocketId, now: Millis) {
         let askers = self.upstreams.socket(place).map(DnsSocket::give_up).unwrap_or_default();
         for asker in askers {
@@ -177,14 +177,14 @@ impl DnsState {
         }
     }
 
-    /// Each of them costs those who waited a try, so this ends.
+    /// This ends, because each refusal costs the waiting look-ups one try.
     fn pass_on_refusals(&mut self, now: Millis) {
         while let Some(place) = self.upstreams.pop_refused() {
             self.refused(place, now);
         }
     }
 
-    /// Looks at all look-ups: tries that are due, slots, deadlines.
+    /// Checks all look-ups for due tries, slots and deadlines.
     pub(super) fn tick(&mut self, now: Millis) {
         for slot in 0..self.look_ups.len() {
             let Some(look_up) = &mut self.look_ups[slot] else { continue };
@@ -199,7 +199,7 @@ impl DnsState {
         self.pass_on_refusals(now);
     }
 
-    /// Others want a place: who has waited longest, and for longer than usual, is slow from now on.
+    /// Frees fast slots for others: the look-ups that waited longest, and longer than usual, become slow.
     fn push_out(&mut self, moment: Instant, now: Millis) {
         self.take_waiting(now);
         while !self.places.has_fast()
@@ -212,7 +212,7 @@ impl DnsState {
         }
     }
 
-    /// Answers that have come and that nobody has read yet: the thread may be busy with other things.
+    /// Takes answers that arrived but were not read yet, because the thread may have been busy.
     fn take_waiting(&mut self, now: Millis) {
         let mut buffer = [0; limits::DNS_UDP_BUFFER_BYTES];
         for place in self.upstreams.places() {
@@ -249,7 +249,7 @@ impl DnsState {
         }
     }
 
-    /// Keeps the answer and tells it.
+    /// Caches the answer and reports it.
     fn finish(&mut self, slot: usize, found: &NameAnswer, now: Millis) {
         let (answer, ttl): (Resolution, _) = match found {
             NameAnswer::Addresses { addresses, ttl } => (Ok(addresses.as_slice().into()), *ttl),
@@ -280,33 +280,33 @@ impl DnsState {
         for waiter in look_up.waiters {
             match waiter {
                 LookUpWaiter::Token(token) => self.answered.push((token, looked.clone())),
-                // It may have gone.
+                // The waiting task may be gone.
                 LookUpWaiter::Task(task) => drop(task.send(looked.clone())),
             }
         }
     }
 
-    /// Whether there is something to take.
+    /// Returns whether there are answers to take.
     pub(super) fn has_answered(&self) -> bool {
         !self.answered.is_empty()
     }
 
-    /// Everything that was answered since the last time.
+    /// Returns the answers that came since the last call.
     pub(super) fn take_answered(&mut self) -> Vec<(u64, LookUpEnd)> {
         std::mem::take(&mut self.answered)
     }
 
-    /// Whether a slow slot is free.
+    /// Returns whether a slow slot is free.
     pub(super) fn has_slow_place(&self) -> bool {
         self.places.has_slow()
     }
 
-    /// Whether a fast slot is free.
+    /// Returns whether a fast slot is free.
     pub(super) fn has_place(&self) -> bool {
         self.places.has_fast()
     }
 
-    /// Fast slots that became free since the last time.
+    /// Returns the number of fast slots freed since the last call.
     pub(super) fn take_freed(&mut self) -> usize {
         self.places.take_freed()
     }
@@ -316,7 +316,7 @@ impl DnsState {
     }
 }
 
-/// Names are compared without their case.
+/// Converts a name to lower case, because names are compared without case.
 fn lower_case(name: &str) -> Cow<'_, str> {
     if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
         name.to_ascii_lowercase().into()

@@ -1,4 +1,4 @@
-//! The servers that are asked, with the sockets to each of them: opened when they are first needed.
+//! The name servers and the sockets to them. Sockets are opened when they are first needed.
 
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ struct Upstream {
     sockets: [Option<DnsSocket>; limits::DNS_SOCKETS],
 }
 
-/// See the module.
+/// The name servers with their sockets.
 #[derive(Debug)]
 pub(super) struct Upstreams {
     setup: Arc<DnsSetup>,
@@ -29,9 +29,9 @@ pub(super) struct Upstreams {
     all: Vec<Upstream>,
     random: QueryRandom,
     buffer: Vec<u8>,
-    /// Each task that asks over TCP has one of these.
+    /// Slots of the tasks that query over TCP.
     tcp_places: Rc<Semaphore>,
-    /// Sockets that told of a refusal while something was sent.
+    /// Sockets that reported a refusal when a query was sent.
     refused: Vec<SocketId>,
     pub(super) queries: u64,
     pub(super) over_tcp: u64,
@@ -58,29 +58,29 @@ impl Upstreams {
         self.all.len()
     }
 
-    /// Tries of a question: each server gets one at least.
+    /// Returns the number of tries for a question. Each server gets at least one.
     pub(super) fn tries(&self) -> usize {
         (self.setup.tries as usize).max(self.len())
     }
 
-    /// How long a try waits, counted from zero.
+    /// Returns the timeout of a try, counted from zero.
     pub(super) fn timeout(&self, tries: usize) -> Duration {
         (0..tries).fold(self.setup.timeout, |timeout, _| timeout * 3 / 2)
     }
 
-    /// How a server is asked now.
+    /// Returns the form of queries to a server.
     pub(super) fn form(&self, upstream: u8) -> QueryForm {
         self.all[usize::from(upstream)].form
     }
 
-    /// A server has answered a query of this form: it need not be asked with more.
+    /// Records that a server has answered a query of this form. It then needs no fuller form.
     pub(super) fn remember(&mut self, upstream: u8, form: QueryForm) {
         let known = &mut self.all[usize::from(upstream)].form;
         known.has_mixed_case &= form.has_mixed_case;
         known.has_edns &= form.has_edns;
     }
 
-    /// Sends a query; without one it was not sent.
+    /// Sends a query. Returns `None` in place of the query if it was not sent.
     pub(super) fn send(
         &mut self,
         place: SocketId,
@@ -105,7 +105,8 @@ impl Upstreams {
         }
         let mut sending = socket.send(id, asker, &self.buffer);
         if sending == SendResult::Refused {
-            // What it tells may be about an earlier query: those get to know it, and this one goes out again.
+            // The error may belong to an earlier query. The owners of earlier queries are notified, and this query is
+            // sent again.
             self.refused.push(place);
             sending = socket.send(id, asker, &self.buffer);
         }
@@ -114,7 +115,7 @@ impl Upstreams {
         (sending, is_sent.then_some(query))
     }
 
-    /// Asks the same server the same over TCP; `None` when too many do.
+    /// Repeats the query to the same server over TCP.
     pub(super) fn ask_over_tcp(
         &mut self,
         upstream: u8,
@@ -128,7 +129,7 @@ impl Upstreams {
         let (place, inbox) = (Rc::clone(&self.tcp_places), Weak::clone(&self.inbox));
         let asking = tcp::ask(self.setup.upstreams[usize::from(upstream)], self.buffer.clone());
         let task = tokio::task::spawn_local(async move {
-            // Those that wait for a place are no more than there are slots.
+            // At most as many tasks wait here as there are slots for look-ups.
             let place = place.acquire().await;
             let answer = asking.await.ok();
             drop(place);
@@ -139,26 +140,26 @@ impl Upstreams {
         Some(OwnedTask(task.abort_handle()))
     }
 
-    /// All places that there can be.
+    /// Returns the identifiers of all possible sockets.
     pub(super) fn places(&self) -> impl Iterator<Item = SocketId> + use<> {
         let count = self.all.len() as u8;
         let of = |upstream| (0..limits::DNS_SOCKETS as u8).map(move |socket| SocketId { upstream, socket });
         (0..count).flat_map(of)
     }
 
-    /// The socket of a place, once it was opened.
+    /// Returns a socket if it is open.
     pub(super) fn socket(&mut self, place: SocketId) -> Option<&mut DnsSocket> {
         self.all[usize::from(place.upstream)].sockets[usize::from(place.socket)].as_mut()
     }
 
-    /// Forgets a query of a look-up that is over.
+    /// Forgets a query whose look-up is over.
     pub(super) fn forget(&mut self, place: SocketId, id: u16, serial: u64) {
         if let Some(socket) = self.socket(place) {
             socket.forget(id, serial);
         }
     }
 
-    /// The next socket that told of a refusal while something was sent.
+    /// Returns the next socket that reported a refusal when a query was sent.
     pub(super) fn pop_refused(&mut self) -> Option<SocketId> {
         self.refused.pop()
     }

@@ -1,4 +1,4 @@
-//! The alerts with which a server ends TLS, by the names of RFC 8446.
+//! The alerts with which a server ends TLS, named as in RFC 8446.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use rustls::{AlertDescription, SignatureScheme};
 use super::client_identity::ClientIdentity;
 use fetchmill_model::outcome::FailureKind;
 
-/// The text of the alert for which a client needs a certificate.
+/// Text for the alert of a server that requires a client certificate.
 const WANTS_CERTIFICATE: &str =
     "TLS alert certificate_required: the server wants a client certificate; see --client-cert";
 
@@ -19,7 +19,7 @@ thread_local! {
     static REQUESTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The certificate of a client, or none. It notes when it is asked for.
+/// The client certificate, if there is one. Records when a server asks for it.
 #[derive(Debug)]
 pub(super) struct ClientCertificate(Option<Arc<CertifiedKey>>);
 
@@ -40,13 +40,14 @@ impl ResolvesClientCert for ClientCertificate {
     }
 }
 
-/// Returns whether a server has asked for a certificate since the last call. Handshakes of a thread are polled one after
-/// the other, so a call before and one after a poll say it of one handshake.
+/// Returns whether a server has asked for a certificate since the last call. A thread polls its handshakes one after
+/// another, so calls before and after a poll apply to one handshake.
 pub(super) fn take_request() -> bool {
     REQUESTED.replace(false)
 }
 
-/// Returns why a handshake failed, in words. `requested`: the server has asked for a certificate, and whether it was shown one.
+/// Returns why a handshake failed, in words. `requested` is `Some` if the server asked for a certificate, and contains
+/// whether one was shown.
 pub(super) fn handshake_text(error: &rustls::Error, requested: Option<bool>) -> String {
     use AlertDescription as Alert;
     let rustls::Error::AlertReceived(alert) = error else { return error.to_string() };
@@ -66,7 +67,7 @@ macro_rules! refusals {
         /// Alerts with which a server refuses the certificate of a client.
         const REFUSALS: &[AlertDescription] = &[$(AlertDescription::$variant),*];
 
-        /// Returns the text of an alert that refuses the certificate of a client.
+        /// Returns the text of an alert that refuses a client certificate.
         fn refusal_text(alert: AlertDescription) -> Option<&'static str> {
             match alert {
                 AlertDescription::CertificateRequired => Some(WANTS_CERTIFICATE),
@@ -89,16 +90,16 @@ refusals! {
     AccessDenied = "access_denied";
 }
 
-/// Returns what an error of an open connection means when an alert caused it.
+/// Returns the failure of an open connection that an alert caused.
 ///
-/// With TLS 1.3 a server looks at the certificate of a client only after the client's handshake, and a client can have sent
-/// nothing else that these alerts are about. Another attempt ends the same way.
+/// With TLS 1.3 a server checks the client certificate only after the client's handshake, and these alerts cannot refer
+/// to anything else from a client. Another attempt would end the same way.
 pub(crate) fn of_open(error: &std::io::Error) -> Option<(FailureKind, &'static str)> {
     let inner = error.get_ref()?;
     match inner.downcast_ref::<rustls::Error>() {
         Some(rustls::Error::AlertReceived(alert)) => Some(of_alert(*alert)),
         Some(_) => None,
-        // HTTP/2 keeps of an error its text only.
+        // HTTP/2 keeps only the text of an error.
         None => {
             let text = inner.to_string();
             let refusals = REFUSALS.iter().chain([&AlertDescription::CertificateRequired]);

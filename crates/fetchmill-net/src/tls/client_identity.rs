@@ -1,4 +1,4 @@
-//! The certificate that shows a server who asks: read from the user's files, and shown to one origin.
+//! The client certificate. It is read from the user's files and shown to one origin only.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,17 +14,17 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::CA_FILE_BYTES_MAX;
 use fetchmill_model::origin::OriginKey;
 
-/// What stands in the file of a key that needs a password: PKCS #8, and the older form.
+/// Markers of a key file that needs a password: PKCS #8, and the older format.
 const ENCRYPTED: [&[u8]; 2] = [b"ENCRYPTED PRIVATE KEY-----", b"Proc-Type: 4,ENCRYPTED"];
 
 /// The files of `--client-cert` and `--client-key`, in PEM, and the only origin that gets the certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientFiles {
-    /// The certificate, and those between it and its authority.
+    /// File with the certificate and its intermediate certificates.
     pub certificate: PathBuf,
-    /// Its key; none: that is in the same file.
+    /// File with the key. `None` if the key is in the certificate's file.
     pub key: Option<PathBuf>,
-    /// Who gets it.
+    /// Origin that gets the certificate.
     pub origin: OriginKey,
 }
 
@@ -33,14 +33,14 @@ pub struct ClientFiles {
 pub struct ClientIdentity(pub(super) Arc<CertifiedKey>);
 
 impl std::fmt::Debug for ClientIdentity {
-    /// Without the key.
+    /// Leaves out the key.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("ClientIdentity").finish_non_exhaustive()
     }
 }
 
 impl ClientIdentity {
-    /// Reads the files. No message shows what is in them.
+    /// Reads the files. Error messages never show their contents.
     pub fn load(files: &ClientFiles) -> Result<Self> {
         let certificate = PemFile { option: "--client-cert", path: &files.certificate };
         let text = certificate.read()?;
@@ -90,7 +90,7 @@ impl PemFile<'_> {
         let unreadable = |error: std::io::Error| {
             self.refused(&format!("it cannot be read ({error})"), "give a file that this user may read")
         };
-        // It is read more than once: a pipe would have nothing the second time, and may never have anything.
+        // The file is read more than once. A pipe would be empty the second time, and may never deliver anything.
         if !std::fs::metadata(self.path).map_err(unreadable)?.is_file() {
             return Err(self.refused("it is not a regular file", "give the path of a file in PEM"));
         }
@@ -104,7 +104,7 @@ impl PemFile<'_> {
         Ok(text)
     }
 
-    /// The first key in the file's text.
+    /// Returns the first key in the file's text.
     fn private_key(&self, text: &[u8]) -> Result<PrivateKeyDer<'static>> {
         if ENCRYPTED.iter().any(|mark| memchr::memmem::find(text, mark).is_some()) {
             return Err(self.refused(

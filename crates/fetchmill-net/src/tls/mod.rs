@@ -1,7 +1,7 @@
-//! TLS: which certificates are believed, what is offered, and what a handshake that failed means.
+//! TLS: the trusted certificates, the offered protocols, and the meaning of a failed handshake.
 //!
-//! Everything of rustls that is chosen is chosen here. Certificates are verified unless their host is named as
-//! insecure; the handshake's signatures always are.
+//! All choices about rustls are made here. Certificates are verified unless their host is named as insecure. The
+//! signatures of the handshake are always verified.
 
 pub(crate) mod alert;
 mod client_identity;
@@ -34,17 +34,17 @@ use verifier::{SelfSigned, Verifier, server_name};
 /// The protocol that a server has chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Alpn {
-    /// HTTP/1.1, or nothing.
+    /// HTTP/1.1, or no choice.
     Http1,
     /// HTTP/2.
     Http2,
 }
 
-/// What a worker makes TLS connections with. It keeps the sessions that can be resumed.
+/// Makes the TLS connections of a worker, and keeps the sessions that can be resumed.
 #[derive(Clone)]
 pub struct Tls {
     connector: TlsConnector,
-    /// Whether it shows a certificate of the user's to servers that ask for one.
+    /// Whether to show a user's certificate to servers that ask for one.
     shows_certificate: bool,
 }
 
@@ -59,7 +59,8 @@ fn provider() -> Arc<CryptoProvider> {
 }
 
 impl Tls {
-    /// For one worker, and of `client` for its origin alone: sessions are its own, `roots` are all workers'.
+    /// Creates the TLS setup of one worker. `roots` are shared by all workers, sessions are not. A setup with `client`
+    /// is for the origin of that certificate only.
     pub fn new(roots: &TlsRoots, options: &TlsOptions, client: Option<&ClientIdentity>) -> Result<Self> {
         let provider = provider();
         let verifier = Verifier::new(roots, &options.insecure_hosts, &provider)?;
@@ -77,7 +78,7 @@ impl Tls {
         Ok(Tls { connector: TlsConnector::from(Arc::new(config)), shows_certificate: client.is_some() })
     }
 
-    /// The handshake, as long as `timeout` at most. `host` is a name or an address, without brackets or port.
+    /// Performs the handshake within `timeout`. `host` is a name or an address, without brackets or port.
     pub async fn start(
         &self,
         stream: TcpStream,
@@ -116,22 +117,23 @@ impl Tls {
     }
 }
 
-/// What the threads of a job know of TLS. The authorities are read when they are first needed: that takes a while.
+/// TLS state that the threads of a job share. The authorities are read when they are first needed, because that takes a
+/// while.
 #[derive(Debug, Default)]
 pub struct TlsSetup {
-    /// What a user says.
+    /// The user's options.
     pub options: TlsOptions,
     roots: Arc<OnceLock<TlsRoots>>,
     client: Arc<OnceLock<ClientIdentity>>,
 }
 
 impl TlsSetup {
-    /// As a user says.
+    /// Creates the setup from the user's options.
     pub fn new(options: TlsOptions) -> Self {
         TlsSetup { options, roots: Arc::default(), client: Arc::default() }
     }
 
-    /// The same without an offer of HTTP/2.
+    /// Returns the same setup without an offer of HTTP/2.
     #[must_use]
     pub fn without_http2(&self) -> Self {
         TlsSetup {
@@ -141,21 +143,21 @@ impl TlsSetup {
         }
     }
 
-    /// The authorities; the first call reads them.
+    /// Returns the trusted authorities. The first call reads them.
     pub fn roots(&self) -> Result<&TlsRoots> {
         if self.roots.get().is_none() {
-            // Two threads may both read them: the same ones.
+            // Two threads may both read them, with the same result.
             let _ = self.roots.set(TlsRoots::load(&self.options)?);
         }
         self.roots.get().ok_or_else(|| Error::Internal("no authorities were read".into()))
     }
 
-    /// Whether an origin is the one that the user's certificate is for.
+    /// Returns whether the user's certificate is for this origin.
     pub fn shows_certificate_to(&self, origin: &OriginKey) -> bool {
         self.options.client.as_ref().is_some_and(|client| client.origin == *origin)
     }
 
-    /// The user's certificate, if there is one; the first call reads it.
+    /// Returns the user's certificate, if there is one. The first call reads it.
     pub fn client(&self) -> Result<Option<&ClientIdentity>> {
         let Some(files) = &self.options.client else { return Ok(None) };
         if self.client.get().is_none() {
@@ -165,7 +167,7 @@ impl TlsSetup {
     }
 }
 
-/// `requested`: the server has asked for a certificate, and whether it was shown one.
+/// `requested` is `Some` if the server asked for a certificate, and contains whether one was shown.
 fn handshake_text(error: &std::io::Error, requested: Option<bool>) -> String {
     match error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>()) {
         Some(error) => alert::handshake_text(error, requested),
@@ -173,7 +175,7 @@ fn handshake_text(error: &std::io::Error, requested: Option<bool>) -> String {
     }
 }
 
-/// What a handshake that failed means. A connection that broke says nothing about TLS and may be tried again.
+/// Maps a failed handshake. A broken connection says nothing about TLS and may be tried again.
 fn kind_of(error: &std::io::Error) -> FailureKind {
     let Some(error) = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>()) else {
         return match error.kind() {
@@ -198,7 +200,7 @@ fn kind_of_certificate(error: &CertificateError) -> FailureKind {
         }
         CertificateError::Other(other) if other.0.is::<SelfSigned>() => FailureKind::TlsSelfSigned,
         CertificateError::UnknownIssuer => FailureKind::TlsUnknownCa,
-        // The server does not hold its key: in a chain an issuer with another signature is unknown.
+        // The server does not hold the key of its certificate. For a chain, the error would be an unknown issuer.
         CertificateError::BadSignature => FailureKind::Tls,
         _ => FailureKind::TlsCertificate,
     }

@@ -1,5 +1,5 @@
-//! Why a handshake failed, in words. A failure kind has no room for it, and only the detail of a failure needs it: the
-//! thread that made the handshake keeps the last reason.
+//! Keeps why a handshake failed, in words. A failure kind cannot hold the reason, and only the failure detail needs it.
+//! The thread that made the handshake keeps its last reason.
 
 use std::cell::RefCell;
 
@@ -8,13 +8,13 @@ use rustls::pki_types::UnixTime;
 
 use fetchmill_model::text::dates::utc;
 
-/// A key that no signature is verified with.
+/// A key that is too weak to verify signatures with.
 #[derive(Debug, thiserror::Error)]
 #[error("the key is too weak: RSA below 2,048 bits")]
 pub(super) struct WeakKey;
 
 thread_local! {
-    /// The host, and why.
+    /// The host and the reason.
     static LAST: RefCell<Option<(String, String)>> = const { RefCell::new(None) };
 }
 
@@ -28,8 +28,8 @@ pub(super) fn note_text(host: &str, reason: String) {
     LAST.set(Some((host.to_owned(), reason)));
 }
 
-/// Why the certificate of a host was not accepted by this thread, when that was the last one and more is known than its
-/// failure kind says.
+/// Returns why this thread's last handshake with a rejected certificate failed, if it was with `host`. `None` if no
+/// more is known than the failure kind.
 pub fn rejection_of(host: &str) -> Option<String> {
     LAST.with_borrow(|last| {
         last.as_ref().filter(|(of, _)| of.eq_ignore_ascii_case(host)).map(|(_, reason)| reason.clone())

@@ -1,4 +1,4 @@
-//! The authorities that are believed: loaded once a job.
+//! The trusted authorities, loaded once for each job.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,31 +14,31 @@ use super::client_identity::ClientFiles;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::CA_FILE_BYTES_MAX;
 
-/// What a user says about TLS.
+/// The user's options for TLS.
 #[derive(Debug, Clone, Default)]
 pub struct TlsOptions {
-    /// `--ca-file`: the only authorities that are believed, in PEM.
+    /// `--ca-file`: the only trusted authorities, in PEM.
     pub ca_file: Option<PathBuf>,
-    /// What the configuration of AWS adds to the system's, where there is no `ca_file`.
+    /// Authorities from the configuration of AWS. They are added to the system's if there is no `ca_file`.
     pub ca_bundle: Option<PathBuf>,
-    /// `--insecure-host`: hosts whose certificates are taken as they are.
+    /// `--insecure-host`: hosts whose certificates are accepted without verification.
     pub insecure_hosts: Vec<String>,
-    /// Whether HTTP/2 is offered.
+    /// Whether to offer HTTP/2.
     pub http2: bool,
-    /// The certificate that shows who asks, if there is one.
+    /// The client certificate, if there is one.
     pub client: Option<ClientFiles>,
 }
 
-/// The authorities that are believed. Clones share them.
+/// The trusted authorities. Clones share them.
 #[derive(Debug, Clone)]
 pub struct TlsRoots {
     pub(super) store: Arc<RootCertStore>,
-    /// What `--ca-file` has, as it is: a server's own certificate may be among them.
+    /// The certificates of `--ca-file`, unchanged. A server's own certificate may be among them.
     pub(super) given: Arc<[CertificateDer<'static>]>,
 }
 
 impl TlsRoots {
-    /// Those of `--ca-file` and no others; else the system's; else, on a system without any, the built-in ones.
+    /// Loads the authorities: only those of `--ca-file` if it is given, else the system's, else the built-in ones.
     pub fn load(options: &TlsOptions) -> Result<Self> {
         let (store, given) = if let Some(path) = &options.ca_file {
             of_file(path, "--ca-file")?
@@ -58,7 +58,7 @@ impl TlsRoots {
 
 fn of_system() -> RootCertStore {
     let mut store = RootCertStore::empty();
-    // What cannot be read or understood is left out: then what depends on it fails, and says so.
+    // Certificates that cannot be read or parsed are skipped. A connection that needs one of them fails with its own error.
     store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if store.is_empty() {
         store.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());

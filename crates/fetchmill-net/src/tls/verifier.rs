@@ -1,4 +1,4 @@
-//! Which certificates are taken.
+//! Decides which certificates are accepted.
 
 use std::sync::Arc;
 
@@ -16,16 +16,16 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::name;
 use fetchmill_model::text::dates;
 
-/// A certificate that nobody but itself has signed.
+/// A certificate that only itself has signed.
 #[derive(Debug, thiserror::Error)]
 #[error("the certificate is self-signed")]
 pub(super) struct SelfSigned;
 
-/// The public rules, but for the hosts that the user has named.
+/// Applies the public rules, except for the hosts that the user named.
 #[derive(Debug)]
 pub(super) struct Verifier {
     rules: Arc<WebPkiServerVerifier>,
-    /// Certificates that the user has given.
+    /// Certificates from the user.
     given: Arc<[CertificateDer<'static>]>,
     insecure_hosts: Vec<ServerName<'static>>,
 }
@@ -46,8 +46,8 @@ impl Verifier {
 }
 
 impl Verifier {
-    /// A certificate that signs itself and others (as `openssl req -x509` makes it) is refused as a server's by the rules,
-    /// even where it is the very one that the user has given. There its name and its dates are what is left to check.
+    /// Verifies a certificate that signs itself and others, as `openssl req -x509` makes it. The public rules refuse it
+    /// as a server certificate, even if the user gave it. If the user did, only its name and dates are checked here.
     fn verify_given(
         &self,
         error: rustls::Error,
@@ -75,7 +75,7 @@ impl Verifier {
     }
 }
 
-/// Whether `--insecure-host` can be this.
+/// Checks a value of `--insecure-host`.
 pub fn check_insecure_host(host: &str) -> Result<()> {
     insecure_host(host).map(drop)
 }
@@ -147,13 +147,13 @@ fn weak_key() -> rustls::Error {
     CertificateError::Other(OtherError(Arc::new(WeakKey))).into()
 }
 
-/// Whether no signature is verified with a certificate. Then it has come so far only for a host whose certificate nobody
-/// looks at: for others it was refused before.
+/// Returns whether no signature can be verified with a certificate. Only certificates of insecure hosts get this far
+/// without verification; for other hosts such a certificate was refused before.
 fn is_taken_as_it_is(certificate: &CertificateDer<'_>) -> bool {
     EndEntityCert::try_from(certificate).is_err() || has_weak_key(certificate)
 }
 
-/// Whether its key is one of RSA below 2,048 bits. The key of 2,048 bits takes 294 bytes with its algorithm.
+/// Returns whether the key is an RSA key below 2,048 bits. A key of 2,048 bits takes 294 bytes with its algorithm.
 fn has_weak_key(certificate: &CertificateDer<'_>) -> bool {
     const RSA: &[u8] = &[0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
     const STRONG_BYTES: usize = 290;
@@ -163,10 +163,10 @@ fn has_weak_key(certificate: &CertificateDer<'_>) -> bool {
     })
 }
 
-/// Says of a certificate without a known issuer whether it is its own.
+/// Distinguishes a self-signed certificate from one with an unknown issuer.
 fn told_apart(error: rustls::Error, end_entity: &CertificateDer<'_>) -> rustls::Error {
     let rustls::Error::InvalidCertificate(reason) = &error else { return error };
-    // An issuer of the right name whose signature it is not is none.
+    // An issuer with the right name that did not make the signature does not count.
     let has_no_issuer = matches!(reason, CertificateError::UnknownIssuer | CertificateError::BadSignature);
     if (has_no_issuer || is_authority(reason)) && is_its_own_issuer(end_entity) {
         CertificateError::Other(OtherError(Arc::new(SelfSigned))).into()
@@ -177,7 +177,7 @@ fn told_apart(error: rustls::Error, end_entity: &CertificateDer<'_>) -> rustls::
     }
 }
 
-/// From when until when a certificate holds, in seconds since 1970; none when it is not in the format.
+/// Returns the start and end of a certificate's validity, in seconds since 1970. `None` if the format is wrong.
 fn validity_of(certificate: &CertificateDer<'_>) -> Option<(u64, u64)> {
     const SEQUENCE: u8 = 0x30;
     const VERSION: u8 = 0xa0;
@@ -196,7 +196,7 @@ fn validity_of(certificate: &CertificateDer<'_>) -> Option<(u64, u64)> {
     Some((from, until))
 }
 
-/// A value of DER that has this tag, and what is behind it.
+/// Returns the content of a DER value with this tag, and the bytes after it.
 fn der_value(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     let (&[found, first], rest) = bytes.split_first_chunk::<2>()?;
     if found != tag {
@@ -213,12 +213,12 @@ fn der_value(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(length)
 }
 
-/// `YYMMDDhhmmssZ` or `YYYYMMDDhhmmssZ`, in seconds since 1970, and what is behind it.
+/// Parses `YYMMDDhhmmssZ` or `YYYYMMDDhhmmssZ`. Returns seconds since 1970, and the bytes after the time.
 fn der_time(bytes: &[u8]) -> Option<(u64, &[u8])> {
     const UTC_TIME: u8 = 0x17;
     const GENERALIZED_TIME: u8 = 0x18;
     let (text, rest) = der_value(bytes, UTC_TIME).or_else(|| der_value(bytes, GENERALIZED_TIME))?;
-    // Two digits of a year are those of 1950 to 2049.
+    // A two-digit year is in 1950 to 2049.
     let text = match text {
         [b'5'..=b'9', ..] if text.len() == 13 => [b"19", text].concat(),
         _ if text.len() == 13 => [b"20", text].concat(),
@@ -239,7 +239,8 @@ fn der_time(bytes: &[u8]) -> Option<(u64, &[u8])> {
     Some((dates::parse_utc(date.as_bytes())?, rest))
 }
 
-/// A certificate that may sign others is refused as a server's before anybody looks for its issuer.
+/// Returns whether a certificate was refused because it may sign others. This check comes before the search for its
+/// issuer.
 fn is_authority(reason: &CertificateError) -> bool {
     let CertificateError::Other(other) = reason else { return false };
     matches!(other.0.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity))
@@ -249,7 +250,7 @@ fn is_its_own_issuer(certificate: &CertificateDer<'_>) -> bool {
     EndEntityCert::try_from(certificate).is_ok_and(|parsed| parsed.issuer() == parsed.subject())
 }
 
-/// As it stands in certificates: without the dot at its end. `None`: no certificate can be for it.
+/// Returns the name as certificates contain it: without a trailing dot. `None` if no certificate can be for this host.
 pub(super) fn server_name(host: &str) -> Option<ServerName<'static>> {
     ServerName::try_from(host.strip_suffix('.').unwrap_or(host)).ok().map(|name| name.to_owned())
 }

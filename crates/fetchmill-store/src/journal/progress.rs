@@ -1,4 +1,4 @@
-//! How far a program has come with the items of a stream: one row, in a database of its own.
+//! The progress of a program through the items of a stream: one row in its own database.
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 
@@ -9,24 +9,24 @@ use super::database::{schema, version};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::Runs;
 
-/// Raised when an older fetchmill could not read it.
+/// Version of the format. It is raised if an older fetchmill could not read the database.
 const VERSION: i64 = 1;
 
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS stream (
     id INTEGER PRIMARY KEY CHECK (id = 0), pulled INTEGER NOT NULL, digest INTEGER NOT NULL, missing BLOB NOT NULL)";
 
-/// What is remembered: everything below `pulled` is done but for what is missing.
+/// The saved progress: all items below `pulled` are done, except those in `missing`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SavedProgress {
-    /// Items that were taken from the input.
+    /// Number of items taken from the input.
     pub pulled: u64,
-    /// Of these items, in their order.
+    /// Digest of these items in their order.
     pub digest: u64,
-    /// Those whose reply the program has not done with, counted from 0: never more than are outstanding.
+    /// Items whose reply the program has not finished with, counted from 0. There are never more than are outstanding.
     pub missing: Runs,
 }
 
-/// See the module.
+/// The database with the progress.
 #[derive(Debug)]
 pub struct ProgressStore {
     db: Connection,
@@ -35,7 +35,7 @@ pub struct ProgressStore {
 }
 
 impl ProgressStore {
-    /// Opens what there is at a place, or makes it; and what it says.
+    /// Opens or creates the database at a place, and returns the saved progress.
     pub fn open(place: JobLocation) -> Result<(Self, SavedProgress)> {
         if place.journal_path().exists() {
             return Err(Error::Usage(format!(
@@ -67,7 +67,7 @@ impl ProgressStore {
         Ok((ProgressStore { db, place, fence }, saved))
     }
 
-    /// Makes this durable; exit code 9 if another run has taken the state over.
+    /// Saves the progress durably. Fails with exit code 9 if another run has taken the state over.
     pub fn save(&self, saved: &SavedProgress) -> Result<()> {
         let values = params![saved.pulled as i64, saved.digest as i64, saved.missing.to_blob()];
         let path = self.place.state.join("stream.sqlite");

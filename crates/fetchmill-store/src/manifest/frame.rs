@@ -1,46 +1,48 @@
-//! Frames: some thousand rows each, as columns, so that they compress and are found damaged one by one.
+//! Frames of a manifest: each holds some thousand rows as columns, so that they compress well and damage is found frame
+//! by frame.
 //!
-//! A header (magic, rows, stored bytes, raw bytes, CRC-32C of all the frame), the bodies' checksums as they are, and
-//! the other columns in one zstd block: sequence numbers as differences, lengths, places as differences, lengths of
-//! the names, names. Checksums are random: compressing them would cost time and spoil the statistics of the rest.
+//! A frame starts with a header (magic, rows, stored bytes, raw bytes, CRC-32C of the whole frame). The checksums of
+//! the bodies follow uncompressed, because random data would cost time and worsen the statistics of the rest. The other
+//! columns are one zstd block: sequence numbers as differences, lengths, places as differences, lengths of the names,
+//! names.
 //!
-//! A frame in which a row has an `ETag` or a time has another magic, two more columns of numbers before the names (times
-//! and one, lengths of the ETags) and the ETags behind them. In a frame with a third magic a row may have a content
-//! encoding: it is part of the ETag, after a NUL, which no field of a head has.
+//! If a row in a frame has an `ETag` or a time, the frame has another magic. It then has two more columns of numbers
+//! before the names (times plus one, lengths of the ETags), and the ETags after the names. A frame with a third magic
+//! may also contain content encodings. An encoding is part of the ETag, after a NUL, which no header field contains.
 
 use super::{ManifestDamage, ManifestResult, ManifestRow};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::PAGE_BYTES_MAX;
 
-/// Columns of a frame before they are compressed: a look-up reads a whole frame, so it is rather small.
+/// Size of a frame's columns before compression. It is small because a look-up reads a whole frame.
 const FRAME_BYTES: usize = 128 * 1024;
-/// The least that a row takes: four numbers and a checksum.
+/// Minimum size of a row: four numbers and a checksum.
 const ROW_BYTES_MIN: usize = 4 + 4;
-/// A row takes this and its name at most: six numbers, a checksum, an `ETag` and an encoding.
+/// Maximum size of a row without its name: six numbers, a checksum, an `ETag` and an encoding.
 const ROW_BYTES_MAX: usize = 6 * 10 + 4 + ETAG_BYTES_MAX + 1 + ENCODING_BYTES_MAX;
-/// An `ETag` that is longer is left out: no server has such ones.
+/// A longer `ETag` is left out. No server sends such long ones.
 const ETAG_BYTES_MAX: usize = 1024;
-/// The same for an encoding: it is a word, or a few.
+/// A longer encoding is left out. An encoding is a word or a few words.
 const ENCODING_BYTES_MAX: usize = 64;
-/// Rows of a frame, which ends with the row that fills it.
+/// Maximum number of rows of a frame. A frame ends with the row that fills it.
 const FRAME_ROWS_MAX: usize = FRAME_BYTES / ROW_BYTES_MIN;
-/// Compressed columns, unpacked: one name of a whole page may come last.
+/// Maximum size of the decompressed columns. The last name may be as large as a whole page.
 const RAW_BYTES_MAX: usize = FRAME_BYTES + ROW_BYTES_MAX + PAGE_BYTES_MAX;
-/// Buffers keep this much between frames.
+/// Buffer size that is kept between frames.
 const BUFFER_BYTES: usize = 2 * FRAME_BYTES;
 
-/// What a frame starts with.
+/// First bytes of a frame.
 const MAGIC: [u8; 4] = *b"fmF1";
-/// The same for a frame with ETags and times.
+/// First bytes of a frame with ETags and times.
 const MAGIC_WITH_VALIDATORS: [u8; 4] = *b"fmF2";
-/// The same for a frame with encodings, too.
+/// First bytes of a frame with encodings, too.
 const MAGIC_WITH_ENCODINGS: [u8; 4] = *b"fmF3";
-/// Bytes of a frame's header.
+/// Size of a frame's header in bytes.
 pub(super) const HEADER_BYTES: usize = 20;
 /// The header without the checksum at its end.
 const HEADER_CHECKED: usize = HEADER_BYTES - 4;
 
-/// Rows on their way into a frame.
+/// Rows of the next frame.
 #[derive(Default)]
 pub(super) struct FrameColumns {
     count: usize,
@@ -52,9 +54,9 @@ pub(super) struct FrameColumns {
     places: Vec<u8>,
     name_lengths: Vec<u8>,
     names: Vec<u8>,
-    /// Whether a row has an `ETag` or a time: only then their columns are written.
+    /// Whether a row has an `ETag` or a time. Only then are these columns written.
     has_validators: bool,
-    /// Whether a row has an encoding: then there are columns of validators as well.
+    /// Whether a row has an encoding. The columns of validators are then written, too.
     has_encodings: bool,
     times: Vec<u8>,
     etag_lengths: Vec<u8>,
@@ -93,12 +95,12 @@ impl FrameColumns {
         Ok(())
     }
 
-    /// Rows that are in no frame yet.
+    /// Returns the number of rows that are not in a frame yet.
     pub(super) fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether the frame must end.
+    /// Returns whether the frame must end.
     pub(super) fn is_full(&self) -> bool {
         let columns =
             [&self.sequences, &self.lengths, &self.checksums, &self.places, &self.name_lengths, &self.names];
@@ -106,7 +108,7 @@ impl FrameColumns {
         bytes + self.etags.len() >= FRAME_BYTES
     }
 
-    /// Ends the frame: header and bytes of it are in `out` then, and the columns are empty.
+    /// Ends the frame. Appends its header and bytes to `out`, and empties the columns.
     pub(super) fn take_frame(&mut self, out: &mut Vec<u8>) -> Result<()> {
         self.pack()?;
         empty(out);
@@ -174,7 +176,7 @@ impl FrameColumns {
     }
 }
 
-/// What a frame says of itself.
+/// Header of a frame.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FrameHeader {
     has_validators: bool,
@@ -185,7 +187,7 @@ pub(super) struct FrameHeader {
 }
 
 impl FrameHeader {
-    /// Reads the header at the start of these bytes. Its numbers are bounded, not yet checked.
+    /// Parses the header at the start of these bytes. Its numbers are bounded, but not checked yet.
     pub(super) fn parse(bytes: &[u8]) -> ManifestResult<Self> {
         let (words, _) = bytes.as_chunks::<4>();
         let [magic, rows, stored, raw, _, ..] = words else {
@@ -206,18 +208,18 @@ impl FrameHeader {
         Ok(FrameHeader { has_validators, has_encodings, rows, stored, raw })
     }
 
-    /// Bytes behind the header.
+    /// Returns the number of bytes after the header.
     pub(super) fn stored(self) -> usize {
         self.stored
     }
 }
 
-/// The largest frame that is believed.
+/// Returns the size of the largest frame that is accepted.
 pub(super) fn frame_bytes_max() -> u64 {
     (HEADER_BYTES + 4 * FRAME_ROWS_MAX + zstd::zstd_safe::compress_bound(RAW_BYTES_MAX)) as u64
 }
 
-/// What a row has besides its name, and where that ends.
+/// Values of a row without its name, and the end of the name.
 #[derive(Debug, Default, Clone, Copy)]
 struct FrameCells {
     sequence: u64,
@@ -225,7 +227,7 @@ struct FrameCells {
     place: u64,
     crc32c: u32,
     name_end: u32,
-    /// When it was last modified, and one; 0 when nothing is known.
+    /// Modification time plus one. 0 if it is unknown.
     time: u64,
     etag_end: u32,
 }
@@ -236,30 +238,30 @@ pub struct Frame {
     first_row: u64,
     cells: Vec<FrameCells>,
     raw: Vec<u8>,
-    /// Where the names start in `raw`,
+    /// Start of the names in `raw`.
     names: usize,
-    /// and the ETags.
+    /// Start of the ETags in `raw`.
     etags: usize,
     has_encodings: bool,
 }
 
 impl Frame {
-    /// How many rows it has.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.cells.len()
     }
 
-    /// Whether it has none: what is read from a file has some.
+    /// Returns whether the frame has no rows. A frame that was read from a file always has some.
     pub fn is_empty(&self) -> bool {
         self.cells.is_empty()
     }
 
-    /// The number of its first row in the manifest.
+    /// Returns the number of its first row in the manifest.
     pub fn first_row(&self) -> u64 {
         self.first_row
     }
 
-    /// The row at a position below [`Frame::len`]; panics behind that, as a slice does.
+    /// Returns the row at a position. Panics if `position` is not below [`Frame::len`], as a slice does.
     pub fn row(&self, position: usize) -> ManifestRow<'_> {
         let cells = self.cells[position];
         let before = position.checked_sub(1).map_or_else(FrameCells::default, |before| self.cells[before]);
@@ -281,12 +283,12 @@ impl Frame {
         }
     }
 
-    /// All rows, in the order of the file.
+    /// Iterates over the rows in the order of the file.
     pub fn iter(&self) -> impl Iterator<Item = ManifestRow<'_>> {
         (0..self.len()).map(|position| self.row(position))
     }
 
-    /// Takes a frame's header and bytes in place of the rows that are there. After damage it is empty.
+    /// Replaces the rows by those of a frame's header and bytes. After damage the frame is empty.
     pub(super) fn read(
         &mut self,
         first_row: u64,
@@ -352,7 +354,7 @@ impl Frame {
         }
         for cells in &mut self.cells {
             name_end = name_end.saturating_add(take_number(&mut rest)?);
-            // What does not fit is larger than all the names, which is looked at below.
+            // An offset that does not fit is larger than all names, which is checked below.
             cells.name_end = u32::try_from(name_end).unwrap_or(u32::MAX);
         }
         let etags_end = if has_validators { read_validators(&mut self.cells, &mut rest)? } else { 0 };
@@ -365,7 +367,7 @@ impl Frame {
     }
 }
 
-/// Reads times and lengths of ETags; how long all ETags are.
+/// Reads times and lengths of ETags. Returns the total length of the ETags.
 fn read_validators(cells: &mut [FrameCells], rest: &mut &[u8]) -> ManifestResult<u64> {
     for cells in &mut *cells {
         cells.time = take_number(rest)?;
@@ -378,13 +380,13 @@ fn read_validators(cells: &mut [FrameCells], rest: &mut &[u8]) -> ManifestResult
     Ok(end)
 }
 
-/// Empties a buffer of frames. A name may be as large as a page of names: that much memory is not kept.
+/// Empties a buffer of frames. A name may be as large as a page of names, so a large buffer is freed.
 pub(super) fn empty(buffer: &mut Vec<u8>) {
     buffer.clear();
     buffer.shrink_to(BUFFER_BYTES);
 }
 
-/// Small numbers of either sign become small ones.
+/// Maps small numbers of either sign to small unsigned numbers.
 fn zigzag(difference: u64) -> u64 {
     (difference << 1) ^ ((difference as i64) >> 63) as u64
 }
@@ -393,7 +395,7 @@ fn unzigzag(number: u64) -> u64 {
     (number >> 1) ^ (number & 1).wrapping_neg()
 }
 
-/// Seven bits a byte, the lowest first; the last byte has no eighth bit.
+/// Writes seven bits in each byte, the lowest first. The last byte has the eighth bit clear.
 fn put_number(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);

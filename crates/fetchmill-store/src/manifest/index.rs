@@ -1,62 +1,62 @@
-//! What sealing puts behind the frames: the table of hashes, the directory, the footer.
+//! The parts that sealing appends after the frames: the table of hashes, the directory, the footer.
 //!
-//! The first entry of each page of the table stands in the directory: a name is found with one read of the table,
-//! however its hash lies, and names that were made to collide cost no more than their rows.
+//! The directory contains the first entry of each page of the table. So a look-up by name needs one read of the table,
+//! wherever the hash is. Names that were made to collide cost only their own rows.
 
 use super::{ManifestDamage, ManifestResult, ManifestRow};
 use fetchmill_model::error::{Error, Result};
 
-/// Rows of one sealed manifest: 44 bits of hash and 20 bits of row make a u64.
+/// Maximum number of rows of a sealed manifest: 44 bits of hash and 20 bits of row make a u64.
 pub const ROWS_MAX: u64 = fetchmill_model::limits::SHARD_ROWS_MAX;
 const ROW_BITS: u32 = ROWS_MAX.ilog2();
 
-/// Bytes of a page of the table: its entries, its CRC-32C and its number.
+/// Size in bytes of a page of the table: its entries, its CRC-32C and its number.
 pub(super) const PAGE_BYTES: usize = 8 * 1024;
 /// Entries of a full page.
 pub(super) const PAGE_ENTRIES: usize = PAGE_BYTES / 8 - 1;
 const PAGE_END_BYTES: usize = 8;
 
-/// What the table starts with, in the place of a frame's magic.
+/// First bytes of the table, where a frame would have its magic.
 const TABLE_MAGIC: [u8; 4] = *b"fmT1";
-/// Bytes before the first page: magic, CRC-32C of the rest, rows.
+/// Number of bytes before the first page: magic, CRC-32C of the rest, rows.
 pub(super) const TABLE_HEADER_BYTES: usize = 16;
 
 const FOOTER_MAGIC: [u8; 8] = *b"fmSEAL1\n";
-/// Bytes of the footer: rows, bytes, frames, place of the table, CRC-32C of the directory and of the footer, magic.
+/// Size of the footer in bytes: rows, bytes, frames, position of the table, CRC-32C of the directory and of the footer, magic.
 pub(super) const FOOTER_BYTES: usize = 48;
-/// The part of the footer that its checksum is of.
+/// Size of the part of the footer that its checksum covers.
 const FOOTER_CHECKED: usize = FOOTER_BYTES - 4 - 8;
 
-/// The upper 44 bits of a name's XXH3-64.
+/// Returns the upper 44 bits of a name's XXH3-64.
 pub fn hash44(name: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(name) >> ROW_BITS
 }
 
-/// The table's entry of a row.
+/// Returns the table's entry for a row.
 fn entry(hash: u64, row: u64) -> u64 {
     hash << ROW_BITS | row
 }
 
-/// The row of an entry.
+/// Returns the row of an entry.
 pub(super) fn row_of(entry: u64) -> u64 {
     entry & (ROWS_MAX - 1)
 }
 
-/// The first and the last entry that a hash may have.
+/// Returns the smallest and the largest entry that a hash may have.
 pub(super) fn entries_of(hash: u64) -> (u64, u64) {
     (entry(hash, 0), entry(hash, ROWS_MAX - 1))
 }
 
-/// A frame, as the directory has it.
+/// A frame in the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FrameEntry {
-    /// Where it starts in the file.
+    /// Offset of the frame in the file.
     pub(super) offset: u64,
-    /// Its first row.
+    /// First row of the frame.
     pub(super) first_row: u64,
 }
 
-/// What is collected while rows are added, to be written when the manifest is sealed.
+/// Index data that is collected while rows are added, and written when the manifest is sealed.
 #[derive(Debug)]
 pub(super) struct ManifestIndex {
     hash: fn(&[u8]) -> u64,
@@ -66,12 +66,12 @@ pub(super) struct ManifestIndex {
 }
 
 impl ManifestIndex {
-    /// Nothing yet; names are hashed with this function.
+    /// Creates an empty index. `hash` hashes the names.
     pub(super) fn new(hash: fn(&[u8]) -> u64) -> Self {
         ManifestIndex { hash, entries: Vec::new(), frames: Vec::new(), bytes: 0 }
     }
 
-    /// Adds the next row; `false` when there is no room for it.
+    /// Adds the next row. Returns `false` if there is no room for it.
     pub(super) fn add(&mut self, row: &ManifestRow<'_>) -> bool {
         let number = self.entries.len() as u64;
         if number >= ROWS_MAX {
@@ -82,12 +82,12 @@ impl ManifestIndex {
         true
     }
 
-    /// Adds a frame that starts here.
+    /// Adds a frame.
     pub(super) fn add_frame(&mut self, frame: FrameEntry) {
         self.frames.push(frame);
     }
 
-    /// Hands over everything that stands behind the frames, in pieces; `offset` is where they end.
+    /// Passes everything that follows the frames to `append`, in pieces. `offset` is the end of the frames.
     pub(super) fn write(mut self, offset: u64, mut append: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         self.entries.sort_unstable();
         let rows = self.entries.len() as u64;
@@ -119,7 +119,7 @@ fn table_header(rows: u64) -> [u8; TABLE_HEADER_BYTES] {
     header
 }
 
-/// Whether the table starts here; damage when it is not that of so many rows.
+/// Returns whether the table starts here. A table for a different number of rows is damage.
 pub(super) fn is_table(bytes: &[u8], rows: u64) -> ManifestResult<bool> {
     if !bytes.starts_with(&TABLE_MAGIC) {
         return Ok(false);
@@ -137,7 +137,7 @@ fn put_page(page: &mut Vec<u8>, entries: &[u64], number: u32) {
     page.extend_from_slice(&crc32c::crc32c(page).to_le_bytes());
 }
 
-/// Reads the entries of a page; it must have this number and start with this entry.
+/// Reads the entries of a page, which must have this number and start with this entry.
 pub(super) fn read_page(
     page: &[u8],
     number: usize,
@@ -159,16 +159,16 @@ pub(super) fn read_page(
     Ok(())
 }
 
-/// How much there is of everything.
+/// The sizes of all parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ManifestFooter {
-    /// Rows in the frames and entries in the table.
+    /// Number of rows in the frames, and of entries in the table.
     pub(super) rows: u64,
-    /// Bytes of all bodies.
+    /// Total bytes of all bodies.
     pub(super) bytes: u64,
-    /// Frames.
+    /// Number of frames.
     pub(super) frames: u64,
-    /// Where the table starts, behind the last frame.
+    /// Offset of the table, after the last frame.
     pub(super) table: u64,
 }
 
@@ -184,7 +184,8 @@ impl ManifestFooter {
         bytes
     }
 
-    /// Reads a footer, and the CRC-32C of the directory. Its numbers fit a file of this length.
+    /// Parses a footer. Also returns the CRC-32C of the directory. The numbers are checked against the length of the
+    /// file.
     pub(super) fn parse(bytes: &[u8; FOOTER_BYTES], file_length: u64) -> ManifestResult<(Self, u32)> {
         let (words, _) = bytes.as_chunks::<8>();
         let [rows, length, frames, table, checksums, magic] = words else {
@@ -206,17 +207,17 @@ impl ManifestFooter {
         Ok((footer, u32::from_le_bytes([d0, d1, d2, d3])))
     }
 
-    /// How long the file must be.
+    /// Returns the length that the file must have.
     fn file_length(&self) -> Option<u64> {
         self.directory().checked_add(self.directory_bytes())?.checked_add(FOOTER_BYTES as u64)
     }
 
-    /// Pages of the table.
+    /// Returns the number of pages of the table.
     pub(super) fn pages(&self) -> usize {
         self.rows.div_ceil(PAGE_ENTRIES as u64) as usize
     }
 
-    /// Where a page of the table is, and its length.
+    /// Returns the offset and length of a page of the table.
     pub(super) fn page(&self, number: usize) -> (u64, usize) {
         let before = (number * PAGE_ENTRIES) as u64;
         let entries = self.rows.saturating_sub(before).min(PAGE_ENTRIES as u64) as usize;
@@ -224,19 +225,19 @@ impl ManifestFooter {
         (pages.saturating_add((number * PAGE_BYTES) as u64), entries * 8 + PAGE_END_BYTES)
     }
 
-    /// Where the directory is.
+    /// Returns the offset of the directory.
     pub(super) fn directory(&self) -> u64 {
         let pages = self.rows * 8 + (self.pages() * PAGE_END_BYTES) as u64;
         self.table.saturating_add(TABLE_HEADER_BYTES as u64).saturating_add(pages)
     }
 
-    /// Bytes of the directory.
+    /// Returns the size of the directory in bytes.
     pub(super) fn directory_bytes(&self) -> u64 {
         self.frames * 16 + self.pages() as u64 * 8
     }
 }
 
-/// The directory: frames, and the first entry of each page.
+/// Reads the directory: the frames, and the first entry of each page.
 pub(super) fn read_directory(
     bytes: &[u8],
     footer: &ManifestFooter,
@@ -264,7 +265,7 @@ pub(super) fn read_directory(
     Ok((frames, firsts.to_vec()))
 }
 
-/// The error of a row too many.
+/// Returns the error for too many rows.
 pub(super) fn too_many_rows() -> Error {
     Error::Internal(format!("a manifest has more than {ROWS_MAX} rows"))
 }

@@ -12,10 +12,10 @@ use super::{ManifestDamage, ManifestRow, read_at};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::target::Sequence;
 
-/// A row that was found by its name.
+/// A row found by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FoundRow {
-    /// Its number in the manifest.
+    /// Number of the row in the manifest.
     pub row: u64,
     /// See [`Row::sequence`](super::ManifestRow::sequence).
     pub sequence: Sequence,
@@ -25,12 +25,12 @@ pub struct FoundRow {
     pub crc32c: u32,
     /// See [`Row::place`](super::ManifestRow::place).
     pub place: u64,
-    /// Whether it has a [`ManifestRow::content_encoding`](super::ManifestRow::content_encoding).
+    /// Whether the row has a [`ManifestRow::content_encoding`](super::ManifestRow::content_encoding).
     pub is_encoded: bool,
 }
 
 impl FoundRow {
-    /// A row with its number in the manifest.
+    /// Creates the result from a row and its number in the manifest.
     pub fn of(number: u64, row: &ManifestRow<'_>) -> Self {
         FoundRow {
             row: number,
@@ -43,20 +43,20 @@ impl FoundRow {
     }
 }
 
-/// A sealed manifest. Its directory is in memory, some 20 bytes for each thousand rows; all else is read when asked
-/// for.
+/// A sealed manifest. Its directory is in memory, about 20 bytes for each thousand rows. Everything else is read on
+/// demand.
 #[derive(Debug)]
 pub struct Manifest {
     file: File,
     path: PathBuf,
     footer: ManifestFooter,
     frames: Vec<FrameEntry>,
-    /// The first entry of each page of the table.
+    /// First entry of each page of the table.
     firsts: Vec<u64>,
 }
 
 impl Manifest {
-    /// Opens a manifest; only its footer and directory are read.
+    /// Opens a manifest. Reads only its footer and directory.
     pub fn open(path: &Path) -> Result<Self> {
         let fail = |error| Error::storage("read", path, error);
         let damaged = |damage: ManifestDamage| damage.of(path);
@@ -77,17 +77,17 @@ impl Manifest {
         Ok(Manifest { file, path: path.to_owned(), footer, frames, firsts })
     }
 
-    /// Rows that it has.
+    /// Returns the number of rows.
     pub fn rows(&self) -> u64 {
         self.footer.rows
     }
 
-    /// Bytes of all bodies together.
+    /// Returns the total size of all bodies in bytes.
     pub fn bytes(&self) -> u64 {
         self.footer.bytes
     }
 
-    /// Frames that it has.
+    /// Returns the number of frames.
     pub fn frames(&self) -> usize {
         self.frames.len()
     }
@@ -116,13 +116,13 @@ impl Manifest {
         Ok(frame)
     }
 
-    /// The index of the frame that has a row; `None` behind the last one.
+    /// Returns the index of the frame that has a row. `None` after the last row.
     pub fn frame_of_row(&self, row: u64) -> Option<usize> {
         let after = self.frames.partition_point(|frame| frame.first_row <= row);
         if row < self.footer.rows { after.checked_sub(1) } else { None }
     }
 
-    /// All rows with this name, in the order of the file. A name that is not there costs one read, most others two.
+    /// Returns all rows with this name, in the order of the file. A missing name costs one read, most others two.
     pub fn find(&self, name: &[u8]) -> Result<Vec<FoundRow>> {
         self.find_hashed(name, hash44(name))
     }
@@ -131,7 +131,7 @@ impl Manifest {
         self.find_in_frames(name, hash, &mut |index| self.frame(index).map(Arc::new))
     }
 
-    /// As [`Manifest::find`], with the name's hash and with frames that the caller may have kept.
+    /// Like [`Manifest::find`], but with the hash of the name and with frames that the caller may have cached.
     pub fn find_in_frames(
         &self,
         name: &[u8],
@@ -154,7 +154,7 @@ impl Manifest {
         Ok(found)
     }
 
-    /// The rows whose names have this hash, in order.
+    /// Returns the rows whose names have this hash, in order.
     fn rows_of(&self, hash: u64) -> Result<Vec<u64>> {
         let (low, high) = entries_of(hash);
         let first = self.firsts.partition_point(|first| *first <= low).saturating_sub(1);
@@ -178,7 +178,8 @@ impl Manifest {
         read_page(&bytes, number, first, entries).map_err(|damage| self.damaged(damage))
     }
 
-    /// The sorted table, each entry `hash44(name) << 20 | row`: to find names that came twice, also across shards.
+    /// Returns the sorted table with entries `hash44(name) << 20 | row`, for finding repeated names, also across
+    /// shards.
     pub fn hashes(&self) -> HashChunks<'_> {
         HashChunks { manifest: self, page: 0, entries: Vec::new(), position: 0 }
     }
@@ -188,7 +189,7 @@ impl Manifest {
     }
 }
 
-/// Those of the rows that have this name, all of which are in this frame.
+/// Adds those of `rows` that have this name. All of `rows` must be in this frame.
 fn find_in(frame: &Frame, rows: &[u64], name: &[u8], found: &mut Vec<FoundRow>) {
     for number in rows {
         let row = frame.row((number - frame.first_row()) as usize);
@@ -198,7 +199,7 @@ fn find_in(frame: &Frame, rows: &[u64], name: &[u8], found: &mut Vec<FoundRow>) 
     }
 }
 
-/// The entries of the table in order; a page of them is in memory. It ends with an error.
+/// Iterates over the entries of the table in order, with one page in memory. An error ends the iteration.
 #[derive(Debug)]
 pub struct HashChunks<'a> {
     manifest: &'a Manifest,

@@ -1,19 +1,20 @@
-//! The sidecar of a shard: a row for each object in it.
+//! The manifest of a shard, next to the shard: a row for each object in it.
 //!
-//! It is how one name among ten million is found with a few reads, how `ls` lists without reading bodies, how `verify`
-//! knows what should be there, and how damaged or lost objects are named and planned again.
+//! With it, one name among ten million is found with a few reads, and `ls` lists objects without reading bodies. It
+//! tells `verify` which objects should exist, and names damaged or lost objects so that they can be planned again.
 //!
-//! While its shard is open it is a log of frames (`frame`), and a receipt tells where it ends: what is behind that does
-//! not exist. When its shard is sealed, a table of hashes and a directory of the frames are put behind them (`index`):
+//! While its shard is open, the manifest is a log of frames (`frame`). The receipt contains its length, and
+//! everything after that is ignored. When the shard is sealed, a table of hashes and a directory of the frames are
+//! appended (`index`):
 //!
-//! | part | what it is |
+//! | part | contents |
 //! |---|---|
 //! | frames | rows, in columns, compressed |
 //! | table | `hash44(name) << 20 \| row`, sorted, in pages of 8 KiB |
-//! | directory | where each frame starts and with which row; the first entry of each page |
-//! | footer | how much there is of all that |
+//! | directory | start and first row of each frame; first entry of each page |
+//! | footer | sizes of all these parts |
 //!
-//! Every part carries a checksum, so that a damaged manifest is told from a name that is not there.
+//! Every part has a checksum, so that a damaged manifest is distinguished from a missing name.
 
 mod frame;
 mod index;
@@ -41,30 +42,30 @@ use fetchmill_model::target::Sequence;
 /// An object of the shard.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ManifestRow<'a> {
-    /// Which target of the job it was.
+    /// Sequence number of the target in the job.
     pub sequence: Sequence,
-    /// Its name: any bytes.
+    /// Name of the object: any bytes.
     pub name: &'a [u8],
-    /// Bytes of its body.
+    /// Size of the body in bytes.
     pub length: u64,
-    /// CRC-32C of its body.
+    /// CRC-32C of the body.
     pub crc32c: u32,
-    /// Where its record is: the offset in the shard, or the row of a Parquet file.
+    /// Position of the record: the offset in the shard, or the row of a Parquet file.
     pub place: u64,
-    /// Of an object that is a file: the `ETag` of its reply, as it was sent; empty when nothing is known. Packs have it
-    /// in their records.
+    /// For an object that is a file: the `ETag` of its reply, as sent. Empty if unknown. Packs have it in their
+    /// records.
     pub etag: &'a [u8],
-    /// Likewise: its `Last-Modified`.
+    /// For an object that is a file: the `Last-Modified` of its reply.
     pub last_modified: Option<Seconds>,
-    /// The `Content-Encoding` in which its body is stored, when nobody asked for one; empty when it has none.
+    /// `Content-Encoding` of the stored body, if the request did not ask for one. Empty if the body is not encoded.
     pub content_encoding: &'a [u8],
 }
 
-/// A file that is not what was written; the text says what is wrong with it.
+/// Damage of a file: its contents are not what was written. The text describes the problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ManifestDamage(&'static str);
 
-/// A result whose error is damage of the file that is read.
+/// A result whose error is damage of the file.
 type ManifestResult<T> = std::result::Result<T, ManifestDamage>;
 
 impl ManifestDamage {

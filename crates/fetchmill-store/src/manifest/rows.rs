@@ -1,4 +1,4 @@
-//! Reads the rows of a manifest one after the other: one that is open or one that is sealed.
+//! Reads the rows of an open or sealed manifest in order.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -7,11 +7,11 @@ use super::frame::{Frame, FrameHeader, HEADER_BYTES, empty};
 use super::{ManifestDamage, index, read_at};
 use fetchmill_model::error::{Error, Result};
 
-/// The frames of a manifest, in order. One of them is in memory.
+/// The frames of a manifest, in order. One frame is in memory.
 pub struct ManifestRows {
     file: File,
     path: PathBuf,
-    /// Where the manifest ends, or what is sealed behind it.
+    /// End of the frames: the end of the manifest, or the start of the sealed index.
     end: u64,
     offset: u64,
     next_row: u64,
@@ -28,7 +28,7 @@ impl std::fmt::Debug for ManifestRows {
 }
 
 impl ManifestRows {
-    /// Opens a manifest that ends here; without an end, the whole file counts.
+    /// Opens a manifest that ends at `end`. Without `end`, the whole file counts.
     pub fn open(path: &Path, end: Option<u64>) -> Result<Self> {
         let fail = |error| Error::storage("read", path, error);
         let file = File::open(path).map_err(fail)?;
@@ -50,7 +50,7 @@ impl ManifestRows {
         })
     }
 
-    /// Reads the next frame; `None` behind the last one. After an error the same comes again.
+    /// Reads the next frame. `None` after the last one. After an error, the same error is returned again.
     pub fn next_frame(&mut self) -> Result<Option<&Frame>> {
         if !self.has_frame()? {
             return Ok(None);
@@ -65,7 +65,7 @@ impl ManifestRows {
         Ok(Some(&self.frame))
     }
 
-    /// Whether a frame comes; `stored` has its size then.
+    /// Returns whether there is another frame. `stored` then contains its size.
     fn has_frame(&mut self) -> Result<bool> {
         let left = self.end - self.offset;
         if left == 0 {
@@ -87,12 +87,12 @@ impl ManifestRows {
         Ok(true)
     }
 
-    /// Where the next frame starts.
+    /// Returns the offset of the next frame.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// CRC-32C of the frames until here.
+    /// Returns the CRC-32C of the frames read so far.
     pub(super) fn crc32c(&self) -> u32 {
         self.crc32c
     }

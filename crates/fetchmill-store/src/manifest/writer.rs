@@ -10,13 +10,13 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::ShardEnd;
 use fetchmill_model::text::file_name::FileName;
 
-/// Writes one manifest; its file is made with the first frame.
+/// Writes one manifest. Its file is created with the first frame.
 pub struct ManifestWriter {
     log: AppendedFile,
     columns: FrameColumns,
     frame: Vec<u8>,
     rows: u64,
-    /// What sealing needs; `None` when this is never sealed.
+    /// Data for sealing. `None` if the manifest is never sealed.
     index: Option<ManifestIndex>,
 }
 
@@ -31,14 +31,14 @@ impl std::fmt::Debug for ManifestWriter {
 }
 
 impl ManifestWriter {
-    /// A new manifest in a folder, to be sealed; no other may have its name. It keeps eight bytes of each row in
-    /// memory and takes [`ROWS_MAX`](super::ROWS_MAX) rows.
+    /// Creates a manifest in a folder that will be sealed. No other file may have its name. It keeps eight bytes for
+    /// each row in memory and takes [`ROWS_MAX`](super::ROWS_MAX) rows.
     pub fn new(folder: &Path, name: FileName, is_durable: bool) -> Self {
         Self::with_index(folder, name, is_durable, Some(ManifestIndex::new(hash44)))
     }
 
-    /// A new manifest that is never sealed: it keeps nothing in memory and takes any number of rows. What makes its rows
-    /// durable is the sync of the file system that their objects need anyway.
+    /// Creates a manifest that is never sealed. It keeps nothing in memory and takes any number of rows. The sync of
+    /// the file system that the objects need anyway makes its rows durable.
     pub fn new_unsealed(folder: &Path, name: FileName) -> Self {
         Self::with_index(folder, name, false, None)
     }
@@ -70,7 +70,7 @@ impl ManifestWriter {
         if self.columns.is_full() { self.write_frame() } else { Ok(()) }
     }
 
-    /// Rows that were added.
+    /// Returns the number of rows added.
     pub fn rows(&self) -> u64 {
         self.rows
     }
@@ -88,7 +88,7 @@ impl ManifestWriter {
         if self.columns.len() == 0 { Ok(()) } else { self.write_frame() }
     }
 
-    /// Ends the frame and makes what was added durable; `None` when nothing was ever added.
+    /// Ends the frame and makes all added rows durable. `None` if no row was ever added.
     pub fn checkpoint(&mut self) -> Result<Option<ShardEnd>> {
         self.end_frame()?;
         self.log.sync()
@@ -104,7 +104,7 @@ impl ManifestWriter {
     }
 }
 
-/// Seals a manifest that an earlier run left open. What is behind its end is cut off.
+/// Seals a manifest that an earlier run left open, truncated to its end.
 pub fn seal_open(folder: &Path, open: &ShardEnd, is_durable: bool) -> Result<ShardEnd> {
     let path = folder.join(&open.path);
     let file = durable::open_cut(&path, open.end)
@@ -114,7 +114,7 @@ pub fn seal_open(folder: &Path, open: &ShardEnd, is_durable: bool) -> Result<Sha
     seal(AppendedFile::reopened(folder, file, open, is_durable), index)
 }
 
-/// Puts the index behind the frames.
+/// Appends the index after the frames.
 fn seal(mut log: AppendedFile, index: ManifestIndex) -> Result<ShardEnd> {
     index.write(log.end(), |bytes| log.append(bytes))?;
     log.sync()?.ok_or_else(|| Error::Internal("a sealed manifest is empty".into()))

@@ -1,13 +1,13 @@
-//! A body in a file: one that is too large for memory. Formats read it in pieces, as often as they need to.
+//! A body in a file, because it is too large for memory. Formats read it in pieces, as often as they need to.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 
-/// Bytes of a piece: 3 x 64 KiB, so that only the last piece ends within a group of base64.
+/// Size of a piece in bytes: 3 x 64 KiB, so that only the last piece can end within a base64 group.
 const PIECE_BYTES: usize = 192 * 1024;
 
-/// See the module.
+/// A body in a file.
 #[derive(Debug)]
 pub struct FileBody {
     file: File,
@@ -15,7 +15,7 @@ pub struct FileBody {
 }
 
 impl FileBody {
-    /// A whole file, which must be so long.
+    /// Uses a whole file, whose length must be `length`.
     pub fn new(file: File, length: u64) -> io::Result<Self> {
         if file.metadata()?.len() != length {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -28,7 +28,7 @@ impl FileBody {
         self.length
     }
 
-    /// Calls `each` with all bytes in their order, in pieces that are full except the last one.
+    /// Calls `each` with all bytes in order, in pieces that are full except for the last.
     pub fn for_each(&self, mut each: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
         let mut buffer = vec![0; PIECE_BYTES];
         let mut offset = 0;
@@ -42,7 +42,7 @@ impl FileBody {
         Ok(())
     }
 
-    /// All of a body that is short enough for memory.
+    /// Reads the whole body, which must fit in memory.
     pub fn to_vec(&self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(self.length as usize);
         self.for_each(|piece| {

@@ -1,15 +1,16 @@
-//! jsonl: a line of JSON for each object.
+//! jsonl: one line of JSON for each object.
 //!
 //! # Rules
-//! - What is not known is left out.
-//! - A text that is not UTF-8 has U+FFFD for the bad bytes, and all its bytes in hexadecimal in a second field
-//!   (`name_hex`); a body that is not UTF-8 is `body_base64` instead. So every object comes back as it was.
-//! - In a job where every target has a row ([`ExtraColumns::has_outcomes`]) each says what became of its target, and what
-//!   applies to none of its kind is null. The row of a target without an object has no body and no checksum: null, too.
-//! - Kept columns of a list are fields of one object, `columns`: their names are the list's, and could be those of
-//!   other fields. Their values are text: U+FFFD stands for bytes that are not UTF-8.
-//! - A line is one for every reader, and safe to show: all control characters are escaped, and what some take for a
-//!   line end (U+0085, U+2028, U+2029).
+//! - Unknown values are left out.
+//! - Text that is not UTF-8 has U+FFFD for the bad bytes. A second field (`name_hex`) has all its bytes in hexadecimal.
+//!   A body that is not UTF-8 is `body_base64` instead. So every object can be restored exactly.
+//! - In a job where every target has a row ([`ExtraColumns::has_outcomes`]), each row contains the outcome of its
+//!   target. Fields that do not apply are null. The row of a target without an object has null for the body and the
+//!   checksum.
+//! - Kept columns of a list are fields of one object, `columns`, because their names could clash with other fields.
+//!   Their values are text: U+FFFD stands for bytes that are not UTF-8.
+//! - Every reader sees one line, and it is safe to display. All control characters are escaped, and also the characters
+//!   that some readers take for a line end (U+0085, U+2028, U+2029).
 
 #[cfg(test)]
 mod tests;
@@ -38,10 +39,10 @@ pub struct JsonlEncoder {
     has_outcomes: bool,
 }
 
-/// Kept columns as an object of JSON. What a column has no value for is null.
+/// Kept columns as a JSON object. A column without a value is null.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct JsonColumns {
-    /// Their names as JSON writes them, with the colon behind, and what their values are.
+    /// Column names in JSON form, with the colon, and the types of their values.
     keys: Vec<(Vec<u8>, ColumnType)>,
 }
 
@@ -65,7 +66,7 @@ impl JsonColumns {
         }
     }
 
-    /// An object of them alone, with the URL in front.
+    /// Appends an object with only these columns, after the URL.
     pub(super) fn write(&self, url: Option<&[u8]>, kept: Option<&[u8]>, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"url\":");
         write_value(url, out);
@@ -73,7 +74,7 @@ impl JsonColumns {
         out.push(b'}');
     }
 
-    /// The reverse of [`JsonColumns::write`], whatever the columns are called.
+    /// Parses the output of [`JsonColumns::write`], for any column names.
     pub(super) fn read(text: &[u8]) -> Option<(Option<Vec<u8>>, Vec<u8>)> {
         let ExtraValues(values) = serde_json::from_slice(text).ok()?;
         let mut values = extra_values(&values);
@@ -84,8 +85,8 @@ impl JsonColumns {
     }
 }
 
-/// A value as what it is. JSON has no infinity, and what is not of the type only a target has that failed for it: both
-/// stay text.
+/// Writes a value with its type. Infinity does not exist in JSON and stays text. A value that is not of the type also
+/// stays text; only a target that failed because of it has such a value.
 fn write_typed(kind: ColumnType, value: Option<&[u8]>, out: &mut Vec<u8>) {
     match value.and_then(|value| kind.read(value)) {
         Some(TypedValue::Float64(number)) if !number.is_finite() => write_value(value, out),
@@ -112,7 +113,7 @@ impl JsonlEncoder {
         JsonlEncoder { kept: JsonColumns::new(columns.typed()), has_outcomes: columns.has_outcomes() }
     }
 
-    /// Appends the row of a target that has no object.
+    /// Appends the row of a target without an object.
     pub fn encode_unfetched(&self, target: &UnfetchedTarget<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"sequence\":");
         write_decimal(target.sequence, out);
@@ -126,8 +127,8 @@ impl JsonlEncoder {
         out.extend_from_slice(b"}\n");
     }
 
-    /// Appends a line of the failures file: the same, without what no line there has, and with the same fields in each.
-    /// What is no target has no sequence number.
+    /// Appends a line of the failures file. It is such a row without the fields that are never used there, and all
+    /// lines have the same fields. An entry that is not a target has no sequence number.
     pub fn encode_failure(
         &self,
         sequence: Option<Sequence>,
@@ -148,7 +149,7 @@ impl JsonlEncoder {
         out.extend_from_slice(b"}\n");
     }
 
-    /// What a target without an object has answered.
+    /// Writes the reply of a target without an object.
     fn write_answer(&self, target: &UnfetchedTarget<'_>, out: &mut Vec<u8>) {
         match target.status {
             0 => write_null("status", out),
@@ -188,7 +189,7 @@ impl Encoder for JsonlEncoder {
 }
 
 impl JsonlEncoder {
-    /// All of an object's line before its body.
+    /// Writes the line of an object up to its body.
     fn write_facts(&self, object: &Object<'_>, out: &mut Vec<u8>) {
         let facts = &object.facts;
         out.extend_from_slice(b"{\"sequence\":");
@@ -248,7 +249,7 @@ fn write_null(key: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b"null");
 }
 
-/// What became of a target.
+/// Writes the outcome of a target.
 fn write_outcome(outcome: &str, kind: Option<&str>, detail: Option<&str>, attempts: u32, out: &mut Vec<u8>) {
     for (key, text) in OUTCOME_COLUMNS.into_iter().zip([Some(outcome), kind, detail]) {
         match text {
@@ -259,7 +260,7 @@ fn write_outcome(outcome: &str, kind: Option<&str>, detail: Option<&str>, attemp
     write_number("attempts", u64::from(attempts), out);
 }
 
-/// Bytes that are text most of the time.
+/// Writes bytes that are usually text.
 fn write_text(key: &str, bytes: &[u8], out: &mut Vec<u8>) {
     open_text(key, out);
     if let Ok(text) = std::str::from_utf8(bytes) {
@@ -281,7 +282,7 @@ fn write_body(body: &[u8], out: &mut Vec<u8>) {
         escape(text, out);
     } else {
         open_text("body_base64", out);
-        // Four bytes for each three, and the last ones are padded: so it fits.
+        // Base64 writes four bytes for each three and pads the last group, so the result fits.
         let start = out.len();
         out.resize(start + body.len().div_ceil(3) * 4, 0);
         let written = STANDARD.encode_slice(body, &mut out[start..]);
@@ -290,7 +291,7 @@ fn write_body(body: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// A body in a file, piece by piece. Whether it is text shows only when all of it is read.
+/// Writes a body from a file in pieces. Only after reading it all is it known whether it is text.
 fn write_file_body(body: &FileBody, out: &mut dyn Write) -> io::Result<()> {
     let mut text = Vec::new();
     if is_text(body)? {
@@ -305,7 +306,7 @@ fn write_file_body(body: &FileBody, out: &mut dyn Write) -> io::Result<()> {
     } else {
         open_text("body_base64", &mut text);
         out.write_all(&text)?;
-        // Each piece but the last one is of whole groups of three bytes.
+        // Each piece but the last consists of whole three-byte groups.
         body.for_each(|piece| out.write_all(STANDARD.encode(piece).as_bytes()))?;
         text.clear();
     }
@@ -326,13 +327,13 @@ fn is_text(body: &FileBody) -> io::Result<bool> {
 /// Text that comes in pieces, which may end within a character.
 #[derive(Debug, Default)]
 struct TextPieces {
-    /// The start of a character: three bytes at most.
+    /// Incomplete character at the end of the last piece: up to three bytes.
     cut: Vec<u8>,
     whole: Vec<u8>,
 }
 
 impl TextPieces {
-    /// Calls `each` with the characters that are complete. False: this is no UTF-8.
+    /// Calls `each` with the complete characters. Returns false if the bytes are not UTF-8.
     fn take(&mut self, piece: &[u8], each: impl FnOnce(&str)) -> bool {
         self.whole.clear();
         self.whole.append(&mut self.cut);
@@ -341,7 +342,7 @@ impl TextPieces {
             Ok(text) => (text, &b""[..], true),
             Err(error) => {
                 let (text, rest) = self.whole.split_at(error.valid_up_to());
-                // What is before the error is valid.
+                // The bytes before the error are valid.
                 (std::str::from_utf8(text).unwrap_or_default(), rest, error.error_len().is_none())
             }
         };
@@ -353,7 +354,7 @@ impl TextPieces {
     }
 }
 
-/// How much is looked at in one go: runs of plain text are copied by so many bytes.
+/// Number of bytes to check together. Runs of plain text are copied in units of this size.
 const RUN_BYTES: usize = 32;
 
 /// Appends text as the inside of a JSON string.
@@ -378,17 +379,17 @@ fn escape(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(&bytes[copied..]);
 }
 
-/// Whether all of it is copied: without a branch, so that many bytes are looked at in one go.
+/// Returns whether the whole run can be copied. It has no branch, so many bytes are checked together.
 fn is_plain(run: &[u8]) -> bool {
     run.iter().fold(0, |others, byte| others | other_than_plain(*byte)) == 0
 }
 
-/// 0 for printable ASCII that a string may hold as it is.
+/// Returns 0 for printable ASCII that a JSON string may contain unchanged.
 fn other_than_plain(byte: u8) -> u8 {
     u8::from(byte.wrapping_sub(b' ') > b'~' - b' ') | u8::from(byte == b'"') | u8::from(byte == b'\\')
 }
 
-/// Bytes of the character at the start that must be escaped; 0: it is copied.
+/// Returns the length in bytes of a character at the start that must be escaped. 0 if it can be copied.
 fn escaped_length(bytes: &[u8]) -> usize {
     match bytes {
         [0..=0x1f | 0x7f | b'"' | b'\\', ..] => 1,
@@ -398,7 +399,7 @@ fn escaped_length(bytes: &[u8]) -> usize {
     }
 }
 
-/// A character that must be escaped.
+/// Writes a character that must be escaped.
 fn write_escaped(character: &[u8], out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     match character {
@@ -408,7 +409,7 @@ fn write_escaped(character: &[u8], out: &mut Vec<u8>) {
         [byte @ (b'"' | b'\\')] => out.extend_from_slice(&[b'\\', *byte]),
         [0xe2, _, 0xa8] => out.extend_from_slice(b"\\u2028"),
         [0xe2, ..] => out.extend_from_slice(b"\\u2029"),
-        // Below U+00A0: in UTF-8 the last byte is the character's number.
+        // Below U+00A0 the last byte in UTF-8 is the number of the character.
         [.., byte] => {
             out.extend_from_slice(b"\\u00");
             out.extend_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
@@ -417,11 +418,11 @@ fn write_escaped(character: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Reads what [`JsonlEncoder`] wrote. Fields that it does not know are passed over.
+/// Reads the output of [`JsonlEncoder`]. An unknown field is damage.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct JsonlDecoder;
 
-/// A line. A field that is not known is a known one that is damaged.
+/// A line. An unknown field must be a known field whose name is damaged.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct JsonlRecord {
@@ -475,7 +476,7 @@ impl ExtraValue {
     }
 }
 
-/// The values of the kept columns, in the order in which they stand there.
+/// Values of the kept columns, in the order of the line.
 struct ExtraValues(Vec<u8>);
 
 impl<'de> Deserialize<'de> for ExtraValues {
@@ -540,7 +541,7 @@ impl Decoder for JsonlDecoder {
     }
 }
 
-/// The bytes behind a text and its hexadecimal form, which must be of the same bytes.
+/// Returns the bytes of a text and its hexadecimal form, which must agree.
 fn bytes_of(text: Option<String>, hex: Option<String>) -> Result<Option<Vec<u8>>, Damage> {
     const DAMAGE: Damage = Damage("a text is not the one in hexadecimal");
     match (text, hex) {

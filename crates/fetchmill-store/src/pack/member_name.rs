@@ -1,10 +1,10 @@
-//! Names of the members of a tar shard: of objects, and of the sidecars next to them.
+//! Names of the members of a tar shard, for objects and for the sidecars next to them.
 //!
 //! # Rules
-//! - Two members of a shard never have one name. An object whose name, or whose key with sidecars, is in the shard
-//!   already is `%again/SEQUENCE/NAME`; no escaping of a name looks like that.
-//! - Readers group members by the key: what comes before the first dot of a file's name. So with sidecars a dot that
-//!   is not that of the extension is `%2E`: objects with ids such as `2101.00001` keep keys of their own.
+//! - Member names in a shard are unique. If an object's name, or its key with sidecars, is already in the shard, its
+//!   member is `%again/SEQUENCE/NAME`. No escaped name looks like this.
+//! - Readers group members by a key: the part of a file's name before the first dot. So with sidecars, every dot except
+//!   that of the extension is escaped as `%2E`. Objects with ids such as `2101.00001` then keep separate keys.
 
 use std::collections::HashSet;
 
@@ -14,35 +14,35 @@ use super::number::write_decimal;
 use fetchmill_model::name;
 use fetchmill_model::target::Sequence;
 
-/// The folder of objects whose name is in the shard already.
+/// Folder of objects whose name is already in the shard.
 const AGAIN: &[u8] = b"%again/";
-/// A longer suffix is no extension.
+/// A longer suffix does not count as an extension.
 const EXTENSION_BYTES_MAX: usize = 16;
 
-/// How an object's sidecars get the key of its name.
+/// How sidecars get a key from the name of their object.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum SampleKeys {
-    /// The whole name without its extension: each object has a key of its own.
+    /// The whole name without its extension, so that each object has its own key.
     #[default]
     OwnKey,
-    /// What comes before the first dot, as jobs of 0.1.0 have it.
+    /// The part before the first dot, as in jobs of 0.1.0.
     FirstDot,
 }
 
-/// Gives each object of a shard a name of its own.
+/// Gives each object of a shard a unique name.
 #[derive(Debug, Default)]
 pub(super) struct MemberNames {
-    /// Hashes of names or keys: 8 bytes an object, within the bound of [`fetchmill_model::limits::OPEN_ROWS_MAX`].
+    /// Hashes of names or keys: 8 bytes for each object, up to [`fetchmill_model::limits::OPEN_ROWS_MAX`] objects.
     seen: HashSet<u64>,
 }
 
 impl MemberNames {
-    /// Begins a shard.
+    /// Starts a new shard.
     pub(super) fn clear(&mut self) {
         self.seen.clear();
     }
 
-    /// Writes the member of an object; `keys` when it has sidecars.
+    /// Writes the member name of an object. `keys` is set if the object has sidecars.
     pub(super) fn write(
         &mut self,
         object: (Sequence, &[u8]),
@@ -56,7 +56,7 @@ impl MemberNames {
             escape_dots(member);
         }
         let unique = if keys.is_some() { key_of(member) } else { &*member };
-        // Two names with one hash are rare, and the second one only gets a longer name.
+        // Hash collisions are rare. The second name only becomes longer.
         if !self.seen.insert(xxh3_64(unique)) {
             let mut before = AGAIN.to_vec();
             write_decimal(sequence, &mut before);
@@ -66,7 +66,7 @@ impl MemberNames {
     }
 }
 
-/// The name of the object that a member is of; none for what is no member of ours.
+/// Returns the name of the object of a member. `None` if this crate does not write such members.
 pub(super) fn object_name(member: &[u8]) -> Option<Vec<u8>> {
     let member = match member.strip_prefix(AGAIN) {
         Some(rest) => {
@@ -85,7 +85,8 @@ pub(super) fn object_name(member: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// The name of a sidecar next to the member of an object. Where the object itself has it, the extension comes twice.
+/// Returns the name of a sidecar next to an object's member. If the object itself has the extension, the extension
+/// appears twice.
 pub(super) fn sidecar_member(member: &[u8], extension: &str) -> Vec<u8> {
     let key = key_of(member);
     let dotted = format!(".{extension}");
@@ -93,12 +94,12 @@ pub(super) fn sidecar_member(member: &[u8], extension: &str) -> Vec<u8> {
     [key, dotted.as_bytes(), if is_taken { dotted.as_bytes() } else { b"" }].concat()
 }
 
-/// Whether a member is that sidecar of an object with this member and name.
+/// Returns whether a member is the sidecar, with this extension, of the object with this member and name.
 pub(super) fn is_sidecar(sidecar: &[u8], (member, name): (&[u8], &[u8]), extension: &str) -> bool {
     if sidecar_member(member, extension) == sidecar {
         return true;
     }
-    // 0.1.0 appended the extension to such names, not to their members.
+    // 0.1.0 appended the extension to these names, not to their members.
     if !name.is_empty() && !name.ends_with(b"/") {
         return false;
     }
@@ -107,7 +108,8 @@ pub(super) fn is_sidecar(sidecar: &[u8], (member, name): (&[u8], &[u8]), extensi
     of_0_1_0 == sidecar
 }
 
-/// What comes before the first dot of the last segment; all of it if that has none, or begins with it.
+/// Returns the part before the first dot of the last segment. Returns all of it if there is no dot or the segment
+/// begins with one.
 fn key_of(member: &[u8]) -> &[u8] {
     let segment = last_segment(member);
     match memchr::memchr(b'.', &member[segment..]) {
@@ -116,7 +118,7 @@ fn key_of(member: &[u8]) -> &[u8] {
     }
 }
 
-/// Escapes the dots of the last segment but that of its extension.
+/// Escapes the dots of the last segment, except that of its extension.
 fn escape_dots(member: &mut Vec<u8>) {
     let segment = last_segment(member);
     let extension = extension_start(&member[segment..]).map(|dot| segment + dot);
@@ -133,7 +135,7 @@ fn escape_dots(member: &mut Vec<u8>) {
     }
 }
 
-/// Where the dot of an extension is: what follows has up to 16 letters and digits, not only digits.
+/// Returns the position of the extension's dot. Up to 16 letters and digits must follow, and not only digits.
 fn extension_start(segment: &[u8]) -> Option<usize> {
     let dot = memchr::memrchr(b'.', segment).filter(|dot| *dot > 0)?;
     let extension = &segment[dot + 1..];

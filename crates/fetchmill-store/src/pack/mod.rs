@@ -1,5 +1,5 @@
-//! Formats that put many objects into one file: how an object becomes a record, and a record an object again. Pure:
-//! files, syncs and receipts are the sinks' business.
+//! Formats that put many objects into one file. They convert an object to a record, and a record back to an object.
+//! This code is pure: the sinks handle files, syncs and receipts.
 
 mod file_body;
 mod item_lines;
@@ -23,28 +23,29 @@ use std::io::{self, Write};
 
 use fetchmill_model::object::{Object, StoredObject};
 
-/// Makes records that can be appended one behind the other. One for each shard at a time.
+/// Makes records that can be appended to each other. A shard that is being written has one encoder.
 pub trait Encoder: Send + std::fmt::Debug {
-    /// What stands before the first record of a shard.
+    /// Appends the bytes before the first record of a shard.
     fn start(&mut self, out: &mut Vec<u8>);
 
     /// Appends an object's record.
     fn encode(&mut self, object: &Object<'_>, out: &mut Vec<u8>);
 
-    /// The same for an object whose body is in a file; `object.body` is empty, and the checksum is that of the file.
+    /// Appends the record of an object whose body is in a file. `object.body` is empty, and the checksum is that of the
+    /// file.
     fn encode_file(&mut self, object: &Object<'_>, body: &FileBody, out: &mut dyn Write) -> io::Result<()>;
 
-    /// What stands behind the last record of a shard.
+    /// Appends the bytes after the last record of a shard.
     fn finish(&mut self, out: &mut Vec<u8>);
 }
 
-/// A record that is not what was written; the text says what is wrong with it.
+/// Damage of a record: its contents are not what was written. The text describes the problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Damage(pub &'static str);
 
 /// Reads records back.
 pub trait Decoder: Send + Sync + std::fmt::Debug {
-    /// Reads a whole record, as [`Encoder::encode`] appended it.
+    /// Reads a complete record, as written by [`Encoder::encode`].
     fn decode(&self, record: &[u8]) -> Result<StoredObject, Damage>;
 }

@@ -1,5 +1,5 @@
-//! Sidecars: members of a tar shard beside an object, with values of its columns, for readers that group members by what
-//! stands before the first dot of a file's name, as webdataset does: `7.jpg`, `7.json`, `7.txt`.
+//! Sidecars: members of a tar shard next to an object, with values of its columns. They are for readers such as
+//! webdataset, which group members by the part of a file's name before the first dot: `7.jpg`, `7.json`, `7.txt`.
 
 use super::Damage;
 use super::jsonl::JsonColumns;
@@ -9,26 +9,26 @@ use fetchmill_model::limits::SIDECARS_MAX;
 use fetchmill_model::object::Object;
 use fetchmill_model::target::extra_columns::{ExtraColumns, extra_values};
 
-/// An extension is no longer.
+/// Maximum length of an extension.
 const EXTENSION_BYTES_MAX: usize = 16;
 
 /// The sidecars of each object of a job.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Sidecars {
-    /// All columns as one object of JSON; none: it has no such sidecar.
+    /// All columns as one JSON object. `None` if there is no such sidecar.
     json: Option<JsonColumns>,
-    /// An extension, and the position of the column whose value is the file.
+    /// Extensions, each with the position of the column whose value is the content of the file.
     values: Vec<(String, usize)>,
-    /// Whether an object that has no URL besides is called by it.
+    /// Whether the name of an object without a separate URL is its URL.
     names_are_urls: bool,
     keys: SampleKeys,
 }
 
 impl Sidecars {
-    /// The one with all columns, and its extension.
+    /// Name and extension of the sidecar with all columns.
     pub const JSON: &str = "json";
 
-    /// `json`, or `EXTENSION=COLUMN`, each once, of objects with these columns.
+    /// Parses sidecars for objects with these columns: `json`, or `EXTENSION=COLUMN`. None may be repeated.
     pub fn parse(texts: &[String], columns: &ExtraColumns, names_are_urls: bool) -> Result<Self> {
         let mut made = Sidecars { names_are_urls, ..Sidecars::default() };
         let mut seen: Vec<&str> = Vec::new();
@@ -64,18 +64,19 @@ impl Sidecars {
         Ok(made)
     }
 
-    /// The same with other keys.
+    /// Returns the same sidecars with other keys.
     #[must_use]
     pub fn with_keys(self, keys: SampleKeys) -> Self {
         Sidecars { keys, ..self }
     }
 
-    /// How they get their keys; none: an object has no sidecars.
+    /// Returns how sidecars get their keys. `None` if objects have no sidecars.
     pub(super) fn keys(&self) -> Option<SampleKeys> {
         (self.json.is_some() || !self.values.is_empty()).then_some(self.keys)
     }
 
-    /// Calls `each` with the extension and the content of each sidecar of an object; one without a value is empty.
+    /// Calls `each` with the extension and the content of each sidecar of an object. A missing value gives an empty
+    /// file.
     pub(super) fn for_each(
         &self,
         object: &Object<'_>,
@@ -100,7 +101,7 @@ fn is_extension(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
 }
 
-/// What a sidecar says of the object's facts.
+/// Facts about an object that its sidecars contain.
 #[derive(Debug, Default)]
 pub(super) struct ReadSidecars {
     pub(super) url: Option<Vec<u8>>,
@@ -108,7 +109,7 @@ pub(super) struct ReadSidecars {
 }
 
 impl ReadSidecars {
-    /// Takes the next member after that of an object, which is given with its name.
+    /// Reads the next member after the member of an object, which is given with its name.
     pub(super) fn read(
         &mut self,
         (object, name): (&[u8], &[u8]),

@@ -1,12 +1,12 @@
-//! tar: a member for each object, as ustar, with a pax header in front where ustar cannot say it; behind it its sidecars,
-//! which belong to its record.
+//! tar: one ustar member for each object. If ustar cannot describe the member, a pax header comes before it. The
+//! object's sidecars follow it and belong to its record.
 //!
 //! # Rules
-//! - Regular files only, and member names that stay beneath the folder they are unpacked in, whatever unpacks them
-//!   ([`super::member_name`]): a shard is safe to extract.
-//! - A length is told once, or twice the same: readers that ignore pax must not see other members than those that
-//!   know it. So the pax header says it only where ustar has no room for it.
-//! - Two runs give the same bytes for the same objects: owner and mode are fixed.
+//! - Members are regular files, and their names stay beneath the folder they are unpacked in, with any unpacker
+//!   ([`super::member_name`]). So a shard is safe to extract.
+//! - A length is stored once, or twice with the same value, so that readers that ignore pax see the same members as
+//!   others. So a pax header contains the length only if ustar has no space for it.
+//! - Owner and mode are fixed, so two runs write the same bytes for the same objects.
 
 use std::io::{self, Write};
 
@@ -17,7 +17,7 @@ use super::{Damage, Decoder, Encoder, FileBody};
 use fetchmill_model::object::{Object, Seconds, StoredObject};
 use fetchmill_model::target::Sequence;
 
-/// Members start at multiples of it.
+/// Members start at multiples of this size.
 const BLOCK_BYTES: usize = 512;
 /// Eleven octal digits: 8 GiB for a size, the year 2242 for a time.
 const OCTAL_MAX: u64 = (1 << 33) - 1;
@@ -32,12 +32,12 @@ const PREFIX: std::ops::Range<usize> = 345..500;
 
 /// A regular file.
 const FILE: u8 = b'0';
-/// What stands in front of a file that ustar alone cannot describe.
+/// Type of a pax header, which comes before a file that ustar alone cannot describe.
 const PAX: u8 = b'x';
 
 type TarHeader = [u8; BLOCK_BYTES];
 
-/// All that is the same for each member; a checksum is made with spaces in its field.
+/// Fields that are the same for each member. The checksum is computed with spaces in its field.
 const TEMPLATE: TarHeader = {
     let mut header = [0; BLOCK_BYTES];
     put(&mut header, 100, b"0000644\x000000000\x000000000\x00");
@@ -62,44 +62,44 @@ pub struct TarEncoder {
     names: MemberNames,
     sidecars: Sidecars,
     content: Vec<u8>,
-    /// The member of the object that is being written.
+    /// Member name of the object that is being written.
     member: Vec<u8>,
 }
 
-/// Writes what stands in front of members.
+/// Writes the headers of members.
 #[derive(Debug, Default)]
 struct MemberHeaders {
     pax: Vec<u8>,
 }
 
-/// What a member is called where ustar and readers that do not know pax see another name.
+/// Name of a member for ustar and for readers that do not know pax, if the real name does not fit.
 #[derive(Debug, Clone, Copy)]
 struct StandIn<'a> {
     sequence: Sequence,
-    /// Of a sidecar; an object has none.
+    /// Extension of a sidecar. Empty for an object.
     extension: &'a str,
 }
 
 impl TarEncoder {
-    /// For any number of shards, one after the other.
+    /// Creates an encoder for any number of shards, one after another.
     pub fn new() -> Self {
         TarEncoder::default()
     }
 
-    /// The same with sidecars.
+    /// Also writes these sidecars.
     #[must_use]
     pub fn with_sidecars(self, sidecars: Sidecars) -> Self {
         TarEncoder { sidecars, ..self }
     }
 
-    /// What comes before an object's body.
+    /// Writes the headers before an object's body.
     fn write_header(&mut self, object: &Object<'_>, length: u64, out: &mut Vec<u8>) {
         self.names.write((object.sequence, object.name), self.sidecars.keys(), &mut self.member);
         let stand_in = StandIn { sequence: object.sequence, extension: "" };
         self.headers.write(&self.member, stand_in, length, modified(object), out);
     }
 
-    /// What comes after it: padding, and the object's sidecars.
+    /// Writes the padding and the sidecars after an object's body.
     fn write_rest(&mut self, object: &Object<'_>, length: u64, out: &mut Vec<u8>) {
         pad(length, out);
         let TarEncoder { headers, sidecars, content, member, .. } = self;
@@ -114,7 +114,7 @@ impl TarEncoder {
 }
 
 impl MemberHeaders {
-    /// Everything in front of a body.
+    /// Writes all headers before a body.
     fn write(&mut self, member: &[u8], stand_in: StandIn<'_>, size: u64, mtime: u64, out: &mut Vec<u8>) {
         self.pax.clear();
         let parts = split(member);
@@ -133,7 +133,7 @@ impl MemberHeaders {
             out.extend_from_slice(&self.pax);
             pad(self.pax.len() as u64, out);
         }
-        // A reader that ignores the size of pax skips as much of the body as can be said.
+        // A reader that ignores the pax size skips as much of the body as ustar can express.
         let (size, mtime) = (size.min(OCTAL_MAX), mtime.min(OCTAL_MAX));
         match parts {
             Some((prefix, name)) => push_header(FILE, prefix, name, size, mtime, out),
@@ -168,7 +168,7 @@ impl Encoder for TarEncoder {
     }
 }
 
-/// A member's name as prefix and name of ustar; `None` where it does not fit.
+/// Splits a member's name into the prefix and name of ustar. `None` if it does not fit.
 fn split(member: &[u8]) -> Option<(&[u8], &[u8])> {
     if !member.is_ascii() {
         return None;
@@ -176,14 +176,15 @@ fn split(member: &[u8]) -> Option<(&[u8], &[u8])> {
     if member.len() <= NAME.len() {
         return Some((b"", member));
     }
-    // The first slash that leaves a name which fits: the prefix is as short as can be.
+    // Split at the first slash that leaves a fitting name, so that the prefix is as short as possible.
     let from = member.len() - NAME.len() - 1;
     let slash = from + memchr::memchr(b'/', &member[from..])?;
     (slash <= PREFIX.len()).then(|| (&member[..slash], &member[slash + 1..]))
 }
 
 impl StandIn<'_> {
-    /// What readers see that do not know pax: no other member has this name, for a `%` is escaped otherwise.
+    /// Returns the name for readers that do not know pax. No other member has this name, because `%` is otherwise
+    /// escaped.
     fn name(self, ending: &str) -> Vec<u8> {
         let StandIn { sequence, extension } = self;
         let behind = if extension.is_empty() { "" } else { "/" };
@@ -191,7 +192,7 @@ impl StandIn<'_> {
     }
 }
 
-/// `LENGTH KEY=VALUE\n`, with its own digits counted in the length.
+/// Writes `LENGTH KEY=VALUE\n`. The length includes its own digits.
 fn pax_record(key: &[u8], value: &[u8], out: &mut Vec<u8>) {
     let rest = key.len() + value.len() + b" =\n".len();
     let mut length = rest + 1;
@@ -204,7 +205,7 @@ fn pax_record(key: &[u8], value: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The parts and numbers fit: see [`split`], [`stand_in`] and [`OCTAL_MAX`].
+/// Writes a header. The parts and numbers must fit: see [`split`], [`stand_in`] and [`OCTAL_MAX`].
 fn push_header(kind: u8, prefix: &[u8], name: &[u8], size: u64, mtime: u64, out: &mut Vec<u8>) {
     let mut header = TEMPLATE;
     header[..name.len()].copy_from_slice(name);
@@ -218,7 +219,7 @@ fn push_header(kind: u8, prefix: &[u8], name: &[u8], size: u64, mtime: u64, out:
     out.extend_from_slice(&header);
 }
 
-/// Of a header with spaces in the field for it.
+/// Returns the checksum of a header with spaces in the checksum field.
 fn checksum(header: &TarHeader) -> u64 {
     u64::from(header.iter().map(|byte| u32::from(*byte)).sum::<u32>())
 }
@@ -230,7 +231,7 @@ fn write_octal(mut number: u64, digits: &mut [u8]) {
     }
 }
 
-/// The time of an object's members.
+/// Returns the modification time of an object's members.
 fn modified(object: &Object<'_>) -> Seconds {
     object.facts.last_modified.unwrap_or(object.facts.fetched_at / 1_000_000)
 }
@@ -243,7 +244,7 @@ fn pad(length: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads what [`TarEncoder`] wrote.
+/// Reads the output of [`TarEncoder`].
 #[derive(Debug, Default, Clone, Copy)]
 pub struct TarDecoder;
 
@@ -271,15 +272,15 @@ impl Decoder for TarDecoder {
     }
 }
 
-/// A member with all that pax says of it.
+/// A member with all its pax values.
 struct ReadMember<'a> {
-    /// As it is in the archive.
+    /// Name of the member in the archive.
     member: Vec<u8>,
     body: &'a [u8],
     mtime: u64,
 }
 
-/// The first member, and what is behind it.
+/// Returns the first member, and the bytes after it.
 fn read_member(record: &[u8]) -> Result<(ReadMember<'_>, &[u8]), Damage> {
     let (header, mut rest) = split_header(record)?;
     let mut file = TarMember::of(header)?;
@@ -300,7 +301,7 @@ fn read_member(record: &[u8]) -> Result<(ReadMember<'_>, &[u8]), Damage> {
     Ok((ReadMember { member, body, mtime }, behind))
 }
 
-/// A number that pax tells is one that ustar has no room for.
+/// Returns a number, which pax may contain only if ustar has no space for it.
 fn with_pax(number: u64, pax: Option<u64>) -> Result<u64, Damage> {
     match pax {
         None => Ok(number),
@@ -309,7 +310,7 @@ fn with_pax(number: u64, pax: Option<u64>) -> Result<u64, Damage> {
     }
 }
 
-/// What differs between members.
+/// Parts that differ between members.
 struct TarMember<'a> {
     kind: u8,
     prefix: &'a [u8],
@@ -346,7 +347,7 @@ impl<'a> TarMember<'a> {
     }
 }
 
-/// What a pax header says.
+/// Contents of a pax header.
 #[derive(Default)]
 struct PaxHeader<'a> {
     path: Option<&'a [u8]>,
@@ -371,7 +372,7 @@ impl<'a> PaxHeader<'a> {
                 b"path" => pax.path.replace(value).is_none(),
                 b"size" => pax.size.replace(parse_decimal(value).ok_or(DAMAGE)?).is_none(),
                 b"mtime" => pax.mtime.replace(parse_decimal(value).ok_or(DAMAGE)?).is_none(),
-                // It may change what the member is.
+                // An unknown key could change the meaning of the member.
                 _ => return Err(Damage("the pax header has an unknown key")),
             };
             if !is_new {
@@ -387,7 +388,7 @@ fn split_header(record: &[u8]) -> Result<(&TarHeader, &[u8]), Damage> {
     record.split_first_chunk().ok_or(Damage("the record is cut off"))
 }
 
-/// So many bytes, and what is behind their padding.
+/// Returns the first `size` bytes, and the bytes after their padding.
 fn split_padded(bytes: &[u8], size: u64) -> Result<(&[u8], &[u8]), Damage> {
     const CUT: Damage = Damage("the record is cut off");
     let size = usize::try_from(size).map_err(|_| CUT)?;
@@ -409,7 +410,7 @@ fn octal(digits: &[u8]) -> Result<u64, Damage> {
         .ok_or(Damage("a number of the header is malformed"))
 }
 
-/// Up to the first NUL, behind which there are only others.
+/// Returns the text up to the first NUL. Only NULs may follow.
 fn text(field: &[u8]) -> Result<&[u8], Damage> {
     let end = memchr::memchr(0, field).unwrap_or(field.len());
     if field[end..].iter().any(|byte| *byte != 0) {

@@ -1,4 +1,4 @@
-//! A destination of a job that is finished becomes that of a sync: what the job has stored is the first base.
+//! Takes over the destination of a finished job for a sync. The stored objects of the job become the first base.
 
 use std::path::Path;
 
@@ -21,11 +21,11 @@ use fetchmill_model::name;
 use fetchmill_model::target::extra_columns::ExtraColumns;
 use fetchmill_model::text::dates::parse_utc_to_the_second;
 
-/// What the state folder of a job holds besides `job.sqlite`, which goes last.
+/// Contents of a job's state folder apart from `job.sqlite`, which is removed last.
 const OF_A_JOB: [&str; 8] =
     ["manifests", "failures", "stage", "open", "index", "job.sqlite-wal", "job.sqlite-shm", "state"];
 
-/// A destination with its first base.
+/// A destination that is taken over, with its first base.
 #[derive(Clone, Copy)]
 pub(super) struct Adoption<'a> {
     pub(super) place: &'a JobLocation,
@@ -35,7 +35,7 @@ pub(super) struct Adoption<'a> {
     pub(super) filters: &'a str,
 }
 
-/// Takes over a job's destination; how many objects it has. Again after a kill it goes on.
+/// Takes over a job's destination. Returns the number of objects. After a kill, another call continues.
 pub(super) fn adopt(adoption: &Adoption<'_>) -> Result<u64> {
     let Adoption { place, format, base, source, filters } = *adoption;
     let status = read_status(place)?;
@@ -45,7 +45,7 @@ pub(super) fn adopt(adoption: &Adoption<'_>) -> Result<u64> {
     let fail = |error: rusqlite::Error| sqlite_error_of(base, &error);
     if database::fact(&db, "pass").map_err(fail)?.is_none() {
         db.execute_batch("BEGIN IMMEDIATE").map_err(fail)?;
-        // What was fetched later was younger at most.
+        // Objects fetched later were only younger.
         let started_at =
             status.started_at.as_deref().and_then(|text| parse_utc_to_the_second(text.as_bytes()));
         let adopted = Adopted { db: &db, base, checked_at: started_at.unwrap_or_default() as i64 };
@@ -80,7 +80,7 @@ pub(super) fn adopt(adoption: &Adoption<'_>) -> Result<u64> {
     Ok(count as u64)
 }
 
-/// Whether a job's destination can be that of a sync.
+/// Checks whether a sync can take over a job's destination.
 fn must_fit(place: &JobLocation, format: Format, status: &Status) -> Result<()> {
     let shown = place.dest.display();
     let refuse = |why: &str| {
@@ -118,7 +118,7 @@ fn must_fit(place: &JobLocation, format: Format, status: &Status) -> Result<()> 
     Ok(())
 }
 
-/// The first base, from what a job has stored.
+/// The first base, built from the stored objects of a job.
 struct Adopted<'a> {
     db: &'a Connection,
     base: &'a Path,
@@ -145,7 +145,7 @@ impl Adopted<'_> {
                     if name::to_path(row.name, &mut path).is_err() {
                         continue;
                     }
-                    // One that is not there is fetched; one of another size was changed by somebody else.
+                    // A missing file will be fetched. A file of another size was changed by something else.
                     let Some(PathState::File { size, mtime_ns }) = folder.state(&path)? else { continue };
                     let length = row.length as i64;
                     let mtime_ns = Some(mtime_ns).filter(|time| is_ours(length, Some(*time), size, *time));
@@ -203,7 +203,7 @@ impl Adopted<'_> {
     }
 }
 
-/// What the job says of its failures is true no longer once a pass has fetched some of it.
+/// Removes the failures of the job, because they are no longer true once a pass has fetched some of the targets.
 fn remove_failures(journal: &Journal, place: &JobLocation, format: Format) -> Result<()> {
     let Some(extension) = format.extension() else { return Ok(()) };
     take_back_unfetched(journal, &ShardFolder::new(&place.dest, extension, true), UnfetchedFiles::Failures)?;
@@ -214,7 +214,7 @@ fn remove_folder(path: &Path) -> Result<()> {
     durable::remove_folder(path).map_err(|error| Error::storage("remove", path, error))
 }
 
-/// Removes what the job knew: the base has it.
+/// Removes the state of the job, because the base now contains it.
 fn forget_job(place: &JobLocation) -> Result<()> {
     for name in OF_A_JOB {
         let path = place.state.join(name);

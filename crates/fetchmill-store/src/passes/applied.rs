@@ -1,21 +1,21 @@
-//! A planned object, and what became of it.
+//! A planned object, and its outcome.
 
 use rusqlite::Row;
 
-/// An object with what is known of it.
+/// An object of the plan, with its known facts.
 pub(super) struct PlannedObject {
     pub(super) name: Vec<u8>,
     pub(super) action: i64,
-    /// Length and time of the file that the last pass has left.
+    /// Length and modification time of the file that the last pass left.
     pub(super) base: Option<(i64, Option<i64>)>,
-    /// Length of what was fetched.
+    /// Length of the fetched object.
     pub(super) fetched: Option<i64>,
     pub(super) outcome: Option<String>,
     pub(super) kind: Option<String>,
     pub(super) detail: Option<String>,
 }
 
-/// What became of it.
+/// Outcome of a planned object.
 pub(super) struct Applied {
     pub(super) result: &'static str,
     pub(super) kind: Option<String>,
@@ -32,7 +32,7 @@ impl Applied {
         Applied { kind: Some(kind.to_owned()), detail: Some(detail.to_owned()), ..Applied::of("failed") }
     }
 
-    /// Its file is not as the last pass has left it.
+    /// Outcome for a file that changed since the last pass.
     pub(super) fn changed_here() -> Self {
         Applied::failed("local-change", "its file was changed here; --overwrite-local replaces it")
     }

@@ -1,5 +1,5 @@
-//! What becomes of each planned object at the end of a pass: files are put in their places and removed one by one
-//! ([`super::placed_files`]), shards have been swapped before ([`super::synced_shards`]).
+//! Applies each planned object at the end of a pass. Files are moved to their places and removed one by one
+//! ([`super::placed_files`]). Shards have been swapped before ([`super::synced_shards`]).
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,9 +14,9 @@ use crate::journal::sqlite_error_of;
 use fetchmill_model::error::Result;
 use fetchmill_model::outcome::FailureKind;
 
-/// Objects that are looked at before the time is: memory has so many rows.
+/// Number of objects between two checks of the time. Their rows are in memory.
 const SLICE: i64 = 500;
-/// What became of each planned object, for [`super::conclude`].
+/// Outcomes of the planned objects, for [`super::conclude`].
 const TABLE: &str = "
 CREATE TEMP TABLE applied (
     name BLOB PRIMARY KEY, result TEXT NOT NULL, kind TEXT, detail TEXT, mtime_ns INTEGER) WITHOUT ROWID";
@@ -30,11 +30,11 @@ LEFT JOIN main.objects b ON b.name = p.name
 LEFT JOIN outcome.fetched f ON f.name = p.name
 LEFT JOIN outcome.failed e ON e.name = p.name
 WHERE p.action != ?1 AND (?2 IS NULL OR p.name > ?2) ORDER BY p.name LIMIT ?3";
-/// Changes on their way into a destination.
+/// Applies changes to a destination.
 pub(super) struct Application {
     pub(super) db: Connection,
     path: std::path::PathBuf,
-    /// None: the objects are in shards.
+    /// `None` if the objects are in shards.
     files: Option<PlacedFiles>,
     stage: ApplyStage,
     last: Option<Vec<u8>>,
@@ -75,7 +75,7 @@ impl Application {
         self.done
     }
 
-    /// Works for so long; whether all is done, and durable.
+    /// Works for up to `time`. Returns whether everything is done and durable.
     pub(super) fn work(&mut self, time: Duration) -> Result<bool> {
         let started = Instant::now();
         while self.stage != ApplyStage::Done {
@@ -151,7 +151,8 @@ impl Application {
     }
 }
 
-/// An object that its job has not stored. One that was asked for on a condition and left out has not changed.
+/// Returns the outcome of an object that its job did not store. A skipped object of a conditional request has not
+/// changed.
 fn not_stored(object: &PlannedObject, outcome: &str) -> Applied {
     match outcome {
         "skipped" => Applied::of("unchanged"),

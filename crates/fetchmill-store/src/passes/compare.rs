@@ -1,12 +1,12 @@
-//! Whether an object that is listed may differ from what the destination holds: the one place for the rule.
+//! Decides whether a listed object may differ from the object in the destination. Only this module contains the rule.
 
 use rusqlite::{Row, Rows};
 
 use super::listing::ListedObject;
 
-/// Seconds that a listed time may be off: it is told to the second, and a server may round it.
+/// Tolerance for a listed time in seconds. Listed times have a resolution of one second, and a server may round them.
 const TIME_SLACK: i64 = 2;
-/// What [`BaseObject::of_row`] reads.
+/// Columns that [`BaseObject::of_row`] reads.
 pub(super) const BASE_COLUMNS: &str = "name, url, listed_size, listed_etag, listed_modified, etag, modified, length, \
                                        mtime_ns, checked_at";
 
@@ -24,7 +24,7 @@ pub(super) struct BaseObject {
     pub(super) modified: Option<i64>,
     pub(super) length: i64,
     pub(super) mtime_ns: Option<i64>,
-    /// When the pass began that fetched it or asked for it last, seconds since 1970 UTC.
+    /// Start of the pass that last fetched or checked the object, in seconds since 1970 UTC.
     pub(super) checked_at: i64,
 }
 
@@ -48,15 +48,15 @@ impl BaseObject {
         rows.next()?.map(BaseObject::of_row).transpose()
     }
 
-    /// Whether its times can prove anything: what was written in the second in which it was fetched may have been written
-    /// once more in that second. A server that makes ETags of times and sizes would not notice that either, so nothing is
-    /// asked then (RFC 9110, 8.8.2.2).
+    /// Returns whether the times can prove anything. An object written in the same second in which it was fetched may
+    /// have been written again in that second. A server that computes ETags from times and sizes would not notice this
+    /// either, so no conditional request is sent (RFC 9110, 8.8.2.2).
     fn is_settled(&self) -> bool {
         let times = [self.listed_modified, self.modified];
         times.into_iter().flatten().all(|time| time.saturating_add(TIME_SLACK) < self.checked_at)
     }
 
-    /// What a listing would call its `ETag`; a weak one says nothing of bytes.
+    /// Returns the `ETag` as a listing would contain it. A weak one says nothing about bytes.
     fn known_etag(&self) -> Option<&str> {
         if self.listed_etag.is_some() {
             return self.listed_etag.as_deref();
@@ -66,18 +66,18 @@ impl BaseObject {
     }
 }
 
-/// What follows for an object that is listed.
+/// Action for a listed object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Comparison {
-    /// It is what the destination holds.
+    /// The object is the one in the destination.
     Unchanged,
-    /// It is new, or another one.
+    /// The object is new or has changed.
     Fetch,
-    /// Nothing listed proves either: a request on a condition does.
+    /// The listing cannot tell. A conditional request can.
     Ask,
 }
 
-/// Compares what is listed with what the destination has under that name.
+/// Compares a listed object with the object of that name in the destination.
 pub(super) fn compare(listed: &ListedObject, base: &BaseObject) -> Comparison {
     if listed.url != base.url && base.url.is_some() {
         return Comparison::Fetch;

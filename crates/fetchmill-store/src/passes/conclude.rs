@@ -1,4 +1,4 @@
-//! The end of a pass: the base says what the destination holds now. One transaction.
+//! Ends a pass: updates the base to the new contents of the destination, in one transaction.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,28 +11,28 @@ use super::plan::{PlanCounts, PlanOptions};
 use crate::journal::sqlite_error_of;
 use fetchmill_model::error::{Error, Result};
 
-/// What a pass has done. `listed = unchanged + fetched + absent + failed + skipped`.
+/// Results of a pass. `listed = unchanged + fetched + absent + failed + skipped`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SyncLedger {
-    /// Rows of the listing.
+    /// Number of rows of the listing.
     pub listed: u64,
-    /// Objects that are as they were.
+    /// Unchanged objects.
     pub unchanged: u64,
     /// Objects that were fetched.
     pub fetched: u64,
-    /// Objects that were listed and then not there (404, 410).
+    /// Objects that were listed and then not found (404, 410).
     pub absent: u64,
-    /// Objects that could not be had or not be put in their place.
+    /// Objects that could not be fetched or not be moved to their place.
     pub failed: u64,
     /// Rows whose name was listed before.
     pub skipped: u64,
     /// Files that were removed.
     pub removed: u64,
-    /// Files that are gone from the source and were changed here: they stay.
+    /// Files that are gone from the source but were changed locally, and stay.
     pub not_removed: u64,
-    /// Files that are gone from the source, and stay because nobody said that they are to be removed.
+    /// Files that are gone from the source, and stay because deletion was not requested.
     pub kept: u64,
-    /// Bytes of what was fetched.
+    /// Bytes of the fetched objects.
     pub bytes: u64,
     /// Failures by kind.
     pub kinds: BTreeMap<String, u64>,
@@ -49,7 +49,7 @@ UPDATE objects SET url = p.url, listed_size = p.size, listed_etag = p.etag, list
     checked_at = ?1
 FROM plan.planned p JOIN temp.applied a ON a.name = p.name
 WHERE objects.name = p.name AND a.result = 'unchanged'";
-/// Before new objects are stored: those that stay are in the copies of their shards.
+/// Runs before new objects are stored, so it applies only to objects in rewritten shards.
 const MOVED: &str = "UPDATE objects SET shard = m.number FROM temp.moved m WHERE m.old = objects.shard";
 const REMOVED: &str =
     "DELETE FROM objects WHERE name IN (SELECT name FROM temp.applied WHERE result = 'removed')";

@@ -1,4 +1,4 @@
-//! What shards were written again, and what they are to replace: a database of its own, whole or not there.
+//! The rewritten shards and the shards that they replace, in a separate database that is complete or absent.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::journal::{read_file_name, sqlite_error_of};
 use fetchmill_model::error::Result;
 use fetchmill_model::outcome::{SealedShard, ShardEnd, ShardNumber};
 
-/// `replaced.copy` is the row of the copy that has what is left; none: nothing is.
+/// `replaced.copy` is the row of the copy with the remaining objects. NULL if no object remains.
 const TABLES: &str = "
 CREATE TABLE copies (
     id INTEGER PRIMARY KEY, path TEXT NOT NULL, end INTEGER NOT NULL, crc32c INTEGER NOT NULL,
@@ -18,7 +18,7 @@ CREATE TABLE copies (
 CREATE TABLE replaced (number INTEGER PRIMARY KEY, copy INTEGER);
 ";
 
-/// One that is being made.
+/// A database that is being written.
 pub(super) struct CopiesWriter {
     db: Connection,
     made: PathBuf,
@@ -31,7 +31,7 @@ impl CopiesWriter {
         Ok(CopiesWriter { db: database::create(&made, TABLES)?, made, path: path.to_owned() })
     }
 
-    /// A shard that is sealed among the open ones; its row.
+    /// Records a shard that is sealed among the open ones. Returns its row.
     pub(super) fn note_copy(&self, copy: &SealedShard) -> Result<i64> {
         let SealedShard { data, manifest, objects, bytes, replaces: _ } = copy;
         let row = params![
@@ -49,23 +49,23 @@ impl CopiesWriter {
         Ok(self.db.last_insert_rowid())
     }
 
-    /// A shard that it is to replace; without one nothing is left of it.
+    /// Records a shard that `copy` replaces. Without `copy`, no object of it remains.
     pub(super) fn note_replaced(&self, number: ShardNumber, copy: Option<i64>) -> Result<()> {
         let done = self.db.execute("INSERT INTO replaced VALUES (?, ?)", params![number as i64, copy]);
         done.map(drop).map_err(|error| sqlite_error_of(&self.made, &error))
     }
 
-    /// Makes it durable.
+    /// Makes the database durable.
     pub(super) fn finish(self) -> Result<()> {
         database::finish(self.db, &self.made, &self.path)
     }
 }
 
-/// What such a database says.
+/// Contents of such a database.
 pub(super) struct Copies {
-    /// With the shards that each is to replace.
+    /// Rewritten shards, with the shards that each replaces.
     pub(super) sealed: Vec<SealedShard>,
-    /// Shards of which nothing is left.
+    /// Shards of which no object remains.
     pub(super) emptied: Vec<ShardNumber>,
 }
 

@@ -1,4 +1,4 @@
-//! The databases of a pass, and how they are opened.
+//! The databases of a pass, and how to open them.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -8,17 +8,17 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 use crate::journal::sqlite_error_of;
 use fetchmill_model::error::{Error, Result};
 
-/// KiB of a database in memory: the bound of what a pass takes, whatever the number of objects. Sorting has as much.
+/// Cache of a database in KiB: the memory limit of a pass, for any number of objects. Sorting uses as much.
 const CACHE_KIB: i64 = 64 * 1024;
-/// The fact that names that are not UTF-8 are names.
+/// Key of the fact that names that are not UTF-8 are kept as names.
 const BYTE_NAMES: &str = "byte_names";
-/// The fact that names that are made of URLs are decoded.
+/// Key of the fact that names made of URLs are decoded.
 const DECODED_NAMES: &str = "decoded_names";
-/// Raised when an older fetchmill could not read the base.
+/// Version of the format. It is raised if an older fetchmill could not read the base.
 const VERSION: i64 = 2;
 
-/// `length` and `mtime_ns` are those of the file: one that has others was changed by somebody else. `shard` is the number
-/// of the one that holds the object; none for files, and in version 1.
+/// `length` and `mtime_ns` describe the file; a file with other values was changed by something else. `shard` is the
+/// number of the shard with the object. It is NULL for files, and in version 1.
 const BASE_TABLES: &str = "
 CREATE TABLE IF NOT EXISTS facts (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS objects (
@@ -29,7 +29,7 @@ CREATE TABLE IF NOT EXISTS failures (
     name BLOB PRIMARY KEY, outcome TEXT NOT NULL, kind TEXT, detail TEXT) WITHOUT ROWID;
 ";
 
-/// The base, to change it; made if it is not there.
+/// Opens the base for changes, and creates it if it is missing.
 pub(super) fn open_base(path: &Path) -> Result<Connection> {
     let open = || {
         let _ = crate::durable::keep_private(path);
@@ -54,12 +54,12 @@ pub(super) fn open_base(path: &Path) -> Result<Connection> {
     Ok(db)
 }
 
-/// The base as it is, or an empty one: also where a kill came before its tables.
+/// Opens the base unchanged. Opens an empty one if there is none, or if a kill came before its tables were created.
 pub(super) fn look_at_base(path: &Path) -> Result<Connection> {
     let fail = |error: rusqlite::Error| sqlite_error_of(path, &error);
     if path.exists() {
-        // To write, as far as the file allows it: what a kill has left of a transaction is undone by who opens it next,
-        // and SQLite refuses that to a reader.
+        // Open for writing if the file allows it. After a kill, the next writer undoes an unfinished transaction, which
+        // SQLite does not let a reader do.
         let open = || {
             let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
             db.busy_timeout(std::time::Duration::from_secs(10))?;
@@ -86,7 +86,7 @@ fn must_be_known(db: &Connection, path: &Path) -> Result<i64> {
     Err(Error::Journal(format!("{} was written by a newer fetchmill; use that one", path.display())))
 }
 
-/// A file that is made as a whole, from nothing: nothing of it counts before it has its name ([`finish`]).
+/// Creates a file that is written from scratch. It counts only once it has its name ([`finish`]).
 pub(super) fn create(path: &Path, tables: &str) -> Result<Connection> {
     crate::durable::remove_path(path).map_err(|error| Error::storage("remove", path, error))?;
     let make = || {
@@ -101,7 +101,7 @@ pub(super) fn create(path: &Path, tables: &str) -> Result<Connection> {
     make().map_err(|error| sqlite_error_of(path, &error))
 }
 
-/// Makes such a file durable, and gives it its name.
+/// Makes such a file durable, and moves it to its name.
 pub(super) fn finish(db: Connection, made: &Path, path: &Path) -> Result<()> {
     let commit = db.execute_batch("COMMIT");
     commit.map_err(|error| sqlite_error_of(made, &error))?;
@@ -109,7 +109,7 @@ pub(super) fn finish(db: Connection, made: &Path, path: &Path) -> Result<()> {
     crate::durable::put_in_place(made, path)
 }
 
-/// A whole file, to read it.
+/// Opens a complete file for reading.
 pub(super) fn read(path: &Path) -> Result<Connection> {
     let open = || {
         let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
@@ -119,41 +119,41 @@ pub(super) fn read(path: &Path) -> Result<Connection> {
     open().map_err(|error| sqlite_error_of(path, &error))
 }
 
-/// Names another file in a connection.
+/// Attaches another file to a connection.
 pub(super) fn attach(db: &Connection, path: &Path, name: &str) -> Result<()> {
-    // A path may be no UTF-8; SQLite takes the bytes as they are.
+    // A path may not be UTF-8. SQLite takes the bytes unchanged.
     let attached = db.execute(&format!("ATTACH ? AS {name}"), [path.as_os_str().as_bytes()]);
     attached.map(drop).map_err(|error| sqlite_error_of(path, &error))
 }
 
-/// A fact of a database; none that it does not have.
+/// Returns a fact of a database. `None` if it is missing.
 pub(super) fn fact(db: &Connection, key: &str) -> rusqlite::Result<Option<String>> {
     db.query_row("SELECT value FROM facts WHERE key = ?", [key], |row| row.get(0)).optional()
 }
 
-/// Whether the objects of a base whose names are not UTF-8 have these names: those of a new one have. fetchmill 0.1.0
-/// named them by their URLs, and such a base goes on so.
+/// Returns whether objects whose names are not UTF-8 keep these names, as in a new base. fetchmill 0.1.0 named them by
+/// their URLs, and such a base continues to do so.
 pub(super) fn has_byte_names(db: &Connection) -> rusqlite::Result<bool> {
     Ok(fact(db, "pass")?.is_none() || fact(db, BYTE_NAMES)?.is_some())
 }
 
-/// Notes that they have these names.
+/// Records that objects keep names that are not UTF-8.
 pub(super) fn set_byte_names(db: &Connection) -> rusqlite::Result<()> {
     set_fact(db, BYTE_NAMES, "1")
 }
 
-/// Whether names of its files that are made of URLs are decoded: those of a new base are. Older releases had them encoded,
-/// and such a base keeps them.
+/// Returns whether file names made of URLs are decoded, as in a new base. Older releases kept them encoded, and such a
+/// base continues to do so.
 pub(super) fn has_decoded_names(db: &Connection) -> rusqlite::Result<bool> {
     Ok(fact(db, "pass")?.is_none() || fact(db, DECODED_NAMES)?.is_some())
 }
 
-/// Notes that they are.
+/// Records that file names made of URLs are decoded.
 pub(super) fn set_decoded_names(db: &Connection) -> rusqlite::Result<()> {
     set_fact(db, DECODED_NAMES, "1")
 }
 
-/// Notes one.
+/// Stores a fact.
 pub(super) fn set_fact(db: &Connection, key: &str, value: &str) -> rusqlite::Result<()> {
     db.execute("REPLACE INTO facts VALUES (?, ?)", [key, value]).map(drop)
 }

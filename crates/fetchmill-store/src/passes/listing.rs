@@ -1,4 +1,4 @@
-//! What a source lists, as `fetchmill list` has written it, in the order of names.
+//! Reads the listing of a source, as written by `fetchmill list`, in the order of names.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -21,28 +21,29 @@ CREATE TABLE listed (
     name BLOB NOT NULL, url TEXT, size INTEGER, etag TEXT, modified INTEGER)";
 const SORTED: &str = "SELECT name, url, size, etag, modified FROM listed ORDER BY name, rowid";
 
-/// An object as it is listed. What its source does not tell is none.
+/// An object in a listing. Values that the source does not provide are `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ListedObject {
-    /// What it is called: see [`ListedNames`] where its source gives it no name.
+    /// Name of the object. If the source gives it no name, see [`ListedNames`].
     pub(super) name: Vec<u8>,
     pub(super) url: Option<String>,
     pub(super) size: Option<i64>,
-    /// Without quotes.
+    /// `ETag` without quotes.
     pub(super) etag: Option<String>,
-    /// Seconds since 1970 UTC.
+    /// Modification time in seconds since 1970 UTC.
     pub(super) modified: Option<i64>,
 }
 
 /// How a destination names objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ListedNames {
-    /// An object without a name has its URL as its name, as in shards; else `host/path?query`, as files have.
+    /// Whether the name of an object without a name is its URL, as in shards. Otherwise it is `host/path?query`, as for
+    /// files.
     pub(super) of_urls: bool,
-    /// In `host/path?query` the URL is decoded ([`url_name`]). Destinations of older releases have it encoded.
+    /// Whether the URL in `host/path?query` is decoded ([`url_name`]). In destinations of older releases it is encoded.
     pub(super) are_decoded: bool,
-    /// A name that is not UTF-8 is a name. fetchmill 0.1.0 named such objects by their URL, and the destinations of
-    /// its syncs keep that.
+    /// Whether a name that is not UTF-8 is used as a name. fetchmill 0.1.0 named such objects by their URL, and its
+    /// destinations continue to do so.
     pub(super) of_bytes: bool,
 }
 
@@ -56,7 +57,7 @@ impl ListedNames {
     }
 }
 
-/// The next object; none behind the last.
+/// Returns the next object. `None` after the last one.
 pub(super) type NextListed<'n> = dyn FnMut() -> Result<Option<ListedObject>> + 'n;
 
 /// The rows of a listing's file, in its order.
@@ -84,7 +85,7 @@ impl ListingFile {
         let value = |column| self.table.value(column).filter(|value: &&[u8]| !value.is_empty());
         let text = |column| value(column).map(|value| String::from_utf8_lossy(value).into_owned());
         let url = text(1);
-        // As the job calls it that fetches it.
+        // Use the same name as the job that fetches the object.
         let of_url = |url| self.names.of_url(url);
         let name = match value(0).map(name::from_text) {
             Some(Cow::Owned(_)) if !self.names.of_bytes => None,
@@ -106,7 +107,7 @@ impl ListingFile {
     }
 }
 
-/// The rows of a listing that has another order: `SQLite` sorts them, in files when they are many.
+/// The rows of a listing that is in another order. `SQLite` sorts them, with files if there are many.
 pub(super) struct SortedListing {
     db: Connection,
     path: std::path::PathBuf,
@@ -128,7 +129,7 @@ impl SortedListing {
         Ok(SortedListing { db, path: path.to_owned() })
     }
 
-    /// Gives them in the order of their names; of equal ones that which is listed first.
+    /// Passes the rows in the order of their names. Of equal names, the one listed first is used.
     pub(super) fn read<T>(&self, read: impl FnOnce(&mut NextListed<'_>) -> Result<T>) -> Result<T> {
         let fail = |error: rusqlite::Error| sqlite_error_of(&self.path, &error);
         let mut query = self.db.prepare(SORTED).map_err(fail)?;

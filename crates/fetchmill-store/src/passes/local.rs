@@ -1,4 +1,4 @@
-//! The files of a folder, by the names of objects: looked at, moved and removed beneath it, following no link.
+//! The files of a folder, by the names of objects. All operations stay beneath the folder and follow no link.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -14,15 +14,15 @@ use fetchmill_model::name;
 pub(super) struct LocalFolder {
     root: OwnedFd,
     root_path: PathBuf,
-    /// The folder that was used last: names come in their order.
+    /// The folder used last. Names come in order, so it is often the right one.
     open: Option<(Vec<u8>, OwnedFd)>,
 }
 
-/// What became of a move.
+/// Result of a move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MoveResult {
     Done,
-    /// Something else has the place of the file or of a folder above it.
+    /// Something else is at the path of the file or of a parent folder.
     Taken,
 }
 
@@ -37,7 +37,7 @@ impl LocalFolder {
         Error::storage(action, self.root_path.join(name::for_display(path)), error)
     }
 
-    /// The folder of a path, made if it is missing; with the rest of the path.
+    /// Returns the parent folder of a path, created if it is missing and `makes` is set, and the rest of the path.
     fn folder<'p>(&mut self, path: &'p [u8], makes: bool) -> durable::ErrnoResult<(OwnedFd, &'p [u8])> {
         let Some(slash) = path.iter().rposition(|byte| *byte == b'/') else {
             return Ok((self.root.try_clone().map_err(|error| io_errno(&error))?, path));
@@ -57,7 +57,7 @@ impl LocalFolder {
         Ok((folder, leaf))
     }
 
-    /// What is at the place of a name; none when nothing is.
+    /// Returns what is at the path of a name. `None` if nothing is.
     pub(super) fn state(&mut self, path: &[u8]) -> Result<Option<PathState>> {
         let found =
             self.folder(path, false).and_then(|(folder, leaf)| durable::file_state(folder.as_fd(), leaf));
@@ -69,7 +69,7 @@ impl LocalFolder {
         }
     }
 
-    /// Moves a file of another folder to the same place here, over a file that is there.
+    /// Moves a file from another folder to the same path here, and replaces a file that is there.
     pub(super) fn take(&mut self, from: &mut LocalFolder, path: &[u8]) -> Result<MoveResult> {
         let moved = from.folder(path, false).and_then(|(from, leaf)| {
             let (to, _) = self.folder(path, true)?;
@@ -84,7 +84,7 @@ impl LocalFolder {
         }
     }
 
-    /// Removes a file, and the folders above it that are empty then.
+    /// Removes a file, and its parent folders that become empty.
     pub(super) fn remove(&mut self, path: &[u8]) -> Result<()> {
         self.open = None;
         let removed = durable::remove_beneath(self.root.as_fd(), path);

@@ -1,12 +1,14 @@
-//! Passes of a sync: what a destination holds is compared with what its source lists, and brought up to date.
+//! Passes of a sync: compare the contents of a destination with the listing of its source, and bring it up to date.
 //!
-//! The **base** (`base.sqlite`) is what the last pass has left: a row for each object, changed in one transaction at the
-//! end of a pass. The **plan** (`pass.sqlite`) is what differs; it is whole or not there. What is to be fetched goes
-//! through an ordinary job into a folder beside them, and from there to its places by rename. So each object is old or
-//! new at any moment, and every step can be repeated after a kill ([decision 38](../../../../docs/internals/decisions/0038-a-sync-stages-what-it-fetches.md)).
+//! The **base** (`base.sqlite`) records what the last pass left: a row for each object, changed in one transaction at
+//! the end of a pass. The **plan** (`pass.sqlite`) contains the differences; it is complete or absent. An ordinary job
+//! fetches the objects into a folder next to these files, and renames move them to their places. So each object is old
+//! or new at any moment, and every step can be repeated after a kill ([decision
+//! 38](../../../../docs/internals/decisions/0038-a-sync-stages-what-it-fetches.md)).
 //!
-//! Where objects are in shards, those that hold what is not wanted any more are written again first, and one transaction
-//! of the destination's journal swaps them ([decision 47](../../../../docs/internals/decisions/0047-a-sync-exchanges-shards-at-once.md)).
+//! If objects are in shards, the shards with unwanted objects are first rewritten. Then one transaction of the
+//! destination's journal swaps them ([decision
+//! 47](../../../../docs/internals/decisions/0047-a-sync-exchanges-shards-at-once.md)).
 
 mod adopt;
 mod applied;

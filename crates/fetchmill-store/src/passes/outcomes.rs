@@ -1,4 +1,4 @@
-//! What came of the requests of a pass, read out of the journal and the manifests of the job that made them.
+//! The outcomes of the requests of a pass, read from the journal and the manifests of the job that sent them.
 
 use std::path::Path;
 
@@ -14,7 +14,8 @@ use crate::sink::{Format, ShardFolder};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::{FailureKind, Outcome, ShardNumber};
 
-/// `shard` is the number of the one that has the object there; none where it is a file. `failed` has all that were not stored: absent, failed and, of a request on a condition, skipped ones.
+/// `shard` is the number of the shard with the object, or NULL if it is a file. `failed` contains all targets that were
+/// not stored: absent, failed, and skipped ones of conditional requests.
 const TABLES: &str = "
 CREATE TABLE fetched (
     name BLOB PRIMARY KEY, length INTEGER NOT NULL, crc32c INTEGER NOT NULL, etag BLOB, modified INTEGER,
@@ -23,7 +24,7 @@ CREATE TABLE fetched (
 CREATE TABLE failed (name BLOB PRIMARY KEY, outcome TEXT NOT NULL, kind TEXT, detail TEXT) WITHOUT ROWID;
 ";
 
-/// Gathers them in a file of their own; without a job there are none.
+/// Collects the outcomes in a separate file. Without a job there are none.
 pub(super) fn gather(job: Option<&Path>, path: &Path) -> Result<()> {
     let made = path.with_extension("tmp");
     let db = database::create(&made, TABLES)?;
@@ -58,7 +59,7 @@ fn read_fetched(place: &JobLocation, db: &Connection, made: &Path) -> Result<()>
     })
 }
 
-/// Calls `each` with the rows of each manifest of a job, and the number of the shard that it is of.
+/// Calls `each` with the rows of each manifest of a job, and the number of the manifest's shard.
 pub(super) fn for_each_manifest(
     place: &JobLocation,
     mut each: impl FnMut(ManifestRows, Option<ShardNumber>) -> Result<()>,
@@ -76,7 +77,8 @@ pub(super) fn for_each_manifest(
     })
 }
 
-/// Outcome and kind. An object that is skipped has not changed only if the server says so: one in an archive may have.
+/// Returns the outcome and the kind. A skipped object is unchanged only if the server said so; an archived object may
+/// be skipped for another reason.
 fn outcome_of(row: &FailureRow) -> (&str, Option<&str>) {
     const NOT_MODIFIED: u16 = 304;
     match row.status {

@@ -1,7 +1,7 @@
-//! Puts fetched files into their places, and removes those that are gone: each by one rename or one unlink.
+//! Moves fetched files to their places, and removes files that are gone, each with one rename or one unlink.
 //!
-//! A staged file that is missing has been put in its place before, and a file that is missing has been removed. So all
-//! of it can be done again after a kill, from the start.
+//! If a staged file is missing, it was already moved to its place. If a file to remove is missing, it was already
+//! removed. So after a kill everything can be repeated from the start.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use fetchmill_model::outcome::FailureKind;
 /// See the module.
 pub(super) struct PlacedFiles {
     dest: LocalFolder,
-    /// Where fetched objects are.
+    /// Folder of the fetched objects.
     staged: Option<LocalFolder>,
     overwrites_local: bool,
 }
@@ -37,7 +37,7 @@ impl PlacedFiles {
             return Ok(no_name());
         }
         let is_as_left = match self.dest.state(&path)? {
-            // In a folder's place there is no file any more: an object of this pass may be below it already.
+            // If a folder is at the path, the file is already gone. An object of this pass may be below that folder.
             None | Some(PathState::Folder) => return Ok(Applied::of("removed")),
             Some(PathState::File { size, mtime_ns }) => {
                 self.overwrites_local
@@ -52,7 +52,7 @@ impl PlacedFiles {
         Ok(Applied::of("removed"))
     }
 
-    /// Puts a fetched object into its place.
+    /// Moves a fetched object to its place.
     pub(super) fn place(&mut self, object: &PlannedObject, length: i64) -> Result<Applied> {
         let mut path = Vec::new();
         if name::to_path(&object.name, &mut path).is_err() {
@@ -64,7 +64,7 @@ impl PlacedFiles {
         };
         let present = self.dest.state(&path)?;
         let Some(PathState::File { mtime_ns, .. }) = staged else {
-            // It was put there before a kill.
+            // It was moved there before a kill.
             return Ok(match present {
                 Some(PathState::File { size, mtime_ns }) if i64::try_from(size) == Ok(length) => {
                     Applied { mtime_ns: Some(mtime_ns), ..Applied::of("fetched") }

@@ -1,4 +1,4 @@
-//! The plan of a pass: what is to be fetched, asked for and removed, as a whole file or none.
+//! The plan of a pass: which objects to fetch, check and remove. Its file is complete or absent.
 
 use std::cmp::Ordering;
 use std::path::Path;
@@ -22,23 +22,23 @@ CREATE TABLE planned (
     if_none_match BLOB, if_modified_since INTEGER) WITHOUT ROWID;
 ";
 
-/// What is planned for an object. Those that stay as they are have no row.
+/// Planned action for an object. Unchanged objects have no row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlannedAction {
     /// It is fetched.
     Fetch = 1,
-    /// It is fetched unless the server says that it has not changed.
+    /// Fetch it unless the server says that it has not changed.
     Ask = 2,
-    /// Its source does not have it any more.
+    /// Remove it, because the source no longer has it.
     Remove = 3,
-    /// Its file was changed by somebody else, and stays.
+    /// Leave its file, because something else changed it.
     LeaveLocal = 4,
-    /// No URL leads to it.
+    /// Do nothing, because no URL leads to it.
     NoUrl = 5,
 }
 
 impl PlannedAction {
-    /// By its name in the program.
+    /// Returns the action with this name in the program.
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "fetch" => Some(PlannedAction::Fetch),
@@ -49,43 +49,43 @@ impl PlannedAction {
     }
 }
 
-/// What a pass is to do.
+/// Options of a pass.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct PlanOptions {
-    /// Which pass of the destination, from 1 on.
+    /// Number of the pass for this destination, from 1 on.
     pub number: u64,
-    /// Where targets come from.
+    /// Source of the targets.
     pub source: String,
-    /// What decides which targets those are.
+    /// Filters that select the targets.
     pub filters: String,
-    /// When its listing began, seconds since 1970 UTC.
+    /// Start of the listing, in seconds since 1970 UTC.
     pub started_at: i64,
-    /// Everything is fetched.
+    /// Whether to fetch everything.
     pub refetch: bool,
-    /// What is gone is removed.
+    /// Whether to remove objects that are gone from the source.
     pub delete: bool,
-    /// Each file is looked at.
+    /// Whether to check each file.
     pub check_local: bool,
-    /// Files that somebody else has changed are replaced.
+    /// Whether to replace files that something else changed.
     pub overwrite_local: bool,
-    /// Texts ([`name::to_text`]) of prefixes: no object whose name begins with one is removed, since its folder gave no
-    /// listing.
+    /// Texts ([`name::to_text`]) of name prefixes. Objects with such a prefix are not removed, because their folder
+    /// could not be listed.
     pub protected: Vec<String>,
-    /// Names that are not UTF-8 are names; the plan of an older fetchmill has URLs for them.
+    /// Whether names that are not UTF-8 are used as names. The plan of an older fetchmill has URLs for them.
     #[serde(default)]
     pub byte_names: bool,
-    /// Names that are made of URLs are decoded; in the plan of an older fetchmill they are encoded.
+    /// Whether names made of URLs are decoded. In the plan of an older fetchmill they are encoded.
     #[serde(default)]
     pub decoded_names: bool,
 }
 
-/// How many objects a plan has of each.
+/// Number of objects in a plan, by action.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanCounts {
     /// Rows of the listing.
     pub listed: u64,
-    /// They stay as they are.
+    /// Unchanged objects.
     pub unchanged: u64,
     /// See [`PlannedAction::Fetch`].
     pub fetch: u64,
@@ -93,9 +93,9 @@ pub struct PlanCounts {
     pub ask: u64,
     /// See [`PlannedAction::Remove`].
     pub remove: u64,
-    /// They are gone from the source, and stay.
+    /// Objects that are gone from the source, but stay.
     pub kept: u64,
-    /// Their name was listed before.
+    /// Rows whose name was listed before.
     pub skipped: u64,
     /// See [`PlannedAction::NoUrl`].
     pub without_url: u64,
@@ -105,16 +105,16 @@ pub struct PlanCounts {
     pub base: u64,
 }
 
-/// Where a plan is made.
+/// Location of a plan.
 pub(super) struct PlanPlace<'p> {
-    /// Its file.
+    /// File of the plan.
     pub(super) path: &'p Path,
-    /// The destination, which may not be there.
+    /// The destination, which may not exist.
     pub(super) dest: &'p Path,
     pub(super) names: ListedNames,
 }
 
-/// Compares a listing with the base, and writes what differs.
+/// Compares a listing with the base, and writes the differences.
 pub(super) fn make(
     place: &PlanPlace<'_>,
     base: &Connection,
@@ -126,7 +126,7 @@ pub(super) fn make(
     let counts = if let Some(counts) = writer.merge(base, &mut || file.next_object())? {
         counts
     } else {
-        // It is not in the order of names.
+        // The listing is not in the order of names.
         drop(writer);
         let sorted = SortedListing::load(listing, place.names, &place.path.with_extension("listed"))?;
         writer = PlanWriter::begin(place, options)?;
@@ -138,7 +138,7 @@ pub(super) fn make(
     Ok(counts)
 }
 
-/// The counts of a plan, and the options that it was made with.
+/// Returns the counts of a plan, and the options that it was made with.
 pub(super) fn describe(path: &Path) -> Result<(PlanOptions, PlanCounts)> {
     let db = database::read(path)?;
     let damaged = || Error::Journal(format!("{} is damaged; remove it to compare again", path.display()));
@@ -148,7 +148,7 @@ pub(super) fn describe(path: &Path) -> Result<(PlanOptions, PlanCounts)> {
     Ok((options, counts))
 }
 
-/// Names with an action behind one, in their order.
+/// Returns names with an action, in order, after a given name.
 pub(super) fn names(
     path: &Path,
     action: PlannedAction,
@@ -171,7 +171,7 @@ struct PlanWriter<'o> {
     db: Connection,
     made: std::path::PathBuf,
     options: &'o PlanOptions,
-    /// Beginnings of names that are not removed.
+    /// Name prefixes whose objects are not removed.
     protected: Vec<Vec<u8>>,
     dest: Option<LocalFolder>,
     path: Vec<u8>,
@@ -210,7 +210,8 @@ impl<'o> PlanWriter<'o> {
         database::finish(self.db, &self.made, place.path)
     }
 
-    /// Goes through both in the order of names. None when the listing has another order: nothing counts then.
+    /// Merges the listing with the base in the order of names. `None` if the listing has another order; its result is
+    /// then unusable.
     fn merge(&mut self, base: &Connection, next: &mut NextListed<'_>) -> Result<Option<PlanCounts>> {
         let made = self.made.clone();
         let fail = |error: rusqlite::Error| sqlite_error_of(&made, &error);
@@ -248,7 +249,7 @@ impl<'o> PlanWriter<'o> {
         Ok(Some(self.counts))
     }
 
-    /// An object of the base that the source does not list.
+    /// Handles an object of the base that the source does not list.
     fn gone(&mut self, base: &BaseObject) -> Result<()> {
         self.counts.base += 1;
         let is_protected = self.protected.iter().any(|start| base.name.starts_with(start));
@@ -261,7 +262,7 @@ impl<'o> PlanWriter<'o> {
         self.write(&listed, PlannedAction::Remove, None)
     }
 
-    /// An object that the source lists.
+    /// Handles an object that the source lists.
     fn listed(&mut self, listed: &ListedObject, base: Option<&BaseObject>) -> Result<()> {
         self.counts.base += u64::from(base.is_some());
         if listed.url.is_none() {
@@ -316,7 +317,7 @@ impl<'o> PlanWriter<'o> {
         })
     }
 
-    /// `base`: what a condition is made of.
+    /// Writes a row. `base` provides the condition of the request.
     fn write(&self, listed: &ListedObject, action: PlannedAction, base: Option<&BaseObject>) -> Result<()> {
         let fail = |error: rusqlite::Error| sqlite_error_of(&self.made, &error);
         let mut insert =
@@ -335,14 +336,14 @@ impl<'o> PlanWriter<'o> {
     }
 }
 
-/// How a file is beside what the base says of it.
+/// State of a file compared with the base.
 enum LocalFile {
     Same,
     Missing,
     Changed,
 }
 
-/// Whether a file is as the last pass has left it.
+/// Returns whether a file is as the last pass left it.
 pub(super) fn is_ours(length: i64, known_mtime_ns: Option<i64>, size: u64, mtime_ns: i64) -> bool {
     i64::try_from(size) == Ok(length) && known_mtime_ns == Some(mtime_ns)
 }

@@ -1,8 +1,8 @@
-//! Shards of a destination that are written again before a pass changes anything: without what was fetched anew or is
-//! gone, and small ones into one.
+//! Rewrites shards of a destination before a pass changes anything: removes the objects that were fetched again or are
+//! gone, and merges small shards.
 //!
-//! The new ones lie among the open shards. What they are, and what they are to replace, is a file of its own that is
-//! whole or not there: without it all of them are made again.
+//! The new shards are among the open ones. A separate file describes them and the shards that they replace. The file is
+//! complete or absent; if it is absent, all rewrites are repeated.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -24,7 +24,7 @@ use fetchmill_model::name::for_display;
 use fetchmill_model::outcome::ShardNumber;
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// What shards hold and is not wanted any more.
+/// Objects in shards that are no longer wanted.
 const DROPPED: &str = "
 CREATE TEMP TABLE dropped (name BLOB PRIMARY KEY, shard INTEGER NOT NULL) WITHOUT ROWID;
 INSERT INTO temp.dropped SELECT p.name, b.shard FROM plan.planned p JOIN main.objects b ON b.name = p.name
@@ -43,24 +43,24 @@ pub(super) struct Rewrites {
     groups: VecDeque<RewriteGroup>,
 }
 
-/// Shards that one copy is to replace.
+/// Shards that one copy replaces.
 struct RewriteGroup {
     shards: Vec<Shard>,
-    /// Objects that it must have.
+    /// Number of objects that the copy must contain.
     objects: u64,
 }
 
-/// The files that rewrites are made of.
+/// Files from which rewrites are made.
 pub(super) struct RewritePaths<'p> {
     pub(super) base: &'p Path,
     pub(super) plan: &'p Path,
     pub(super) outcomes: &'p Path,
-    /// Where it is written down what they are.
+    /// File that describes the rewritten shards.
     pub(super) copies: &'p Path,
 }
 
 impl Rewrites {
-    /// Finds what is to be written again. What an earlier run had begun is thrown away.
+    /// Determines which shards to rewrite. Discards unfinished work of an earlier run.
     pub(super) fn begin(paths: &RewritePaths<'_>, kept: &SyncedShards) -> Result<Self> {
         let shard_folder = kept.shard_folder();
         shard_folder.prepare()?;
@@ -112,7 +112,7 @@ impl Rewrites {
         Ok(())
     }
 
-    /// Works for so long; whether all is done, and durable.
+    /// Works for up to `time`. Returns whether everything is done and durable.
     pub(super) fn work(&mut self, time: Duration) -> Result<bool> {
         let started = Instant::now();
         while let Some(group) = self.groups.pop_front() {
@@ -124,7 +124,7 @@ impl Rewrites {
         Ok(true)
     }
 
-    /// Writes down what they are. Only now they count.
+    /// Writes the description of the new shards. Only now do they count.
     pub(super) fn finish(self) -> Result<()> {
         self.made.finish()
     }
@@ -133,13 +133,13 @@ impl Rewrites {
         let mut copy = None;
         for shard in &group.shards {
             let reader = ShardReader::open(&self.shard_folder, self.format, shard)?;
-            // The checksum of a body says nothing of what stands beside it.
+            // The checksum of a body does not cover the other fields of its record.
             check_prefix(reader.path(), &shard.sealed.data).map_err(|why| damaged(reader.path(), &why))?;
             let mut wanted = Wanted { db: &self.db, base: &self.base, shard: shard.number, reader: &reader };
             copy = copy_shard(&self.shard_folder, &self.columns, &reader, &mut wanted, copy)?;
         }
         let copy = copy.ok_or_else(|| contradiction(&self.base))?.seal(Vec::new())?;
-        // Before anything is removed for it.
+        // Check this before anything is removed because of the copy.
         if copy.objects != group.objects {
             return Err(contradiction(&self.base));
         }

@@ -1,4 +1,4 @@
-//! What a destination holds, the plan of the pass that runs, and the lock against a second one.
+//! The contents of a synced destination, the plan of the current pass, and the lock against a second sync.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,18 +21,18 @@ use crate::sink::Format;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::name::STATE_FOLDER;
 
-/// What the base says of itself.
+/// Summary of the base.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BaseSummary {
-    /// The last pass; 0 when it was taken over from a job.
+    /// Number of the last pass. 0 if the destination was taken over from a job.
     pub pass: u64,
-    /// Where its targets come from.
+    /// Source of the targets.
     pub source: String,
-    /// What decides which they are.
+    /// Filters that select the targets.
     pub filters: String,
-    /// Objects that the destination holds.
+    /// Number of objects in the destination.
     pub objects: u64,
-    /// What the last pass has done, as JSON.
+    /// Results of the last pass, as JSON.
     pub ledger: Option<String>,
 }
 
@@ -45,7 +45,7 @@ pub struct PassFailure {
     pub outcome: String,
     /// The failure kind.
     pub kind: Option<String>,
-    /// What went wrong, for people.
+    /// Description of the problem.
     pub detail: Option<String>,
 }
 
@@ -56,7 +56,7 @@ pub struct SyncDestination {
     pub path: PathBuf,
     /// Files, or shards.
     pub format: Format,
-    /// Bytes of a shard; none: what the format takes.
+    /// Size of a shard in bytes. `None` for the default of the format.
     pub shard_bytes: Option<u64>,
 }
 
@@ -64,16 +64,16 @@ pub struct SyncDestination {
 pub struct SyncStore {
     dest: PathBuf,
     format: Format,
-    /// None: the objects are files, or nothing is to change.
+    /// `None` if the objects are files, or if nothing may change.
     shards: Option<SyncedShards>,
-    /// Below the destination.
+    /// State folder below the destination.
     folder: PathBuf,
-    /// Where the plan is: there as well, or in a folder of its own when nothing is to change.
+    /// Folder of the plan: the state folder, or a separate folder if nothing may change.
     plan_folder: PathBuf,
     is_scratch: bool,
     rewrites: Option<Rewrites>,
     application: Option<Application>,
-    /// None: nothing is to change.
+    /// `None` if nothing may change.
     lock: Option<JobLock>,
 }
 
@@ -84,8 +84,8 @@ impl std::fmt::Debug for SyncStore {
 }
 
 impl SyncStore {
-    /// Opens the destination of a sync, and makes it if it is missing. With `scratch` nothing in it changes, and plans are
-    /// made in that folder.
+    /// Opens the destination of a sync, and creates it if it is missing. With `scratch` nothing in the destination
+    /// changes, and plans are made in the folder `scratch`.
     pub fn open(destination: &SyncDestination, scratch: Option<&Path>) -> Result<Self> {
         let SyncDestination { path: dest, format, shard_bytes } = destination;
         let folder = dest.join(STATE_FOLDER).join("sync");
@@ -136,7 +136,7 @@ impl SyncStore {
         self.lock.as_ref().map_or(Ok(()), JobLock::must_be_ours)
     }
 
-    /// What the last pass has left; none before the first.
+    /// Returns the summary of the base. `None` before the first pass.
     pub fn base(&self) -> Result<Option<BaseSummary>> {
         let path = self.base_path();
         let db = database::look_at_base(&path)?;
@@ -154,7 +154,7 @@ impl SyncStore {
         read().map_err(|error| sqlite_error_of(&path, &error))
     }
 
-    /// Whether a job of `get` has the destination.
+    /// Returns whether the destination belongs to a job of `get`.
     pub fn has_job(&self) -> Result<bool> {
         if !self.dest.join(STATE_FOLDER).join("job.sqlite").exists() {
             return Ok(false);
@@ -162,7 +162,7 @@ impl SyncStore {
         Ok(!has_synced_shards(&JobLocation::find(&self.dest, None)?)?)
     }
 
-    /// Takes over what such a job has stored; how many objects.
+    /// Takes over the stored objects of such a job. Returns their number.
     pub fn adopt(&self, source: &str, filters: &str) -> Result<u64> {
         self.must_change()?;
         let base = self.base_path();
@@ -175,12 +175,12 @@ impl SyncStore {
         }
     }
 
-    /// What the job of the next pass must know; none where objects are files.
+    /// Returns the data that the job of the next pass needs. `None` if objects are files.
     pub fn next_numbers(&self) -> Result<Option<NextNumbers>> {
         self.shards.as_ref().map(SyncedShards::next_numbers).transpose()
     }
 
-    /// Whether there is a plan of a pass that is not concluded.
+    /// Returns whether there is a plan of an unfinished pass.
     pub fn has_plan(&self) -> Result<bool> {
         if !self.plan_path().exists() {
             return Ok(false);
@@ -203,22 +203,23 @@ impl SyncStore {
         plan::make(&PlanPlace { path: &path, dest: &self.dest, names }, &base, listing, &options)
     }
 
-    /// The counts of the plan that is there.
+    /// Returns the counts of the current plan.
     pub fn planned(&self) -> Result<PlanCounts> {
         Ok(plan::describe(&self.plan_path())?.1)
     }
 
-    /// Names with an action behind one, in their order.
+    /// Returns up to `count` names with an action, in order, after a given name.
     pub fn names(&self, action: PlannedAction, after: Option<&[u8]>, count: usize) -> Result<Vec<Vec<u8>>> {
         plan::names(&self.plan_path(), action, after, count)
     }
 
-    /// Writes the list of what is to be asked for; how many rows.
+    /// Writes the list of requests. Returns the number of rows.
     pub fn write_requests(&self, path: &Path) -> Result<u64> {
         requests::write(&self.plan_path(), path)
     }
 
-    /// Makes ready what is to be applied, for so long; whether all is done. Nothing in the destination changes yet.
+    /// Prepares the changes for up to `time`. Returns whether everything is prepared. Nothing in the destination
+    /// changes yet.
     pub fn prepare(&mut self, fetched: Option<&Path>, time: Duration) -> Result<bool> {
         self.must_change()?;
         let outcomes = self.outcomes_path();
@@ -245,7 +246,8 @@ impl SyncStore {
         Rewrites::begin(&paths, shards)
     }
 
-    /// Applies what `fetched`, the destination of a finished job, has brought, for so long; whether all is done.
+    /// Applies the objects from `fetched`, the destination of a finished job, for up to `time`. Returns whether
+    /// everything is done.
     pub fn apply(&mut self, fetched: Option<&Path>, overwrites_local: bool, time: Duration) -> Result<bool> {
         self.must_change()?;
         let mut application = match self.application.take() {
@@ -277,7 +279,7 @@ impl SyncStore {
         Ok(application)
     }
 
-    /// How many planned objects were applied, and how many there are.
+    /// Returns how many planned objects were applied, and how many there are.
     pub fn progress(&self) -> Result<(u64, u64)> {
         let counts = self.planned()?;
         let total = counts.fetch + counts.ask + counts.remove + counts.local + counts.without_url;
@@ -297,7 +299,7 @@ impl SyncStore {
         Ok(ledger)
     }
 
-    /// What the last pass could not bring up to date, behind a name.
+    /// Returns the objects that the last pass could not bring up to date, after a given name.
     pub fn failures(&self, after: Option<&[u8]>, count: usize) -> Result<Vec<PassFailure>> {
         let path = self.base_path();
         let db = database::look_at_base(&path)?;
@@ -319,7 +321,7 @@ impl SyncStore {
         read().map_err(|error| sqlite_error_of(&path, &error))
     }
 
-    /// Throws the plan away.
+    /// Discards the plan.
     pub fn discard(&mut self) -> Result<()> {
         self.must_be_ours()?;
         (self.rewrites, self.application) = (None, None);

@@ -1,4 +1,4 @@
-//! The shards of a destination, and how a pass swaps them: in one transaction of its journal.
+//! The shards of a synced destination. A pass swaps them in one transaction of the journal.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd as _;
@@ -19,16 +19,16 @@ use fetchmill_model::target::Sequence;
 use fetchmill_model::target::extra_columns::ExtraColumns;
 use fetchmill_model::text::file_name::FileName;
 
-/// Numbers of shards that a pass has brought, by those that they had where they were fetched; and of those that it has
-/// written again, by their old ones.
+/// Numbers of the shards that a pass added, by their numbers where they were fetched. Numbers of rewritten shards, by
+/// the numbers of the shards they replace.
 const NUMBERS: &str = "
 CREATE TEMP TABLE arrived (staged INTEGER PRIMARY KEY, number INTEGER NOT NULL);
 CREATE TEMP TABLE moved (old INTEGER PRIMARY KEY, number INTEGER NOT NULL)";
 
-/// What the job of a pass must know where objects are in shards.
+/// Data that the job of a pass needs if objects are in shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NextNumbers {
-    /// Its sequence numbers go on from here.
+    /// First sequence number for the job.
     pub first_sequence: Sequence,
     /// Whether rows have URLs.
     pub has_url: bool,
@@ -37,14 +37,14 @@ pub struct NextNumbers {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct SyncedShards {
-    /// Holds the lock of the journal: who reads meanwhile knows that shards may vanish.
+    /// Holds the lock of the journal. A concurrent reader then knows that shards may vanish.
     place: JobLocation,
     format: Format,
     shard_bytes: u64,
 }
 
 impl SyncedShards {
-    /// Of a destination whose shards have about so many bytes.
+    /// Creates the value for a destination with shards of about `shard_bytes`.
     pub(super) fn new(place: JobLocation, format: Format, shard_bytes: Option<u64>) -> Self {
         SyncedShards { place, format, shard_bytes: shard_bytes.unwrap_or_else(|| format.shard_bytes()) }
     }
@@ -65,7 +65,7 @@ impl SyncedShards {
         self.shard_bytes
     }
 
-    /// All that the journal says; none before the first pass has brought anything.
+    /// Returns the contents of the journal. `None` before the first pass has added anything.
     fn snapshot(&self) -> Result<Option<JournalSnapshot>> {
         if self.place.journal_path().exists() {
             JournalSnapshot::read(&self.place).map(Some)
@@ -78,13 +78,13 @@ impl SyncedShards {
         Ok(self.snapshot()?.map(|snapshot| snapshot.shards).unwrap_or_default())
     }
 
-    /// What objects have besides the standard columns.
+    /// Returns the columns of objects in addition to the standard ones.
     pub(super) fn columns(&self) -> Result<ExtraColumns> {
         let snapshot = self.snapshot()?;
         Ok(snapshot.map(|snapshot| ExtraColumns::of_identity(&snapshot.identity)).unwrap_or_default())
     }
 
-    /// What the job of the next pass must know.
+    /// Returns the data that the job of the next pass needs.
     pub(super) fn next_numbers(&self) -> Result<NextNumbers> {
         let Some(snapshot) = self.snapshot()? else {
             return Ok(NextNumbers { first_sequence: 0, has_url: true });
@@ -93,8 +93,8 @@ impl SyncedShards {
         Ok(NextNumbers { first_sequence: snapshot.next_sequence, has_url })
     }
 
-    /// Brings what `fetched`, the destination of a finished job, has, and puts copies into the place of what they
-    /// replace. It can be done again after a kill.
+    /// Adds the shards of `fetched`, the destination of a finished job, and replaces shards by their copies. It can be
+    /// repeated after a kill.
     pub(super) fn swap(&self, options: &PlanOptions, fetched: Option<&Path>, copies: &Path) -> Result<()> {
         let pass = options.number;
         let staged = fetched.map(StagedShards::open).transpose()?;
@@ -105,7 +105,7 @@ impl SyncedShards {
         if journal.last_pass()? < Some(pass) {
             let Copies { sealed, emptied } = Copies::read(copies)?;
             let mut swap = ShardSwap { pass, sealed, emptied, ..ShardSwap::default() };
-            // What the pass before met is not what this one has met.
+            // The replies recorded by the previous pass do not belong to this one.
             take_back_unfetched(&journal, &self.shard_folder(), UnfetchedFiles::Replies)?;
             if let Some(staged) = &staged {
                 self.take(staged)?;
@@ -119,7 +119,7 @@ impl SyncedShards {
         tidy(&self.place)
     }
 
-    /// The journal, made when it is not there.
+    /// Opens the journal, and creates it if it is missing.
     fn open_journal(&self, staged: Option<&StagedShards>, source: &str) -> Result<Journal> {
         let mut journal = Journal::open_any(&self.place, true)?;
         if journal.last_pass()?.is_none() {
@@ -143,14 +143,14 @@ impl SyncedShards {
             let path = UnfetchedFiles::Replies.path(&staged.folder, file, number);
             move_into(&path, &folder.open_path(), &file.data.path)?;
         }
-        // They may be of a job that syncs nothing.
+        // These may be shards of a job that is not durable.
         let opened = durable::open_folder(&self.place.dest);
         opened
             .and_then(|opened| durable::sync_file_system(opened.as_fd()))
             .map_err(|error| Error::storage("sync the file system of", &self.place.dest, error))
     }
 
-    /// Says in a database what numbers shards have got.
+    /// Writes the numbers that shards got into a database.
     pub(super) fn tell_numbers(&self, db: &Connection, fetched: Option<&Path>, copies: &Path) -> Result<()> {
         let by_path: BTreeMap<FileName, ShardNumber> =
             self.shards()?.into_iter().map(|shard| (shard.sealed.data.path, shard.number)).collect();
@@ -181,7 +181,7 @@ pub(super) fn no_numbers(db: &Connection) -> rusqlite::Result<()> {
     db.execute_batch(NUMBERS)
 }
 
-/// Shards of the job that has fetched for a pass.
+/// Shards of the job that fetched for a pass.
 struct StagedShards {
     folder: ShardFolder,
     snapshot: JournalSnapshot,
@@ -197,7 +197,7 @@ impl StagedShards {
     }
 }
 
-/// One that is not there has been moved before a kill.
+/// Moves a file. A missing file was moved before a kill.
 fn move_into(from: &Path, folder: &Path, name: &str) -> Result<()> {
     let to = folder.join(name);
     if !from.exists() && to.exists() {

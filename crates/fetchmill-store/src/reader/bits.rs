@@ -1,12 +1,12 @@
-//! A bit for each of many numbers: which targets are accounted for, which rows of a shard are lost.
+//! One bit for each of many numbers: which targets are accounted for, or which rows of a shard are lost.
 
 use fetchmill_model::error::{Error, Result};
 
-/// Targets of a job that can be proved: their bits would take 8 GiB.
+/// Maximum number of targets that can be verified. Their bits would take 8 GiB.
 const COUNT_MAX: u64 = 1 << 36;
 const WORD_BITS: u64 = u64::BITS as u64;
 
-/// See the module. A billion bits are 125 MB.
+/// A set of numbers, with one bit each. A billion bits are 125 MB.
 #[derive(Debug, Default)]
 pub(crate) struct Bits {
     words: Vec<u64>,
@@ -14,7 +14,7 @@ pub(crate) struct Bits {
 }
 
 impl Bits {
-    /// So many, all clear. Memory that is never set is never touched.
+    /// Creates a set for `count` numbers, all clear. The system allocates memory only for bits that are set.
     pub(crate) fn new(count: u64) -> Result<Self> {
         if count > COUNT_MAX {
             return Err(Error::Journal(format!(
@@ -24,7 +24,7 @@ impl Bits {
         Ok(Bits { words: vec![0; count.div_ceil(WORD_BITS) as usize], count })
     }
 
-    /// Sets one; whether it was clear. `None` when there is no such number.
+    /// Sets a bit. Returns whether it was clear. `None` if the number is out of range.
     pub(crate) fn set(&mut self, number: u64) -> Option<bool> {
         if number >= self.count {
             return None;
@@ -50,7 +50,7 @@ impl Bits {
         self.words.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
-    /// Runs of numbers that are clear: first, how many.
+    /// Iterates over the runs of clear numbers: first number and length.
     pub(crate) fn clear_runs(&self) -> impl Iterator<Item = (u64, u64)> {
         let mut at = 0;
         std::iter::from_fn(move || {

@@ -1,7 +1,7 @@
-//! Frames of manifests that were decoded last, and the names in them.
+//! A cache of decoded manifest frames, with the names in them.
 //!
-//! A frame that is used a second time gets a table of its names: from then on a name in it is found without the
-//! manifests' own tables, of which each shard has one.
+//! A frame that is used a second time gets a table of its names. From then on a name in it is found without the tables
+//! of the manifests, of which each shard has one.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use super::hidden::HiddenRows;
 use crate::manifest::{FoundRow, Frame, Manifest};
 use fetchmill_model::error::Result;
 
-/// So many frames are asked for a name at most.
+/// Maximum number of frames that are searched for a name.
 const FRAMES_MAX: usize = 64;
-/// Memory of a row besides its name: its numbers as they are stored and as they are decoded, and its part of the table
-/// of names, which is at most half full and doubles.
+/// Memory of a row without its name: its stored numbers, its decoded numbers, and its part of the name table, which is
+/// at most half full and doubles.
 const ROW_BYTES: usize = 40 + 32 + 4 * 4;
 
-/// Frames, the one that was used last in front, in a bounded number of bytes. For one thread.
+/// Frames with a limit on their bytes, the most recently used first. For one thread.
 #[derive(Debug)]
 pub(super) struct CachedFrames {
     frames: Vec<CachedFrame>,
     bytes: usize,
     bytes_max: usize,
-    /// Names are anybody's: with a key that nobody knows, nobody can choose those that get in each other's way.
+    /// Random hash key. Names are untrusted, so nobody must be able to choose names that collide.
     key: RandomState,
     decoded: u64,
 }
@@ -51,7 +51,7 @@ impl CachedFrames {
         self.decoded
     }
 
-    /// The row with this name in a frame that has a table, and its shard. Rows that are hidden are in no table.
+    /// Finds the row with this name in a frame that has a table, and its shard. Hidden rows are in no table.
     pub(super) fn find(&mut self, name: &[u8]) -> Option<(usize, FoundRow)> {
         let hash = self.key.hash_one(name);
         let (at, row) = self.frames.iter().enumerate().find_map(|(at, cached)| {
@@ -61,7 +61,7 @@ impl CachedFrames {
         Some((shard, row))
     }
 
-    /// A frame of a shard's manifest, decoded now if it is not here.
+    /// Returns a frame of a shard's manifest, and decodes it if it is not cached.
     pub(super) fn frame(
         &mut self,
         shard: usize,
@@ -87,7 +87,7 @@ impl CachedFrames {
         Ok(frame)
     }
 
-    /// Where the record of a row starts, if its frame is here.
+    /// Returns where the record of a row starts, if its frame is cached.
     pub(super) fn place_of(&self, shard: usize, row: u64) -> Option<u64> {
         self.frames.iter().filter(|cached| cached.shard == shard).find_map(|cached| {
             let position = row.checked_sub(cached.frame.first_row())?;
@@ -95,7 +95,7 @@ impl CachedFrames {
         })
     }
 
-    /// Makes the table of the frame in front. Without the hidden rows one cannot tell which row a name is.
+    /// Makes the name table of the first frame. Without the hidden rows it is unknown which row a name refers to.
     fn add_names(&mut self, hidden: Option<&HiddenRows>) {
         let (Some(hidden), Some(front)) = (hidden, self.frames.first_mut()) else { return };
         if front.names.is_none() {
@@ -126,7 +126,7 @@ fn bytes_of(frame: &Frame) -> usize {
     frame.iter().map(|row| row.name.len() + ROW_BYTES).sum()
 }
 
-/// Which row of a frame has a name: the row's position and one, or 0, at the name's hash or behind it.
+/// Maps names of a frame to rows. An entry is the row's position plus one, or 0. It is at the name's hash or after it.
 #[derive(Debug)]
 struct NameTable {
     slots: Box<[u32]>,

@@ -1,4 +1,4 @@
-//! Look-ups by name that keep what they decoded: for whoever asks for many objects, one near the other.
+//! Look-ups by name with a cache of decoded data, for callers that request many nearby objects.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use fetchmill_model::error::Result;
 use fetchmill_model::limits::LOOKUP_CACHE_BYTES;
 use fetchmill_model::object::StoredObject;
 
-/// This part of the memory is for frames of manifests, the rest for rows of Parquet files.
+/// Fraction of the memory for frames of manifests. The rest is for rows of Parquet files.
 const FRAMES_PART: usize = 4;
 
-/// The look-ups of one thread. They give what [`Destination::find`] gives, errors included.
+/// The look-ups of one thread. Results and errors are those of [`Destination::find`].
 #[derive(Debug)]
 pub struct CachedLookups {
     destination: Arc<Destination>,
@@ -23,12 +23,12 @@ pub struct CachedLookups {
     rows: CachedRows,
 }
 
-/// What look-ups have cost so far.
+/// Cost of the look-ups so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LookupCounts {
     /// Frames of manifests that were decoded.
     pub frames: u64,
-    /// Batches of rows of Parquet files that were decoded; a row that was read alone is one.
+    /// Decoded batches of rows of Parquet files. A row that was read alone counts as one.
     pub batches: u64,
     /// Bytes that are kept now.
     pub bytes: usize,
@@ -98,7 +98,7 @@ impl CachedLookups {
                     return Ok(object);
                 }
                 Ok(None) => {}
-                // Read alone it may be whole; if not, that tells what is wrong with it.
+                // The row may be undamaged when it is read alone. If not, this shows the damage.
                 Ok(Some(_)) | Err(_) => self.rows.read_alone_from(shard, row.place),
             }
         } else if let Some(end) = self.frames.place_of(shard, number + 1)

@@ -1,7 +1,7 @@
-//! Rows of Parquet files that were decoded last, batch by batch.
+//! A cache of decoded rows of Parquet files, in batches.
 //!
-//! One row alone costs a page of each column. Rows that are asked for one near the other are read as a scan does, on
-//! from where its last batch ended, so that each page is decoded once; all others alone.
+//! Reading one row alone costs a page of each column. So nearby rows are read as a scan that continues after its last
+//! batch, and each page is decoded once. Other rows are read alone.
 
 use std::collections::HashMap;
 
@@ -10,19 +10,19 @@ use crate::pack::parquet::{ParquetShard, RowBatches, object_at};
 use arrow_array::RecordBatch;
 use fetchmill_model::object::StoredObject;
 
-/// Rows this far apart are near: more than a client has in flight.
+/// Maximum distance of nearby rows. It is more than a client has in flight.
 const NEAR_ROWS: u64 = 256;
-/// So far ahead of its last batch a scan goes on: the batches of so many rows.
+/// How far ahead of its last batch a scan may read, in rows.
 const AHEAD_ROWS: u64 = 2048;
-/// Scans that are open. Each holds a page and a dictionary of each column: some MiB, more where a body is larger.
+/// Maximum number of open scans. Each holds a page and a dictionary of each column: some MiB, more if a body is larger.
 const SCANS_MAX: usize = 2;
 /// An object and the CRC-32C that was stored with it.
 type StoredRow = (StoredObject, u32);
 
-/// Behind damage, and where a batch is too large to be kept, so many rows are read alone.
+/// Number of rows to read alone after damage, or if a batch is too large for the cache.
 const ALONE_ROWS: u64 = 1024;
 
-/// Batches, the one that was used last in front, in a bounded number of bytes. For one thread.
+/// Batches with a limit on their bytes, the most recently used first. For one thread.
 #[derive(Debug)]
 pub(super) struct CachedRows {
     batches: Vec<CachedBatch>,
@@ -54,7 +54,7 @@ struct OpenScan {
 #[derive(Debug, Default, Clone, Copy)]
 struct ReadAlone {
     last: Option<u64>,
-    /// Rows from the first to before the second are read alone whatever comes.
+    /// Range of rows that are always read alone.
     only: (u64, u64),
 }
 
@@ -74,7 +74,8 @@ impl CachedRows {
         self.decoded
     }
 
-    /// The object at a row of a shard with its stored checksum, neither checked. `None` when it is to be read alone.
+    /// Returns the object at a row of a shard with its stored checksum, both unverified. `None` if the row must be read
+    /// alone.
     pub(super) fn read(
         &mut self,
         shard: usize,
@@ -92,7 +93,7 @@ impl CachedRows {
         self.read_on(row)
     }
 
-    /// A batch with this row could not be used: it and those behind it are read alone.
+    /// Marks a row and those after it to be read alone, because the batch with this row could not be used.
     pub(super) fn read_alone_from(&mut self, shard: usize, row: u64) {
         self.scans.retain(|scan| scan.shard != shard);
         self.alone.entry(shard).or_default().only = (row, row.saturating_add(ALONE_ROWS));
@@ -109,7 +110,7 @@ impl CachedRows {
         found.is_some()
     }
 
-    /// Starts a scan where a row near this one was asked for before.
+    /// Starts a scan if a nearby row was requested before.
     fn start(
         &mut self,
         shard: usize,
@@ -122,7 +123,7 @@ impl CachedRows {
         if !is_near || (alone.only.0..alone.only.1).contains(&row) {
             return Ok(false);
         }
-        // What was asked for at the same time may come yet.
+        // Rows requested at the same time may still come.
         let next = row.saturating_sub(NEAR_ROWS);
         let batches = parquet.batches(next..parquet.rows(), None).map_err(of_row)?;
         self.scans.truncate(SCANS_MAX - 1);

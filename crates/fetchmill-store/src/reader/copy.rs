@@ -1,20 +1,20 @@
-//! Copies what is wanted of a shard into another one.
+//! Copies selected rows of a shard to another one.
 
 use super::{ObjectError, ShardReader};
 use crate::sink::{Format, Rewrite, ShardFolder};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// Which rows of a shard go into its copy.
+/// Selects the rows of a shard that go into its copy.
 pub(crate) trait CopiedRows {
-    /// Whether one is left out, by its number and its name.
+    /// Returns whether to leave out a row, given its number and its name.
     fn is_left_out(&mut self, row: u64, name: &[u8]) -> Result<bool>;
 
-    /// One that is not left out cannot be read; it goes on without it unless this fails.
+    /// Records a selected row that cannot be read. The copy continues without it unless this fails.
     fn note_damaged(&mut self, row: u64, name: &[u8], what: String) -> Result<()>;
 }
 
-/// Copies them behind what is in `copy`, which is made with the first row; none when there is none.
+/// Appends the rows to `copy`, which is created with the first row. `None` if there are no rows.
 pub(crate) fn copy_shard(
     shard_folder: &ShardFolder,
     columns: &ExtraColumns,
@@ -55,7 +55,7 @@ impl ShardCopy<'_> {
                 if wanted.is_left_out(at, row.name)? {
                     continue;
                 }
-                // Read as an object once more: nothing goes into the new shard unproved.
+                // The record is also decoded as an object, so that nothing unverified goes into the new shard.
                 match reader.read(at, &row).and_then(|_| reader.read_record(at, &row)) {
                     Ok(Some(record)) => self.opened()?.push_record(&row, &record)?,
                     Ok(None) => return Err(Error::Internal("a shard of records has rows".into())),

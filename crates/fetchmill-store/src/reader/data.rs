@@ -1,4 +1,4 @@
-//! The bytes of a shard: records that were appended, or a Parquet file.
+//! The bytes of a shard: appended records, or a Parquet file.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -14,12 +14,12 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::{HEAD_BYTES_MAX, KEPT_BYTES_MAX, SIDECARS_MAX, URL_BYTES_MAX};
 use fetchmill_model::object::StoredObject;
 
-/// A byte of a name or a body takes so many in a record at most: JSON writes `\u0000` for one and says a name that is
-/// no text a second time, in hexadecimal.
+/// Maximum record bytes for one byte of a name or a body. JSON writes `\u0000` for one byte, and writes a name that is
+/// not text a second time in hexadecimal.
 const RECORD_GROWTH_MAX: u64 = 8;
-/// A byte of a name takes so many: it stands in each sidecar of a member, escaped.
+/// Maximum record bytes for one byte of a name. The name is in each sidecar of a member, escaped.
 const NAME_GROWTH_MAX: u64 = RECORD_GROWTH_MAX + 3 * SIDECARS_MAX as u64;
-/// What a record has besides: heads of request and reply, what a list says, and what the format itself writes.
+/// Maximum size of the rest of a record: heads of request and reply, facts from a list, and the format's own bytes.
 const RECORD_HEAD_BYTES_MAX: u64 =
     16 * HEAD_BYTES_MAX as u64 + 2 * RECORD_GROWTH_MAX * (KEPT_BYTES_MAX + URL_BYTES_MAX) as u64;
 
@@ -36,9 +36,9 @@ pub(super) enum ShardData {
 #[derive(Debug)]
 pub(super) struct RecordFile {
     file: File,
-    /// Bytes that there are; a shard that was cut off has fewer than it should.
+    /// Number of existing bytes. A truncated shard has fewer than it should.
     length: u64,
-    /// Where the last record must end.
+    /// Position where the last record must end.
     end: u64,
     format: Format,
     decoder: Box<dyn Decoder>,
@@ -68,7 +68,7 @@ impl RecordFile {
         self.decode(row, &record)
     }
 
-    /// Reads the record of a row as it stands there, for a shard that takes the place of this one.
+    /// Reads the unchanged record of a row, for a shard that replaces this one.
     pub(super) fn raw(&self, row: &ManifestRow<'_>, end: u64) -> std::result::Result<Vec<u8>, ObjectError> {
         let mut record = vec![0; self.record_length(row, end)?];
         self.fill(row.place, &mut record)?;

@@ -1,8 +1,8 @@
-//! What stood in a page where an object was listed, told by the name that it is stored under.
+//! Finds the page entry of an object from its stored name.
 //!
-//! Of a server's listing that is the name. Of a list it is a URL and may be more, and a manifest has none of it: it is
-//! known only where the name is the URL, or the URL without the one scheme that the whole list had. A damaged record is
-//! not asked: what is wrong with it may be its URL.
+//! For a server's listing the entry is the name. For a list it is a URL and possibly more, and a manifest has none of
+//! it. It is known only if the name is the URL, or the URL without the scheme that the whole list shared. A damaged
+//! record is not used, because its URL may be the damaged part.
 
 use std::borrow::Cow;
 

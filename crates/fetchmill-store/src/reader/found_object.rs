@@ -1,14 +1,14 @@
-//! What is found in a destination: objects, and names.
+//! Results of searching a destination: objects and names.
 
 use super::position::Position;
 use fetchmill_model::object::StoredObject;
 use fetchmill_model::target::Sequence;
 
-/// Names of a page take so much at most, and one more name: a listing of ten thousand long names must fit into a
-/// reply that clients take.
+/// Size limit for the names of a page, plus one more name. A listing of ten thousand long names must fit into a reply
+/// that clients accept.
 pub(super) const PAGE_NAME_BYTES: usize = 1 << 20;
 
-/// An object with what the job knows of it.
+/// An object with the facts that the job has about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundObject {
     /// Which target of the job it was; `files` does not know.

@@ -1,11 +1,11 @@
-//! Reads what is left of a manifest: a frame that is damaged costs its own rows, not those behind it.
+//! Reads a damaged manifest: a damaged frame loses its own rows, but not those after it.
 
 use std::path::Path;
 
 use crate::manifest::{Frame, Manifest, ManifestRows};
 use fetchmill_model::error::{Error, Result};
 
-/// What was read of a manifest.
+/// Result of reading a manifest.
 #[derive(Debug, Default)]
 pub(crate) struct ManifestRead {
     /// Rows that could be read.
@@ -78,7 +78,7 @@ fn read_log(
     Ok(read)
 }
 
-/// The cause without what to do about it: whoever reads this is verifying already.
+/// Returns the cause of an error without its advice, because the reader is already verifying.
 pub(crate) fn one_cause(error: &Error) -> String {
     match error {
         Error::Storage { source, .. } => source.to_string(),

@@ -1,8 +1,8 @@
-//! Names that came twice: of all rows with one name, only that with the lowest sequence number is shown.
+//! Repeated names: of all rows with the same name, only the one with the lowest sequence number is shown.
 //!
-//! The sorted tables of hashes of all manifests are merged. Rows whose hashes are equal are looked at by name, in the
-//! order of the shards, so that no part of a manifest is read twice for a million of them. What remains is a bit for
-//! each row of those shards that have a hidden one.
+//! The sorted hash tables of all manifests are merged. Rows with equal hashes are compared by name, in the order of the
+//! shards, so that a million of them do not read a part of a manifest twice. The result is one bit for each row of the
+//! shards that have a hidden row.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -14,12 +14,12 @@ use crate::manifest::HashChunks;
 use fetchmill_model::error::Result;
 use fetchmill_model::target::Sequence;
 
-/// Rows that are compared at once: some 60 bytes each.
+/// Number of rows that are compared together, about 60 bytes each.
 const CANDIDATES_MAX: usize = 1 << 20;
 /// Bits of an entry of a manifest's table that are the row: the rest is the hash.
 const ROW_BITS: u32 = crate::manifest::ROWS_MAX.ilog2();
 
-/// Which rows are hidden.
+/// The hidden rows of all shards.
 #[derive(Debug, Default)]
 pub(super) struct HiddenRows {
     shards: HashMap<usize, Box<[u64]>>,
@@ -39,7 +39,7 @@ impl HiddenRows {
         Ok(search.hidden)
     }
 
-    /// Whether another row has this one's name and came earlier.
+    /// Returns whether an earlier row has the same name.
     pub(super) fn contains(&self, shard: usize, row: u64) -> bool {
         let word = self.shards.get(&shard).and_then(|bits| bits.get((row / 64) as usize));
         word.is_some_and(|word| word >> (row % 64) & 1 == 1)
@@ -67,7 +67,8 @@ struct Candidate {
     shard: usize,
     row: u64,
     sequence: Sequence,
-    /// Two hashes of the name with keys that nobody knows: two names that nobody chose or could choose have others.
+    /// Two hashes of the name with secret keys. Different names have different hashes, even if somebody chose the
+    /// names.
     name: [u64; 2],
 }
 

@@ -1,4 +1,4 @@
-//! Names that a job knows, whatever has come of their targets: a listing that begins again leaves them out.
+//! The names that a job knows, whatever the outcome of their targets. A restarted listing leaves them out.
 
 use rusqlite::{Connection, params};
 
@@ -13,7 +13,7 @@ use fetchmill_model::target::entry::Naming;
 
 /// Memory for pages of the database.
 const CACHE_KIB: i64 = 8 * 1024;
-/// How often the shards of a job that runs are read: some may be merged meanwhile.
+/// Maximum number of times to read the shards of a running job, because shards may be merged meanwhile.
 const ATTEMPTS: u32 = 5;
 /// A target once, by its number: its row may be in a manifest and in the journal.
 const TARGETS: &str = "CREATE TABLE targets (sequence INTEGER PRIMARY KEY, digest BLOB NOT NULL); BEGIN";
@@ -24,19 +24,20 @@ INSERT INTO known SELECT digest, count(*) FROM targets GROUP BY digest;
 DROP TABLE targets;
 ";
 
-/// See the module. A digest of 16 bytes for each name, in a file of the job's state that has no name: some 60 bytes of disk
-/// for each target, [`CACHE_KIB`] of memory.
+/// The known names of a job: a digest of 16 bytes for each, in a file without a name in the job's state. It takes about
+/// 60 bytes of disk for each target, and [`CACHE_KIB`] of memory.
 #[derive(Debug)]
 pub struct KnownNames {
     db: Connection,
 }
 
 impl KnownNames {
-    /// Gathers them, also while the job runs: what it lists meanwhile may be missing. Names are stored as they are listed.
+    /// Collects the names, even while the job runs. Names listed meanwhile may be missing. Names are stored in their
+    /// listed form.
     pub fn gather(place: &JobLocation, naming: Naming) -> Result<Self> {
         let gathering = Self::create(place)?;
         let mut out = Vec::new();
-        // Before what is stored: a target leaves these when its outcome is durable.
+        // Read these before the stored ones: a target leaves them when its outcome is durable.
         for_each_pending_entry(place, |sequence, entry| {
             gathering.add(sequence, naming.name_of(sequence, entry, &mut out))
         })?;
@@ -113,7 +114,8 @@ impl KnownNames {
         check(insert.execute(params![sequence as i64, digest(name)])).map(drop)
     }
 
-    /// Takes one target with this name away; whether there was one. A name that is listed twice is that of two targets.
+    /// Removes one target with this name. Returns whether there was one. A name that is listed twice belongs to two
+    /// targets.
     pub fn take(&self, name: &[u8]) -> Result<bool> {
         let take = "UPDATE known SET targets = targets - 1 WHERE digest = ? AND targets > 0";
         Ok(check(check(self.db.prepare_cached(take))?.execute([digest(name)]))? > 0)

@@ -1,9 +1,9 @@
-//! Reads what a job has stored, in place: one object by its name, all names, all objects. What is sealed can be read,
-//! also while the job runs.
+//! Reads the stored data of a job in place: one object by its name, all names, or all objects. Sealed data can be read
+//! even while the job runs.
 //!
-//! A pack is never unpacked. A name is looked for in the manifests of all shards; a listing reads manifests only; and
-//! a scan reads shards from their start to their end. Of a name that came twice, the object with the lowest sequence
-//! number is the one that all of these show.
+//! A pack is never unpacked. A look-up searches the manifests of all shards, a listing reads only manifests, and a scan
+//! reads shards from start to end. If a name is stored several times, all of these show the object with the lowest
+//! sequence number.
 
 mod arrow;
 mod bits;
@@ -62,7 +62,7 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::object::StoredObject;
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// What a job has stored. Threads share it.
+/// The stored data of a job. Threads can share it.
 #[derive(Debug)]
 pub struct Destination {
     format: Format,
@@ -77,7 +77,7 @@ enum Storage {
 }
 
 impl Destination {
-    /// Opens a job's destination as it is now: what is sealed later is not seen.
+    /// Opens a job's destination in its current state. Data that is sealed later is not visible.
     pub fn open(dest: &Path, state: Option<&Path>) -> Result<Self> {
         let place = JobLocation::find(dest, state)?;
         let status = read_status(&place)?;
@@ -118,7 +118,7 @@ impl Destination {
         self.format
     }
 
-    /// What objects have besides what all objects have.
+    /// Returns the columns of objects in addition to the standard ones.
     pub fn columns(&self) -> &ExtraColumns {
         &self.columns
     }
@@ -131,7 +131,7 @@ impl Destination {
         }
     }
 
-    /// Bytes of the object with this name, without reading it.
+    /// Returns the size of the object with this name, without reading it.
     pub fn length_of(&self, name: &[u8]) -> Result<Option<u64>> {
         match &self.stored {
             Storage::Shards(shards) => Ok(shards.find_row(name)?.map(|(_, row)| row.length)),
@@ -139,8 +139,8 @@ impl Destination {
         }
     }
 
-    /// At most so many names from a position on, each once: in the order of storage, for `files` in that of the
-    /// paths. `with_lengths` asks the file system for the length of each file.
+    /// Returns up to `max` names from a position on, each once, in the order of storage. For `files` this is the order
+    /// of the paths. `with_lengths` asks the file system for the length of each file.
     pub fn names(&self, from: Option<&Position>, max: usize, with_lengths: bool) -> Result<NamesPage> {
         match &self.stored {
             Storage::Shards(shards) => shards.names(from, max),
@@ -148,7 +148,7 @@ impl Destination {
         }
     }
 
-    /// How many names there are. Of packs, the manifests' tables are read for it; of `files`, all folders.
+    /// Returns the number of names. For packs this reads the manifests' tables, for `files` all folders.
     pub fn count(&self) -> Result<u64> {
         match &self.stored {
             Storage::Shards(shards) => shards.count(),

@@ -1,4 +1,4 @@
-//! Why an object is not given back, and how that is found.
+//! Errors of reading an object, and the checks that find them.
 
 use crate::manifest::ManifestRow;
 use crate::pack::Damage;
@@ -6,7 +6,7 @@ use crate::pack::parquet::ShardError;
 use fetchmill_model::error::Error;
 use fetchmill_model::object::StoredObject;
 
-/// Why an object is not given back.
+/// Why an object cannot be returned.
 #[derive(Debug, thiserror::Error)]
 pub enum ObjectError {
     /// Its record is not what was written; the text says what is wrong with it.

@@ -1,4 +1,4 @@
-//! How the objects of a job are asked for at their origin.
+//! How to request the objects of a job at their origin.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use fetchmill_model::s3::{BucketAddress, BucketName, Endpoint, REGION_DEFAULT};
 use fetchmill_model::source::{ApiNames, OriginUrl};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 
-/// What the source of an export is called: this, and the source of what was exported.
+/// Source of an export: this text, and the source of the exported job.
 pub const EXPORT_OF: &str = "export of ";
 
-/// Where the objects of a job are asked for.
+/// Where to request the objects of a job.
 #[derive(Debug, Clone)]
 pub enum ObjectOrigin {
     /// At one origin, each by its name.
@@ -27,7 +27,7 @@ pub enum ObjectOrigin {
 }
 
 impl ObjectOrigin {
-    /// As the job did; or at another origin. It is refused where the answer would mean nothing.
+    /// Returns the job's own origin, or another one. Refuses a case in which the answer would mean nothing.
     pub fn of(snapshot: &JournalSnapshot, against: Option<&str>) -> Result<Self> {
         let refuse = |why: &str| Err(Error::Usage(why.to_owned()));
         if snapshot.part("format") == Format::Null.name() {

@@ -1,4 +1,4 @@
-//! Where a listing goes on: as a value, and as text that a client may carry.
+//! The position from which a listing continues, as a value and as text for clients.
 
 use fetchmill_model::outcome::ShardNumber;
 

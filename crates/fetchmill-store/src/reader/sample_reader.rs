@@ -1,4 +1,4 @@
-//! The bytes of drawn objects as they are stored.
+//! Reads the stored bytes of sampled objects.
 
 use std::io::Read as _;
 use std::os::fd::AsFd as _;

@@ -1,4 +1,4 @@
-//! Goes through a shard from its start to its end, with large reads: for `verify`, for `export`, for Arrow.
+//! Reads a shard from start to end with large reads, for `verify`, `export` and Arrow.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use fetchmill_model::limits::MIB;
 use fetchmill_model::object::StoredObject;
 use fetchmill_model::target::Sequence;
 
-/// What is read at once; a record that is larger is read alone.
+/// Size of a read. A larger record is read alone.
 const READ_BYTES: usize = MIB;
-/// Behind damage, so many rows of a Parquet file are read one by one, to lose no more than the damaged ones.
+/// Number of rows of a Parquet file to read one by one after damage, so that only the damaged rows are lost.
 const SALVAGED_ROWS: u64 = 1024;
 
 /// A row and its object.
@@ -30,7 +30,7 @@ pub struct ScannedObject {
     pub object: std::result::Result<StoredObject, LostObject>,
 }
 
-/// An object that does not come back.
+/// An object that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LostObject {
     /// Its name, by the manifest.
@@ -41,8 +41,8 @@ pub struct LostObject {
     pub what: String,
 }
 
-/// The rows of a shard in their order. An error is that of one frame of the manifest: what comes then is the next
-/// frame.
+/// Iterates over the rows of a shard in order. An error concerns one frame of the manifest; the next item is in the
+/// next frame.
 #[derive(Debug)]
 pub struct Scan {
     manifest: Arc<Manifest>,

@@ -1,8 +1,8 @@
 //! Reads a sealed shard in place: one object by its row, or all of them in order.
 //!
-//! The manifest is the measure: what the shard gives back must have the name, the length and the checksum of its row,
-//! and is damaged otherwise. The shard itself is opened when the first object is read, so a look-up among hundreds of
-//! shards opens hundreds of manifests and one shard.
+//! An object must have the name, the length and the checksum of its manifest row; otherwise it is damaged. The shard
+//! itself is opened when the first object is read. So a look-up among hundreds of shards opens hundreds of manifests
+//! but only one shard.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -20,13 +20,13 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::object::StoredObject;
 use fetchmill_model::outcome::ShardNumber;
 
-/// A sealed shard that is read in place. Threads share it.
+/// A sealed shard that is read in place. Threads can share it.
 #[derive(Debug)]
 pub struct ShardReader {
     number: ShardNumber,
     format: Format,
     manifest: Arc<Manifest>,
-    /// Where the shard is, and where it is before it is renamed.
+    /// Final path of the shard, and its path before it is renamed.
     paths: [PathBuf; 2],
     /// Bytes of it.
     length: u64,
@@ -78,7 +78,7 @@ impl ShardReader {
         &self.paths[0]
     }
 
-    /// Reads the object of a row of the manifest. It has the name, the length and the checksum of the row.
+    /// Reads the object of a manifest row. It has the name, the length and the checksum of the row.
     pub fn read(&self, number: u64, row: &ManifestRow<'_>) -> std::result::Result<StoredObject, ObjectError> {
         let object = match self.data()? {
             ShardData::Parquet(shard) => shard.row(row.place).map_err(of_row)?,
@@ -108,7 +108,7 @@ impl ShardReader {
         Ok(Some(object))
     }
 
-    /// Opens the shard itself: then its bytes stay, even when it is removed.
+    /// Opens the shard itself, so that its bytes stay readable after it is removed.
     pub(super) fn hold(&self) -> Result<()> {
         self.data().map(drop)
     }
@@ -130,7 +130,7 @@ impl ShardReader {
         Ok(Scan::new(Arc::clone(&self.manifest), self.data()?))
     }
 
-    /// An error that names the shard and the object, for those to whom one lost object is too much.
+    /// Returns an error that names the shard and the object, for callers that cannot tolerate a lost object.
     pub fn error(&self, name: &[u8], error: ObjectError) -> Error {
         match error {
             ObjectError::Failed(error) => error,
@@ -176,7 +176,7 @@ impl ShardReader {
             return Ok(data);
         }
         let data = at_either(&self.paths, |path| self.open_data(path))?;
-        // Another thread may have been faster: its one is as good.
+        // Another thread may have opened it first. Its value is equally good.
         Ok(self.data.get_or_init(|| data))
     }
 

@@ -1,4 +1,4 @@
-//! The shards of a job, as one collection.
+//! All sealed shards of a job as one collection.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -12,16 +12,16 @@ use crate::manifest::{FoundRow, Frame, Manifest, ManifestRow, hash44};
 use crate::sink::{Format, ShardFolder};
 use fetchmill_model::error::{Error, Result};
 
-/// Shards of a running job are merged while it is read: so many of the smallest ones are opened at once, which keeps
-/// their bytes.
+/// Number of the smallest shards that are opened immediately when a running job is read. The job may merge them, and
+/// open files keep their bytes.
 const HELD_MAX: usize = 256;
-/// The journal is read again when a shard was merged between reading it and opening the shard; that often.
+/// How often to read the journal again if a shard was merged before it could be opened.
 const SNAPSHOTS_MAX: usize = 5;
 /// Descriptors of the process besides those of shards.
 const OTHER_DESCRIPTORS: u64 = 64;
 /// A manifest and its shard.
 const DESCRIPTORS_A_SHARD: u64 = 2;
-/// Manifests are opened by threads when there are more than this: on a cold disk each costs a wait or two.
+/// Above this number, several threads open manifests: on a cold disk each costs a wait or two.
 const OPENED_ALONE: usize = 8;
 /// That many threads.
 const OPENING_THREADS: usize = 8;
@@ -41,7 +41,7 @@ pub(super) struct SealedShards {
 }
 
 impl SealedShards {
-    /// Those that `read` finds in the journal. Where `may_vanish`, some of them are replaced by others meanwhile.
+    /// Opens the shards that `read` finds in the journal. With `may_vanish`, others may replace some of them meanwhile.
     pub(super) fn open(
         shard_folder: &ShardFolder,
         format: Format,
@@ -219,8 +219,8 @@ impl SealedShards {
     }
 }
 
-/// Raises the soft limit of descriptors where it is too low for so many shards. Where it cannot be raised, opening
-/// tells.
+/// Raises the soft limit of descriptors if it is too low for this many shards. If it cannot be raised, opening a shard
+/// will fail.
 fn raise_descriptors(shards: usize) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

@@ -1,4 +1,4 @@
-//! Goes through everything that a job has stored, in an order that stays the same as long as the job does.
+//! Iterates over all stored data of a job, in an order that does not change while the job does not.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -31,8 +31,8 @@ pub(crate) fn latest_first(manifests: &[ShardEnd]) -> Vec<&ShardEnd> {
     manifests
 }
 
-/// The names under which `files` has stored these targets of a window, as the latest of their rows say. What cannot be read
-/// of a manifest has none.
+/// Returns the names under which `files` has stored these targets of a window, from the latest row of each. Rows that
+/// cannot be read are left out.
 pub fn latest_names(
     place: &JobLocation,
     manifests: &[ShardEnd],

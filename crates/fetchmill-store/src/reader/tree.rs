@@ -1,9 +1,8 @@
-//! `files`: the files below the destination, in the order of their paths.
+//! The files below the destination of a `files` job, in the order of their paths.
 //!
-//! A walk is a stack of folders, each read and sorted when it is entered: a folder of a million files costs its
-//! reading once and some 40 MB while it is walked. The walks of the latest pages are kept, so that the next page
-//! costs its names only. A file whose path no name has is not ours and left out, and so is what the job keeps for
-//! itself.
+//! A walk is a stack of folders, each read and sorted when it is entered. A folder of a million files is read once and
+//! takes about 40 MB while it is walked. The walks of the latest pages are kept, so that the next page costs only its
+//! names. Files whose path does not belong to a name are left out, and so are the job's own files.
 
 use std::collections::VecDeque;
 use std::io::Read as _;

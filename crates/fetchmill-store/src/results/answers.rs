@@ -1,4 +1,4 @@
-//! Files of results, read back: of each row which site it is and what that answered.
+//! Reads files of results: the site and the answer of each row.
 
 use std::fs::File;
 use std::path::Path;

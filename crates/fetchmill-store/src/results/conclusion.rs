@@ -1,9 +1,9 @@
-//! The end of a job of rows: out of the shards that hold them, the file of its results and its summary.
+//! The end of a job of rows: writes the file of results and the summary from the shards with the rows.
 //!
-//! The file is written under a name of its own beside the final one and synced, then the journal says that it is
-//! complete, then it is renamed without replacing anything, then the job is finished. A run that is killed on the way
-//! leaves one of three states, and the next run goes on from it: an unfinished file is removed and written again, a
-//! complete one is renamed, and a renamed one is in its place.
+//! The file is written and synced under a separate name next to the final one. Then the journal records that it is
+//! complete, it is renamed without replacing a file, and the job is finished. A killed run leaves one of three states,
+//! from which the next run continues: it removes and rewrites an unfinished file, renames a complete one, and keeps a
+//! renamed one.
 
 use std::os::fd::AsFd as _;
 use std::path::Path;
@@ -43,7 +43,7 @@ pub struct ResultsTarget<'t> {
     pub is_durable: bool,
 }
 
-/// Refuses a file that is not this job's, and a folder that is not there, before anything is made.
+/// Refuses a file that does not belong to this job, or a folder that does not exist, before anything is created.
 pub fn refuse_foreign(path: &Path, has_journal: bool) -> Result<()> {
     let folder = folder_of(path);
     if !folder.is_dir() {
@@ -56,8 +56,8 @@ pub fn refuse_foreign(path: &Path, has_journal: bool) -> Result<()> {
     if has_journal || path.symlink_metadata().is_err() { Ok(()) } else { Err(foreign(path)) }
 }
 
-/// The same once the journal is open: a job that is not at its end has not yet made its file. It must be able to: that
-/// is not to be found out when a million sites were asked.
+/// Refuses an unfit file once the journal is open. An unfinished job has not created its file yet, and must be able to:
+/// otherwise the error would come only after a million sites were requested.
 pub fn refuse_unfit(journal: &Journal, path: &Path) -> Result<()> {
     if journal.get(SUMMARY)?.is_some() || journal.get(COMPLETE)?.is_some() {
         return Ok(());
@@ -81,8 +81,8 @@ pub fn read_summary(journal: &Journal) -> Result<Option<Summary>> {
     journal.get(SUMMARY)?.as_deref().map(Summary::from_text).transpose()
 }
 
-/// Writes the results and leaves the transaction open in which the job is to be finished. None: `goes_on` said no, and
-/// nothing has changed.
+/// Writes the results, and leaves the transaction open in which the job will be finished. `None` if `goes_on` returned
+/// false; then nothing has changed.
 pub fn conclude(
     place: &JobLocation,
     journal: &mut Journal,
@@ -102,7 +102,7 @@ pub fn conclude(
     Ok(summary)
 }
 
-/// The shards are of no use any more once the job is finished.
+/// Removes the shards, which are not needed once the job is finished.
 pub fn remove_shards(place: &JobLocation) -> Result<()> {
     cut_back(&place.failures_path(), &[])
 }
@@ -241,8 +241,8 @@ fn remove(path: &Path) -> Result<()> {
     durable::remove_path(path).map_err(|error| Error::storage("remove", path, error))
 }
 
-/// A name that no other file has: the process and the time are in it. Without the file's own, which may be as long as
-/// names can be.
+/// Returns a unique name that contains the process and the time. It does not contain the file's own name, which may
+/// have the maximum length.
 fn unfinished_name() -> String {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     format!(".fetchmill-{}-{}.unfinished", std::process::id(), since.as_nanos())

@@ -1,5 +1,5 @@
-//! Results as CSV: RFC 4180 with a header, lines that end with a line feed. No value is an empty field, an empty text
-//! is `""`; redirects have a space between them.
+//! Results as CSV: RFC 4180 with a header and line feeds. A missing value is an empty field, an empty text is `""`, and
+//! redirects are separated by spaces.
 
 use std::io::{self, Write};
 

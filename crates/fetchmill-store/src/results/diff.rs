@@ -1,8 +1,8 @@
-//! What differs between two files of results: which sites are new, gone, or answer otherwise.
+//! Compares two files of results: which sites are new, gone, or have another answer.
 //!
-//! Rows are compared by key or else URL; of one that comes several times the n-th with the n-th. Of the first file a
-//! hash and an answer's number are in memory, 16 bytes a row. Above [`DIFF_ROWS_HELD_MAX`] rows the files are read
-//! several times, each time for another part of the hashes.
+//! Rows are compared by key, or else by URL. If it occurs several times, the n-th row is compared with the n-th. A hash
+//! and the number of the answer are in memory for each row of the first file: 16 bytes. Above [`DIFF_ROWS_HELD_MAX`]
+//! rows the files are read several times, each time for another part of the hashes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -38,7 +38,7 @@ pub struct Difference {
     pub transitions: BTreeMap<(String, String), u64>,
 }
 
-/// A row that differs. The answer is none where there is no row.
+/// A row that differs. The answer is `None` on the side without the row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Change<'c> {
     /// The key, or else the URL.
@@ -49,10 +49,11 @@ pub struct Change<'c> {
     pub after: Option<&'c str>,
 }
 
-/// What is done with each change; `None` at times without one, to look whether to go on.
+/// Called with each change. `None` comes from time to time without a change, so that the caller can decide whether to
+/// continue.
 pub type EachChange<'e> = &'e mut dyn FnMut(Option<Change<'_>>) -> Result<()>;
 
-/// Compares two files; changes come in the order of the second file, then those that are gone in that of the first.
+/// Compares two files. Changes come in the order of the second file, then removed rows in the order of the first.
 pub fn diff(old: &Path, new: &Path, each: EachChange<'_>) -> Result<Difference> {
     diff_within(old, new, DIFF_ROWS_HELD_MAX, each)
 }

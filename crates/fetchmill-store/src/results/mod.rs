@@ -1,6 +1,6 @@
-//! The results of a check, or of a list that is written out: one file with a row for each target, written out of the
-//! shards that hold the rows when every target has its own; what differs between two such files; and the rows without an
-//! object of a job where every target has one.
+//! The results of a check or of a written list: a file with a row for each target, written from the shards when every
+//! target has its row. Also the difference between two such files, and the rows without an object in a job where every
+//! target has a row.
 
 mod answers;
 mod columns;

@@ -1,5 +1,5 @@
-//! What a check says at its end: how many sites gave which answer, and some of those that failed. Of a list that is
-//! written out only the rows are counted.
+//! The summary of a check: the number of sites for each answer, and some failed ones. For a written list only the rows
+//! are counted.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use fetchmill_model::target::extra_columns::ExtraColumns;
 pub struct Summary {
     /// Rows.
     pub rows: u64,
-    /// Of them, those that this machine may be to blame for.
+    /// Rows whose failure this machine may have caused.
     pub suspect: u64,
     counts: BTreeMap<CheckAnswer, u64>,
     /// The first rows that failed, as in results of JSON lines, without kept columns.

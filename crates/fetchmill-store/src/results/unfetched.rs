@@ -1,12 +1,13 @@
-//! The end of a job, out of its failures shards: with `--all-rows` the files with the rows of targets without an object, and
-//! else the failures file, when there is something to tell.
+//! Writes files at the end of a job from its failures shards. With `--all-rows` they are the files with the rows of
+//! targets without an object, otherwise the failures file, if there are failures.
 //!
-//! They are there when the job is finished, and only then. They are written among the open shards and synced, then the
-//! journal names them, then they are renamed without replacing anything, then the job is finished. A run of a job that is
-//! not finished, or not any more, takes back what the one before has left of them, and writes them again at its end: so
-//! no target has two rows, and no object is called missing, whatever becomes of it in a second pass.
+//! The files exist exactly when the job is finished. They are written among the open shards and synced, then the
+//! journal names them, then they are renamed without replacing a file, then the job is finished. A run of an unfinished
+//! or reopened job removes the files of the previous run and writes them again at its end. So no target has two rows,
+//! and no object is reported missing after a retry run has fetched it.
 //!
-//! Memory: a row, what the file buffers ([`fetchmill_model::limits::SHARD_BUFFER_BYTES`]), and [`STRETCH_FOLDERS`] folders.
+//! Memory: a row, the buffer of the file ([`fetchmill_model::limits::SHARD_BUFFER_BYTES`]), and [`STRETCH_FOLDERS`]
+//! folders.
 
 use std::path::PathBuf;
 
@@ -24,8 +25,8 @@ const STRETCH_ROWS: u64 = 4096;
 /// Folders that are read at once.
 const STRETCH_FOLDERS: usize = 1024;
 
-/// Writes them and puts them in their place; every target has its outcome. Gives their paths; none: `goes_on` said no, and
-/// there are none.
+/// Writes the files and moves them to their place. Every target must have its outcome. Returns their paths. `None` if
+/// `goes_on` returned false; then there are no files.
 pub fn write_unfetched(
     place: &JobLocation,
     journal: &Journal,
@@ -56,8 +57,8 @@ pub fn write_unfetched(
     Ok(Some(paths))
 }
 
-/// Removes them here, wherever they are. One that was not renamed has not taken the place of another file. The journal
-/// goes on to name them until [`Journal::forget_unfetched`]: a bucket may have one.
+/// Removes the local files, renamed or not. A file that was not renamed has not replaced another one. The journal names
+/// them until [`Journal::forget_unfetched`], because a bucket may have one.
 pub fn take_back_unfetched(
     journal: &Journal,
     shard_folder: &ShardFolder,

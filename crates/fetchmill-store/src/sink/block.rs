@@ -1,4 +1,4 @@
-//! A block: outcomes on their way from a worker to its sink, names and bodies in one buffer.
+//! A block: outcomes on their way from a worker to its sink, with names and bodies in one buffer.
 
 use std::ops::Range;
 
@@ -14,14 +14,14 @@ use fetchmill_model::target::extra_columns::{extra_values, write_extra};
 /// A part of this size grows a block by what it needs.
 const LARGE_BYTES: usize = 16 * 1024;
 
-/// Where a body is.
+/// Location of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BlockBody {
     /// In the block.
     Inside(Range<u32>),
-    /// In a staging file that carries the target's sequence number as its name: it was too large for memory.
+    /// In a staging file named by the target's sequence number, because it was too large for memory.
     Spilled(u64),
-    /// Not kept; this long.
+    /// Not stored. Contains its length.
     Dropped(u64),
 }
 
@@ -40,14 +40,14 @@ impl BlockBody {
     }
 }
 
-/// What became of one target.
+/// Outcome of one target.
 #[derive(Debug, Clone)]
 pub struct BlockEntry {
     /// Which target.
     pub sequence: Sequence,
     /// What became of it.
     pub outcome: Outcome,
-    /// The status of the last reply; 0 when there was none.
+    /// Status of the last reply. 0 if there was none.
     pub status: u16,
     /// Attempts that were made.
     pub attempts: u32,
@@ -73,7 +73,7 @@ struct EntryFacts {
     rest_length: u32,
 }
 
-/// A target that was not fetched, as the list of failures tells it.
+/// A target that was not fetched, as in the list of failures.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct EntryDescription<'d> {
     /// Its name.

@@ -1,4 +1,4 @@
-//! The index of a WARC shard (CDXJ): its lines in their order, in a file of its own beside it.
+//! The index of a WARC shard (CDXJ): its sorted lines, in a separate file next to the shard.
 
 use std::path::PathBuf;
 

@@ -1,8 +1,8 @@
-//! Failures shards: a line of JSON for each target that failed or was absent, in zstd frames, a frame a window. A
-//! target that a transform has dropped has a line too: nothing else tells that it is settled.
+//! Failures shards: a line of JSON for each failed or absent target, in zstd frames, with one frame for each window. A
+//! target dropped by a transform also has a line, because nothing else records that it is finished.
 //!
-//! Appended and synced before the receipt that counts them; what is behind the receipt's end does not exist, and a
-//! resumed job cuts it off. Failures are data: no list of them grows in memory.
+//! Lines are appended and synced before the receipt that counts them. Bytes after the recorded end are ignored,
+//! and a resumed job truncates them. Failures are data: no list of them grows in memory.
 //!
 //! In a check every target has such a line, its [`fetchmill_model::row::CheckRow`].
 
@@ -237,12 +237,12 @@ impl FailuresShard {
     }
 }
 
-/// Cuts shards back to where the journal says they end, and removes those that it does not know.
+/// Truncates shards to the ends in the journal, and removes shards that the journal does not know.
 pub fn cut_back(folder: &Path, shards: &[ShardEnd]) -> Result<()> {
     cut_back_of(folder, shards, "")
 }
 
-/// The same for those only whose names begin so: others may be written meanwhile.
+/// Does the same only for shards whose names begin with `start`, because others may be written meanwhile.
 pub fn cut_back_of(folder: &Path, shards: &[ShardEnd], start: &str) -> Result<()> {
     for shard in shards.iter().filter(|shard| shard.path.starts_with(start)) {
         let path = folder.join(&shard.path);

@@ -1,12 +1,14 @@
-//! `files`: an object a file, under its name.
+//! `files`: one file for each object, under its name.
 //!
-//! The objects of window k are written to the worker's [`Stage`]. The checkpoint at its end asks for one sync of the file
-//! system, while which the objects of window k+1 are written; its receipt says "window k is staged, window k-1 is
-//! settled". Only when that is in the journal are the files of window k renamed to their names, never replacing anything;
-//! the sync at the end of window k+1 makes the renames durable. So after a crash a staged file of a journaled window is still to be renamed, a missing one
-//! is done, and staged files of no journaled window are rubbish.
+//! The objects of window k are written to the worker's [`Stage`]. The checkpoint at its end requests one sync of the
+//! file system, while the objects of window k+1 are written. Its receipt says "window k is staged, window k-1 is
+//! finished". When that is in the journal, the files of window k are renamed to their names, never replacing a file.
+//! The sync at the end of window k+1 makes the renames durable.
 //!
-//! Cost an object: create, write, close, rename; the folders that are written to stay open.
+//! So after a crash, a staged file of a journaled window still has to be renamed, a missing one was already renamed,
+//! and other staged files are garbage.
+//!
+//! An object costs create, write, close and rename. Folders in use stay open.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -28,10 +30,11 @@ use fetchmill_model::object::Seconds;
 use fetchmill_model::outcome::{FailureKind, Outcome, Runs, ShardNumber};
 use fetchmill_model::target::Sequence;
 
-/// Folders kept open: 256 descriptors would be too many where 1,024 are allowed and connections need the most.
+/// Maximum number of open folders. 256 would be too many if 1,024 descriptors are allowed, because connections need
+/// most of them.
 const OPEN_FOLDERS_MAX: usize = 16;
 
-/// An object that was written and is not yet in its place. Names lie in one buffer: a window has 100,000.
+/// An object that was written but is not yet in its place. Names are in one buffer, because a window has 100,000.
 #[derive(Debug)]
 struct StagedObject {
     sequence: Sequence,

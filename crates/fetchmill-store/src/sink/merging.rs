@@ -1,6 +1,6 @@
-//! Which small shards become one. Those of about the same size are merged when there are enough of them, so each
-//! object is written again only once for every factor of 16 that its shard grows by. A merged shard is never larger
-//! than one that is full, in bytes and in rows.
+//! Selects the small shards to merge. Enough shards of about the same size are merged together, so each object is
+//! rewritten only once for every factor of 16 by which its shard grows. A merged shard is never larger than a full one,
+//! in bytes and in rows.
 
 use std::collections::BTreeMap;
 

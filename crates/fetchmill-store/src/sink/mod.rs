@@ -1,9 +1,10 @@
-//! Sinks: what stores outcomes, and the proof that they are durable.
+//! Sinks store outcomes, and prove that they are durable.
 //!
-//! A sink lives on a thread of its own beside a worker's and takes whole blocks. Its life is a repetition of
-//! [`Sink::write`] (some blocks: no sync), [`Sink::checkpoint`] (sync: what is durable now) and [`Sink::committed`]
-//! (the receipt of that checkpoint is in the journal). Bytes durable, then receipt, then journal. A checkpoint may leave
-//! its sync to others ([`FileSystemSync`]): then more is written meanwhile, and the receipt waits for the sync.
+//! A sink has its own thread, next to its worker's thread, and takes whole blocks. It repeats three steps:
+//! [`Sink::write`] (some blocks, no sync), [`Sink::checkpoint`] (sync; returns what is now durable) and
+//! [`Sink::committed`] (the receipt of that checkpoint is in the journal). So the order is bytes durable, commit
+//! record, journal. A checkpoint may leave its sync to the caller ([`FileSystemSync`]). Then more blocks are written
+//! meanwhile, and the receipt waits for the sync.
 
 mod block;
 mod cdxj;
@@ -48,7 +49,7 @@ use fetchmill_model::outcome::{FailureKind, OpenShard, Runs, SealedShard, ShardE
 use fetchmill_model::target::Sequence;
 use fetchmill_model::text::file_name::FileName;
 
-/// What of a reply is stored: each includes the ones before it.
+/// Stored parts of a reply. Each level includes the earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StoredParts {
     /// Only that it came.
@@ -63,7 +64,7 @@ pub enum StoredParts {
     Replies,
 }
 
-/// What an engine must know of a sink.
+/// Properties of a sink that an engine needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Properties {
     /// What is stored; the rest need not be kept.
@@ -72,13 +73,13 @@ pub struct Properties {
     pub names_are_paths: bool,
 }
 
-/// A sync that makes durable all that a checkpoint says, and whatever else lies on its file system.
+/// A sync that makes everything durable that a checkpoint reports, and everything else on its file system.
 #[derive(Debug)]
 #[must_use = "nothing is durable before it has run"]
 pub struct FileSystemSync(Arc<Stage>);
 
 impl FileSystemSync {
-    /// Waits for the disk. What is written meanwhile may or may not be durable then.
+    /// Waits for the disk. Data written meanwhile may or may not be durable afterwards.
     pub fn run(self) -> Result<()> {
         let FileSystemSync(stage) = self;
         durable::sync_file_system(stage.folder())
@@ -86,14 +87,14 @@ impl FileSystemSync {
     }
 }
 
-/// What a checkpoint has made durable.
+/// Data that a checkpoint has made durable.
 #[derive(Debug, Default)]
 pub struct CheckpointResult {
     /// Objects that are stored for good.
     pub settled: Runs,
     /// How many bytes they have.
     pub bytes: u64,
-    /// Objects that are safe but not yet in their place; a later checkpoint settles them.
+    /// Objects that are durable but not yet in their place. A later checkpoint finishes them.
     pub staged: Runs,
     /// See [`fetchmill_model::outcome::Receipt::open`].
     pub open: Option<OpenShard>,
@@ -103,7 +104,7 @@ pub struct CheckpointResult {
     pub removed: Vec<ShardNumber>,
     /// See [`fetchmill_model::outcome::Receipt::manifest`].
     pub manifest: Option<ShardEnd>,
-    /// What must have run before any of it is true: then a receipt may be sent. Until [`Sink::committed`] only
+    /// Sync that must run before the result is valid and a receipt may be sent. Until [`Sink::committed`] only
     /// [`Sink::write`] may be called.
     pub sync: Option<FileSystemSync>,
 }
@@ -117,7 +118,7 @@ impl CheckpointResult {
     }
 }
 
-/// An object that could not be put in its place.
+/// An object that could not be moved to its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedObject {
     /// Which target.
@@ -132,37 +133,38 @@ pub struct RefusedObject {
     pub kind: FailureKind,
 }
 
-/// Stores fetched objects. All calls come from one thread, in the order that the module tells. An error stops the
-/// job: what has no receipt in the journal is fetched again by the next run.
+/// Stores fetched objects. All calls come from one thread, in the order that the module describes. An error stops the
+/// job, and the next run fetches everything again that has no receipt in the journal.
 pub trait Sink: Send {
-    /// Stores the fetched objects of a block from an entry on, and returns where it stopped: before the end only when
-    /// [`Sink::is_full`]. No sync. Called some thousand times a second at most.
+    /// Stores the fetched objects of a block from an entry on, and returns where it stopped: before the end only if
+    /// [`Sink::is_full`]. It does not sync. It is called up to some thousand times a second.
     fn write(&mut self, block: &Block, from: usize) -> Result<usize>;
 
-    /// Makes durable what was written, as far as the format allows, or tells what does. Called once a commit window, and with `is_last`
-    /// while [`Sink::is_open`] at the end: then everything is settled and sealed.
+    /// Makes the written data durable, as far as the format allows, or returns the sync that does. It is called once
+    /// for each commit window, and with `is_last` while [`Sink::is_open`] at the end. After that everything is finished
+    /// and sealed.
     fn checkpoint(&mut self, is_last: bool) -> Result<CheckpointResult>;
 
-    /// The receipt of the last checkpoint is in the journal, which gave a sealed shard its number: what was staged
-    /// or sealed may be put in its place. Objects that cannot be are returned; the next receipt must settle them as
-    /// failed.
+    /// Reports that the receipt of the last checkpoint is in the journal, which numbered a sealed shard. Staged
+    /// or sealed files may now be moved to their places. Returns the objects for which this is impossible; the next
+    /// receipt must record them as failed.
     fn committed(&mut self, number: Option<ShardNumber>) -> Result<Vec<RefusedObject>>;
 
-    /// Whether something is written that no checkpoint has settled: another one must come.
+    /// Returns whether written data is not finished by a checkpoint yet, so that another one must come.
     fn has_unsettled(&self) -> bool;
 
-    /// Whether a checkpoint at the end of the job has still something to do.
+    /// Returns whether a checkpoint at the end of the job still has work to do.
     fn is_open(&self) -> bool {
         self.has_unsettled()
     }
 
-    /// Whether a checkpoint should come now, before the window's end.
+    /// Returns whether a checkpoint should come now, before the end of the window.
     fn is_full(&self) -> bool {
         false
     }
 }
 
-/// Names for an open shard and its manifest that no other has: the process and the time are in them.
+/// Returns unique names for an open shard and its manifest, which contain the process and the time.
 fn shard_names(worker: u32) -> (FileName, FileName) {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let name = format!("{worker}-{}-{}", std::process::id(), since.as_nanos());

@@ -1,4 +1,4 @@
-//! `null`: counts and forgets. For checks, rehearsals and measurements; the journal is kept as for any other.
+//! `null`: counts objects and discards them, for checks, rehearsals and measurements. The journal is written as usual.
 
 use super::{Block, CheckpointResult, RefusedObject, Sink};
 use fetchmill_model::error::Result;

@@ -1,6 +1,6 @@
-//! `tar`, `warc` and `jsonl`: records that are appended to a shard. A checkpoint syncs the shard and its manifest
-//! and says where they end; on resume both are cut back to there. So a crash costs a window, whatever the shard's
-//! size.
+//! `tar`, `warc` and `jsonl`: records that are appended to a shard. A checkpoint syncs the shard and its manifest and
+//! returns their ends. A resumed job truncates both to these ends. So a crash costs one window, for any size of the
+//! shard.
 
 use std::sync::Arc;
 

@@ -1,10 +1,11 @@
-//! `parquet`: rows in files that have no valid prefix. A checkpoint ends the row group, writes down behind it what the
-//! footer will say of it, and syncs the shard and its manifest; on resume both are cut back to there and the footer is
-//! appended. So a crash costs a window, as with other packs.
+//! `parquet`: rows in files that have no valid prefix. A checkpoint ends the row group, appends the metadata for a
+//! footer, and syncs the shard and its manifest. A resumed job truncates both to that point and appends the footer. So
+//! a crash costs one window, as with other packs.
 //!
-//! A row group of one window may be small. So a shard is sealed at its size, after `--seal-after`, when it has too many
-//! row groups, or at the end of the job, and small shards are merged, which writes their rows again into large row groups:
-//! the transaction that seals the merged shard names those that it replaces, and they are removed behind it.
+//! The row group of one window may be small. So a shard is sealed when it has reached its size, after `--seal-after`,
+//! when it has too many row groups, or at the end of the job. Small shards are merged, which rewrites their rows into
+//! large row groups. The transaction that seals the merged shard names the shards that it replaces, and they are
+//! removed after it.
 
 use std::fs::File;
 use std::io;
@@ -104,8 +105,8 @@ impl ParquetSink {
         }
     }
 
-    /// The same, when the destination is a bucket: what is there is never merged, so small shards wait for each other
-    /// on the local disk, of which they get less than a shard, and the job leaves one of them at most.
+    /// Sets the queue for a bucket as the destination. Shards in a bucket are never merged. So small shards wait for
+    /// each other on the local disk, where they take less than one shard, and the job leaves at most one of them.
     #[must_use]
     pub fn for_upload(self, upload_queue: Option<Arc<UploadQueue>>) -> Self {
         let small = if upload_queue.is_some() { self.small.gather() } else { self.small };

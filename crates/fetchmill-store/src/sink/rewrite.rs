@@ -1,4 +1,4 @@
-//! Sealed shards written again without some of their objects: the new one takes their place by a seal that names them.
+//! Rewrites sealed shards without some of their objects. The seal of the new shard names the shards that it replaces.
 
 use super::parquet::{OpenParquet, ShardRows};
 use super::shard::ShardFile;

@@ -1,4 +1,4 @@
-//! The file of an open shard: appended in large pieces, with its checksum, and sent to the disk early.
+//! The file of an open shard. Data is appended in large pieces with a checksum, and written to disk early.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -1,8 +1,8 @@
-//! Where shards stand: open ones in `.fetchmill/open`, sealed ones in the destination under their numbers, and the
+//! Locations of shards: open ones in `.fetchmill/open`, sealed ones in the destination under their numbers, and the
 //! manifest of each in `.fetchmill/index`.
 //!
-//! A sealed shard is renamed only after the transaction that gave it its number: a file with a final name that the
-//! journal does not know can never be ours, and is never replaced.
+//! A sealed shard is renamed only after the transaction that gave it its number. So a file with a final name that the
+//! journal does not know never belongs to the job, and is never replaced.
 
 use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -25,8 +25,8 @@ pub struct ShardFolder {
 }
 
 impl ShardFolder {
-    /// The name of the failures file. Who reads a folder as one table (pyarrow, pandas, Spark) passes over names that
-    /// begin so, and who reads `*.jsonl` over what ends so.
+    /// Name of the failures file. Readers of a folder as one table (pyarrow, pandas, Spark) skip names with this first
+    /// character, and readers of `*.jsonl` skip this ending.
     pub const FAILURES: &str = "_failures.ndjson";
 
     /// How names of indexes end.

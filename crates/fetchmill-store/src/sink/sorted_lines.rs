@@ -1,5 +1,5 @@
-//! Lines in the order of their bytes, in bounded memory: what is too much for that is sorted in parts, which stand one
-//! behind the other in a file until they are merged.
+//! Sorts lines by their bytes in limited memory. Larger inputs are sorted in parts, which are stored in a file one
+//! after another until they are merged.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

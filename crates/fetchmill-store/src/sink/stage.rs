@@ -1,8 +1,9 @@
-//! The stage: where objects lie under their sequence numbers until their window is journaled.
+//! The stage: objects under their sequence numbers until their window is in the journal.
 //!
-//! A staged file is `<folder>/<sequence>`, with the folder computed from the sequence number: some 64 files lie in
-//! one. Each create and each rename looks a name up in a folder's block, and a full block costs as much as the
-//! rename itself: with a window of 20,000 files in one folder an object takes a seventh more (docs/reference/performance.md).
+//! A staged file is `<folder>/<sequence>`. The folder is computed from the sequence number, and contains about 64
+//! files. Each create and each rename searches the folder's block for a name, and a full block costs as much as the
+//! rename itself. With a window of 20,000 files in one folder, an object takes a seventh more time
+//! (docs/reference/performance.md).
 
 use std::ffi::OsStr;
 use std::fs::File;

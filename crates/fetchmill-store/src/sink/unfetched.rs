@@ -1,7 +1,7 @@
-//! Targets of which no object is stored: with `--all-rows` as rows in files of their own beside the shards, with the same
-//! columns, and else, those that failed or were absent, as lines of the failures file. With `--warc-all` what came in place
-//! of objects is in files of WARC, too. No journal and no manifest names an object in them, so who reads objects never meets
-//! such a row.
+//! Targets without a stored object. With `--all-rows` they are rows in separate files next to the shards, with the same
+//! columns. Otherwise failed and absent targets are lines of the failures file. With `--warc-all` the replies in place
+//! of objects are in WARC files, too. No journal and no manifest names an object in these files, so a reader of objects
+//! never sees such a row.
 
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,8 @@
-//! Where sealed shards wait for their upload, when the destination is a bucket. A sink tells of each shard whether it
-//! is final, or small and so to be merged; whoever uploads takes the final ones in order. Before a sink begins another
-//! shard it waits until fewer than two of its own are there: so many the local disk holds.
+//! The queue of sealed shards that wait for their upload to a bucket. For each shard a sink states whether it is final,
+//! or small and so to be merged. The uploader takes the final ones in order. Before a sink begins another shard, it
+//! waits until fewer than two of its own are in the queue, which limits the local disk space.
 //!
-//! One lock a shard.
+//! A shard costs one lock.
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -74,7 +74,8 @@ impl UploadQueue {
         }
     }
 
-    /// Waits until a worker may begin another shard. Once nobody uploads any more it may: what is in memory is stored.
+    /// Waits until a worker may begin another shard. After the queue is closed there is no wait, so that data in memory
+    /// can be stored.
     pub fn wait_for_room(&self, worker: u32) {
         let is_full = |known: &mut UploadQueueState| {
             let own = known.shards.values().filter(|shard| shard.is_final && shard.worker == worker);
@@ -83,7 +84,7 @@ impl UploadQueue {
         drop(self.changed.wait_while(self.known(), is_full).unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// What is to be uploaded next. Waits for it, but only a tick.
+    /// Returns the next shard to upload. Waits for it up to one tick.
     pub fn next(&self) -> NextShard {
         let find = |known: &UploadQueueState| {
             let found = known.shards.iter().find(|(_, shard)| shard.is_final || known.is_complete);

@@ -27,7 +27,7 @@ from fetchmill.engines.http.held_connections import ConnectionKey, ConnectionOwn
 from fetchmill.engines.http.request_url import RequestUrl
 from fetchmill.engines.transports import TransportOptions
 
-# What the parts of aiohttp pass to one another, and we pass on.
+# A value that parts of aiohttp pass to one another. We only forward it.
 LibraryValue: TypeAlias = Any
 
 

@@ -1,4 +1,4 @@
-//! A command that writes credentials: the `credential_process` of a profile, `--bearer-command`.
+//! A command that prints credentials: the `credential_process` of a profile, `--bearer-command`.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -14,15 +14,15 @@ use fetchmill_model::limits;
 use fetchmill_model::name::for_display;
 use fetchmill_model::panics;
 
-/// How often a command is looked at.
+/// Poll interval for a running command.
 const POLL: Duration = Duration::from_millis(10);
-/// What a command has written is here soon after its end, unless it has left somebody behind who may still write.
+/// Time to wait for output after the end of a command. A child that it left behind may still hold its output open.
 const REST: Duration = Duration::from_millis(500);
-/// What is read of its output at once.
+/// Bytes of output that are read at a time.
 const PIECE_BYTES: usize = 4096;
 
-/// What a command writes, run by a shell as other programs do it. It ends with the job. `what` it is, for people; an error
-/// has the first line that it complains with, and never what it writes.
+/// Runs a command in a shell, as other programs do, and returns its output. The command ends with the job. `what` names
+/// it for people. An error shows the first line of its error output, but never its output.
 pub(crate) fn run_command(
     command: &str,
     what: &str,
@@ -55,7 +55,7 @@ pub(crate) fn run_command(
     Ok(read_rest(&output))
 }
 
-/// What has come, and what comes soon: somebody whom the command has left behind may hold its output open.
+/// Returns the output so far, and what arrives soon. A child that the command left behind may hold the output open.
 fn read_rest(pieces: &Receiver<Vec<u8>>) -> Vec<u8> {
     let end = Instant::now() + REST;
     let mut bytes = Vec::new();
@@ -67,17 +67,17 @@ fn read_rest(pieces: &Receiver<Vec<u8>>) -> Vec<u8> {
     }
 }
 
-/// A command and all that it starts: they end when this is dropped, and when this process is killed.
+/// A command and all its children. They end when this is dropped, and when this process is killed.
 struct CommandProcess {
     shell: Child,
     guard: Option<Guard>,
     is_waited_for: bool,
 }
 
-/// Ends a group of processes when the process that started it is gone, however that has ended.
+/// Kills a group of processes when the process that started it has gone, however that ended.
 struct Guard {
     shell: Child,
-    /// Closed by the kernel at the end of this process.
+    /// The kernel closes this at the end of this process.
     _stdin: Option<ChildStdin>,
 }
 
@@ -97,7 +97,7 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The guard may already have ended.
         let _ = self.shell.kill();
         let _ = self.shell.wait();
     }
@@ -112,7 +112,7 @@ impl CommandProcess {
             .stderr(Stdio::piped())
             .process_group(0)
             .spawn()?;
-        // Without a guard only a kill of this process leaves it behind.
+        // Without a guard, the command survives only if this process is killed.
         let guard = Guard::start(child.id()).ok();
         Ok(CommandProcess { shell: child, guard, is_waited_for: false })
     }
@@ -125,15 +125,15 @@ impl CommandProcess {
         read(self.shell.stderr.take())
     }
 
-    /// How it has ended, with all that it has left behind in its group: these are ended first, while nobody else can have
-    /// its number.
+    /// Returns the exit status if the command has ended, and kills everything that it left in its group. The group is
+    /// killed before the shell is reaped, while its number cannot be reused.
     fn ended(&mut self) -> std::io::Result<Option<ExitStatus>> {
         let Some(pid) = Pid::from_raw(self.shell.id() as i32) else { return Ok(None) };
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         if waitid(WaitId::Pid(pid), look)?.is_none() {
             return Ok(None);
         }
-        // What it has written to the end is in the pipes.
+        // The complete output of the command is in the pipes.
         std::thread::sleep(POLL);
         self.end_group();
         self.is_waited_for = true;
@@ -142,7 +142,7 @@ impl CommandProcess {
 
     fn end_group(&mut self) {
         if let Some(group) = Pid::from_raw(self.shell.id() as i32) {
-            // There may be nobody in it.
+            // The group may be empty.
             let _ = kill_process_group(group, Signal::KILL);
         }
         self.guard = None;
@@ -151,7 +151,7 @@ impl CommandProcess {
 
 impl Drop for CommandProcess {
     fn drop(&mut self) {
-        // Once it was waited for, its group may be another's.
+        // After the shell was reaped, its group number may be in use by others.
         if !self.is_waited_for {
             self.end_group();
             let _ = self.shell.wait();
@@ -159,22 +159,22 @@ impl Drop for CommandProcess {
     }
 }
 
-/// Reads on a thread of its own: a command that writes much must not wait for us.
+/// Reads on a separate thread, so a command with much output need not wait.
 fn read(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
     let (sender, receiver) = channel();
     let work = move || {
         let Some(pipe) = pipe else { return };
         let mut pipe = pipe.take(limits::CREDENTIALS_BYTES_MAX as u64);
         let mut piece = vec![0; PIECE_BYTES];
-        // What comes before an error is judged by who wants it.
+        // The caller judges the output before an error.
         while let Ok(count @ 1..) = pipe.read(&mut piece) {
             if sender.send(piece[..count].to_vec()).is_err() {
-                // Nobody waits for it any more.
+                // The receiver has gone.
                 return;
             }
         }
     };
-    // Without a thread the sender is gone, and nothing is read.
+    // Without a thread the sender is dropped, and nothing is read.
     let _ = std::thread::Builder::new().name("credentials".into()).spawn(panics::inherited(work));
     receiver
 }

@@ -1,4 +1,4 @@
-//! Credentials that do not last: found by somebody, for a command perhaps, and replaced while a job runs.
+//! Credentials that expire: their sources, such as a command, and their renewal while a job runs.
 
 mod command;
 mod refresher;

@@ -1,5 +1,5 @@
-//! Keeps the credentials of a job fresh: a thread replaces them before they expire, or when a server says that they
-//! have. Nobody who sends requests waits for it.
+//! Keeps the credentials of a job fresh. A thread replaces them before they expire, or after a server has reported that
+//! they have. Requests never wait for it.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -9,60 +9,61 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
 use fetchmill_model::panics;
 
-/// What came of asking for other credentials.
+/// The result of asking for other credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Renewal {
-    /// There are newer ones than those that were used: sign again.
+    /// There are newer credentials than those that were used: sign again.
     Newer,
-    /// They are being looked for: ask again later.
+    /// The search is running: ask again later.
     Pending,
-    /// There are none, and why, in a line that says what to do.
+    /// There are no newer credentials. The line says why, and what to do.
     Failed(String),
 }
 
-/// What was found.
+/// Credentials that were found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LoadedCredentials<C> {
     pub(crate) credentials: C,
-    /// Seconds since 1970; none: they do not say that they expire.
+    /// Expiry in seconds since 1970; `None` = no expiry is given.
     pub(crate) expires_at: Option<u64>,
-    /// For people: `environment`, `profile NAME`, `web identity`, `container`, `instance metadata`.
+    /// Source for people: `environment`, `profile NAME`, `web identity`, `container`, `instance metadata`.
     pub(crate) from: String,
-    /// Whether asking again can give others.
+    /// Whether asking again can give other credentials.
     pub(crate) is_renewable: bool,
 }
 
-/// Where credentials are found.
+/// A source of credentials.
 pub(crate) trait CredentialSource: Send + 'static {
-    /// What requests are made with.
+    /// The credentials of requests.
     type Credentials;
 
-    /// Looks for credentials, as things are now; none: nobody has any. It blocks, and ends soon after `is_over` says so.
+    /// Looks for the current credentials; `None` = there are none. It blocks, and ends soon after `is_over` returns
+    /// true.
     fn load(&self, is_over: &dyn Fn() -> bool) -> Result<Option<LoadedCredentials<Self::Credentials>>>;
 }
 
-/// Whose credentials are kept fresh.
+/// The owner of credentials that are kept fresh.
 pub(crate) trait CredentialHolder: std::fmt::Debug + Send + Sync + 'static {
-    /// What requests are made with.
+    /// The credentials of requests.
     type Credentials: Clone + PartialEq + Send;
 
-    /// Raised whenever the credentials are replaced.
+    /// Returns a number that increases when the credentials are replaced.
     fn generation(&self) -> u64;
 
     fn set_credentials(&self, credentials: Option<Self::Credentials>);
 
-    /// Seconds since 1970, by the clock that the credentials are judged by.
+    /// Returns the seconds since 1970, by the clock for the expiry of these credentials.
     fn now(&self) -> u64;
 }
 
 const EXPIRED: &str = "the credentials have expired: renew them and run the same command again";
 
-/// What both sides know.
+/// State that both sides share.
 #[derive(Debug, Default)]
 struct RefreshState {
-    /// Somebody has asked for other credentials, or they are being looked for.
+    /// Whether other credentials were requested, or the search for them is running.
     is_wanted: bool,
-    /// What the last try said, and until when whoever asks hears it.
+    /// Reason of the last failure, and until when callers get it as an answer.
     failed: Option<(String, Instant)>,
     is_over: bool,
 }
@@ -79,18 +80,18 @@ impl RefreshShared {
     }
 }
 
-/// See the module. It ends when it is dropped, or soon after the job is over. Those whose credentials it keeps may own
-/// it: it does not keep them.
+/// See the module. The thread ends when this is dropped, or soon after the job is over. The owner of the credentials
+/// may own this; the reference back is weak.
 #[derive(Debug)]
 pub(crate) struct Refresher<H> {
     access: Weak<H>,
     shared: Arc<RefreshShared>,
-    /// None: there is nothing that could replace them.
+    /// `None` if there is no source that could replace the credentials.
     thread: Option<JoinHandle<()>>,
 }
 
 impl<H: CredentialHolder> Refresher<H> {
-    /// For the credentials that `access` has by now.
+    /// Starts with the credentials that `access` has now.
     pub(crate) fn start<S: CredentialSource<Credentials = H::Credentials>>(
         access: &Arc<H>,
         source: S,
@@ -112,8 +113,8 @@ impl<H: CredentialHolder> Refresher<H> {
         Ok(Refresher { access, shared, thread })
     }
 
-    /// Asks for other credentials, because a server said that those with this [`CredentialHolder::generation`] have expired. It
-    /// returns at once, and any number of askers make one look.
+    /// Requests other credentials, because a server reported that those with this [`CredentialHolder::generation`] have
+    /// expired. Returns immediately. Any number of callers cause only one search.
     pub(crate) fn renew(&self, seen_generation: u64) -> Renewal {
         let access = self.access.upgrade();
         let mut state = self.shared.state();
@@ -139,16 +140,16 @@ impl<H> Drop for Refresher<H> {
     fn drop(&mut self) {
         self.shared.state().is_over = true;
         self.shared.changed.notify_all();
-        // The thread itself may have had the last hold on who owns this: it ends without being waited for.
+        // The thread itself may have dropped the last reference to the owner. It must not wait for itself.
         let is_other = |thread: &JoinHandle<()>| thread.thread().id() != std::thread::current().id();
         if let Some(thread) = self.thread.take().filter(is_other) {
-            // A panic there has lost nothing: the job is over.
+            // A panic of the thread does no harm: the job is over.
             let _ = thread.join();
         }
     }
 }
 
-/// What is said when the job has ended while credentials were asked for.
+/// Returns the error for a job that ended while it requested credentials.
 pub(crate) fn stopped() -> Error {
     Error::Temporary("stopped while credentials were asked for; run the same command again".into())
 }
@@ -167,9 +168,9 @@ struct RefreshThread<H, S: CredentialSource> {
     shared: Arc<RefreshShared>,
     source: S,
     loaded: LoadedCredentials<S::Credentials>,
-    /// When they are to be replaced without being asked.
+    /// When to replace the credentials without a request for that.
     due: Option<Instant>,
-    /// The wait after the next failure.
+    /// Delay after the next failure.
     wait: Duration,
 }
 
@@ -187,14 +188,14 @@ impl<H: CredentialHolder, S: CredentialSource<Credentials = H::Credentials>> Ref
     }
 
     fn keep(mut self, is_over: &dyn Fn() -> bool) {
-        // However it ends, nobody waits for other credentials then.
+        // Wake all waiting callers, however the thread ends.
         let _ending = Ending(Arc::clone(&self.shared));
         while self.await_turn(is_over) {
             self.replace(is_over);
         }
     }
 
-    /// Waits until credentials are to be looked for; whether the job goes on.
+    /// Waits until credentials are to be searched. Returns whether the job continues.
     fn await_turn(&self, is_over: &dyn Fn() -> bool) -> bool {
         let mut state = self.shared.state();
         loop {
@@ -211,13 +212,13 @@ impl<H: CredentialHolder, S: CredentialSource<Credentials = H::Credentials>> Ref
         }
     }
 
-    /// Looks for credentials, and takes them if they are others.
+    /// Looks for credentials, and uses them if they differ from the current ones.
     fn replace(&mut self, is_over: &dyn Fn() -> bool) {
         let shared = Arc::clone(&self.shared);
         let looked = self.source.load(&|| is_over() || shared.state().is_over);
         let why = match looked {
             Ok(Some(loaded)) if loaded.credentials != self.loaded.credentials => return self.take(loaded),
-            // Nobody has renewed them. They may live longer than was said before.
+            // The credentials are unchanged, but may be valid for longer than before.
             Ok(Some(loaded)) => {
                 self.loaded = loaded;
                 format!("{EXPIRED} ({} has no newer ones)", self.loaded.from)
@@ -229,7 +230,8 @@ impl<H: CredentialHolder, S: CredentialSource<Credentials = H::Credentials>> Ref
     }
 
     fn take(&mut self, loaded: LoadedCredentials<S::Credentials>) {
-        // Before the state is locked: if this is the last hold, the refresher is dropped with it, and locks it, too.
+        // Take this before the lock. If it is the last reference, dropping it also drops the refresher, which takes the
+        // lock.
         let Some(access) = self.access.upgrade() else { return };
         let mut state = self.shared.state();
         access.set_credentials(Some(loaded.credentials.clone()));
@@ -248,11 +250,12 @@ impl<H: CredentialHolder, S: CredentialSource<Credentials = H::Credentials>> Ref
         state.failed = Some((why, again));
         drop(state);
         self.wait = (self.wait * 2).min(limits::CREDENTIALS_RETRY_MAX);
-        // Those that do not expire are looked for again only if somebody asks.
+        // Credentials without an expiry are searched again only on request.
         self.due = self.due().map(|due| due.max(again));
     }
 
-    /// Ahead of the expiry by `CREDENTIALS_AHEAD`, or by a quarter of what is left if that is less.
+    /// Returns the time of renewal: `CREDENTIALS_AHEAD` before the expiry, or a quarter of the remaining time if that
+    /// is less.
     fn due(&self) -> Option<Instant> {
         let left = Duration::from_secs(self.loaded.expires_at?.saturating_sub(self.access.upgrade()?.now()));
         let ahead = (left / 4).min(limits::CREDENTIALS_AHEAD);

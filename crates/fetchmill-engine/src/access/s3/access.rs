@@ -1,5 +1,5 @@
-//! What all threads know of a store: the credentials, the regions of its buckets, and how its clock differs. A thread
-//! that signs has a copy, and looks with one atomic load whether that is the latest.
+//! Shared knowledge about a store: the credentials, the regions of its buckets, and the offset of its clock. Each
+//! signing thread has a copy, and checks with one atomic load whether the copy is current.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -22,13 +22,13 @@ use fetchmill_model::s3::{BucketAddress, BucketName, Credentials, REGION_DEFAULT
 use fetchmill_model::verdict::Correction;
 use fetchmill_net::PoolSettings;
 
-/// What changes while a job runs.
+/// State that changes while a job runs.
 #[derive(Debug, Default)]
 struct AccessState {
-    /// None: requests are not signed.
+    /// `None` = requests are not signed.
     credentials: Option<Arc<Credentials>>,
     regions: HashMap<BucketName, String>,
-    /// Origins that get signed requests, with the region that these are signed for.
+    /// Origins that get signed requests, with the region of the signature.
     origins: HashMap<OriginKey, String>,
 }
 
@@ -37,29 +37,29 @@ struct AccessState {
 pub(crate) struct Access {
     pub(crate) options: S3Settings,
     known: Mutex<AccessState>,
-    /// Raised whenever what is known changes.
+    /// Increases whenever the shared knowledge changes.
     generation: AtomicU64,
-    /// Raised whenever the credentials are replaced.
+    /// Increases whenever the credentials are replaced.
     credentials_generation: AtomicU64,
     /// Seconds to add to this machine's clock.
     clock_offset: AtomicI64,
-    /// What the chain of credentials needs to make requests.
+    /// Connection settings for the credential chain.
     pool: OnceLock<PoolSettings>,
-    /// Whether the chain was gone through, and what came of it.
+    /// Whether the chain was searched, and the result.
     loaded: Mutex<Option<std::result::Result<(), Arc<Error>>>>,
     refresher: Mutex<Option<Refresher<Access>>>,
-    /// Goes through the chain for those who do not wait for it.
+    /// Searches the chain for callers that must not wait.
     loader: Mutex<Option<JoinHandle<()>>>,
     load_began: OnceLock<Instant>,
     is_closed: AtomicBool,
 }
 
-/// Whether the chain of credentials was gone through.
+/// State of the search along the credential chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LoadState {
     Done,
     Failed,
-    /// A thread is at it.
+    /// A thread is searching.
     Pending,
 }
 
@@ -88,13 +88,14 @@ impl Access {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// Before the first request: how requests for credentials are made, and how the store's clock is known to go.
+    /// Sets the connections for credential requests, and the known offset of the store's clock, before the first
+    /// request.
     pub(crate) fn prepare(&self, pool: PoolSettings, clock_offset: i64) {
         let _ = self.pool.set(pool);
         self.clock_offset.store(clock_offset, Ordering::Relaxed);
     }
 
-    /// Looks for credentials, the first time; it may take a second or two. From then on they are kept fresh, until
+    /// Looks for credentials once, which may take a second or two. From then on they are kept fresh until
     /// [`Access::close`].
     pub(crate) fn load(self: &Arc<Self>, is_over: &(dyn Fn() -> bool + Sync)) -> Result<()> {
         let mut loaded = lock(&self.loaded);
@@ -102,8 +103,8 @@ impl Access {
         done.clone().map_err(|error| again(&error))
     }
 
-    /// The same for who must not wait: the first time a thread of its own begins with it. That ends when it is done, or
-    /// soon after [`Access::close`].
+    /// Does the same without waiting. The first call starts a thread, which ends when it is done, or soon after
+    /// [`Access::close`].
     fn load_beside(self: &Arc<Self>) -> LoadState {
         match self.loaded.try_lock().as_deref() {
             Ok(Some(Ok(()))) => return LoadState::Done,
@@ -114,7 +115,7 @@ impl Access {
         if loader.is_none() && !self.is_closed.load(Ordering::Relaxed) {
             let access = Arc::clone(self);
             let work = move || {
-                // What comes of it is kept for all who ask.
+                // The result is kept for all callers.
                 let _ = access.load(&|| access.is_closed.load(Ordering::Relaxed));
             };
             let started =
@@ -124,14 +125,15 @@ impl Access {
         if loader.is_some() { LoadState::Pending } else { LoadState::Failed }
     }
 
-    /// How long ago a search for credentials began that has not failed: a target that had none tries again.
+    /// Returns how long ago the search for credentials began, unless it has failed. A target without credentials tries
+    /// again.
     pub(crate) fn loading(self: &Arc<Self>) -> Option<Duration> {
         let began = self.load_began.get_or_init(Instant::now);
-        // They may have come since somebody missed them.
+        // The credentials may have arrived since the caller missed them.
         (self.load_beside() != LoadState::Failed).then(|| began.elapsed())
     }
 
-    /// On a thread of its own: whoever asks may be one that has an event loop.
+    /// Runs on a separate thread, since the caller may have an event loop.
     fn load_now(self: &Arc<Self>, is_over: &(dyn Fn() -> bool + Sync)) -> Result<()> {
         let Some(pool) = self.pool.get().cloned() else {
             return Err(Error::Internal("nothing was said of how credentials are asked for".into()));
@@ -148,7 +150,7 @@ impl Access {
             .unwrap_or_else(|_| Err(Error::Internal("a thread has panicked".into())))
     }
 
-    /// After the store has said that credentials have expired that were those of `generation`.
+    /// Requests newer credentials after the store has reported that those of `generation` have expired.
     pub(crate) fn renew(&self, generation: u64) -> Renewal {
         match &*lock(&self.refresher) {
             Some(refresher) => refresher.renew(generation),
@@ -158,12 +160,12 @@ impl Access {
         }
     }
 
-    /// The job has ended: nothing is kept fresh any more.
+    /// Ends the renewal after the end of the job.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
         let loader = lock(&self.loader).take();
         if let Some(loader) = loader {
-            // It ends within a moment, and its process with it. A panic there has lost nothing.
+            // The loader ends within a moment, and so does its process. A panic of the loader does no harm.
             let _ = loader.join();
         }
         let refresher = lock(&self.refresher).take();
@@ -175,18 +177,18 @@ impl Access {
         self.known().credentials.is_some()
     }
 
-    /// What a worker's process must be told: the region that the only bucket of the job was found in.
+    /// Returns the detected region of the job's only bucket, for a worker process.
     pub(crate) fn region_of_job(&self) -> Option<String> {
         let known = self.known();
         known.regions.values().next().filter(|_| known.regions.len() == 1).cloned()
     }
 
-    /// Seconds by which the store's clock is ahead.
+    /// Returns the seconds by which the store's clock is ahead.
     pub(crate) fn clock_offset(&self) -> i64 {
         self.clock_offset.load(Ordering::Relaxed)
     }
 
-    /// Where a bucket is, as far as is known. Its origin gets signed requests from now on.
+    /// Returns the place of a bucket, as far as known. From now on its origin gets signed requests.
     pub(crate) fn place(&self, bucket: &BucketName) -> Result<BucketAddress> {
         self.options.must_be_supported(bucket)?;
         let mut known = self.known();
@@ -205,7 +207,7 @@ impl Access {
         Ok(place)
     }
 
-    /// The store says that a bucket is in another region.
+    /// Notes the region that the store gives for a bucket.
     pub(crate) fn learn_region(&self, bucket: &BucketName, region: &str) {
         let mut known = self.known();
         if known.regions.len() >= limits::S3_BUCKETS_MAX && !known.regions.contains_key(bucket) {
@@ -216,13 +218,13 @@ impl Access {
         self.changed();
     }
 
-    /// The store's clock says this, seconds since 1970.
+    /// Notes the store's time, in seconds since 1970.
     fn learn_clock(&self, store: u64) {
         self.clock_offset.store(store as i64 - machine_seconds(), Ordering::Relaxed);
     }
 
-    /// Takes note of what a store has shown to be wrong with a request, that was signed with the credentials of this
-    /// generation and is for this bucket, if that is known; whether it may be made again now.
+    /// Notes what a store has shown to be wrong with a request for `bucket`, which was signed with the credentials of
+    /// `generation`. Returns whether the request may be repeated now.
     pub(crate) fn correct(
         &self,
         bucket: Option<&BucketName>,
@@ -241,7 +243,8 @@ impl Access {
         Renewal::Newer
     }
 
-    /// What a request says that somebody else sends: `Host` apart, nothing of it may change before it is sent.
+    /// Returns the signed fields of a request that another library sends. Except `Host`, none of them may change before
+    /// the request is sent.
     pub(crate) fn signed_fields(self: &Arc<Self>, key: &OriginKey, target: &str) -> Vec<(String, String)> {
         let mut lines = Vec::new();
         let objects = SignedOrigins { access: Arc::clone(self), are_of_objects: true, named: None };
@@ -253,17 +256,18 @@ impl Access {
         fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 
-    /// Which credentials these are. Who asks before a request is signed never takes newer ones for those that it used.
+    /// Returns the generation of the credentials. Read it before signing, so that newer credentials are never taken for
+    /// the used ones.
     pub(crate) fn generation(&self) -> u64 {
         self.credentials_generation.load(Ordering::Acquire)
     }
 
-    /// Whether requests are signed now. Looks for no credentials.
+    /// Whether requests are signed now. Does not look for credentials.
     pub(crate) fn has_credentials(&self) -> bool {
         self.known().credentials.is_some()
     }
 
-    /// Replaces the credentials; none: nothing is signed from now on.
+    /// Replaces the credentials; `None` = requests are no longer signed.
     pub(crate) fn set_credentials(&self, credentials: Option<Credentials>) {
         let mut known = self.known();
         known.credentials = credentials.map(Arc::new);
@@ -272,7 +276,7 @@ impl Access {
         self.changed();
     }
 
-    /// Seconds since 1970 by the store's clock.
+    /// Returns the seconds since 1970 by the store's clock.
     pub(crate) fn now(&self) -> u64 {
         machine_seconds().saturating_add(self.clock_offset.load(Ordering::Relaxed)).max(0) as u64
     }
@@ -294,7 +298,7 @@ impl CredentialHolder for Access {
     }
 }
 
-/// The same error for each who asks.
+/// Copies the error for another caller.
 fn again(error: &Error) -> Error {
     let text = error.to_string();
     match error {
@@ -308,8 +312,8 @@ fn machine_seconds() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as i64
 }
 
-/// Turns `s3://` URLs into where their objects are asked for. A thread has its own, so that no object costs a lock,
-/// whatever bucket it is in. Memory: as [`Access`].
+/// Converts `s3://` URLs to http URLs. Each thread has its own, so that objects in any bucket cost no lock. Memory: as
+/// [`Access`].
 #[derive(Debug)]
 pub(crate) struct BucketResolver {
     access: Arc<Access>,
@@ -318,7 +322,7 @@ pub(crate) struct BucketResolver {
 
 #[derive(Debug, Default)]
 struct ResolvedBuckets {
-    /// What they were found by.
+    /// Generation of the knowledge in `bases`.
     generation: u64,
     /// By bucket: the origin, and the path before keys.
     bases: HashMap<String, String>,
@@ -329,9 +333,9 @@ impl BucketResolver {
         BucketResolver { access, known: RefCell::default() }
     }
 
-    /// Where the object of a normalised `s3://` URL is asked for. The first time credentials are looked for, which may take
-    /// a minute: until then, and when there are none to be had, it fails with `credentials`; [`Access::loading`] tells which
-    /// it is.
+    /// Returns the http URL for a normalised `s3://` URL. The first call starts a search for credentials, which may
+    /// take a minute. During the search, and if there are none, it fails with `credentials`; [`Access::loading`] tells
+    /// these cases apart.
     pub(crate) fn http_url(&self, url: &str) -> std::result::Result<String, FailureKind> {
         let (bucket, key) = split_url(url).ok_or(FailureKind::Url)?;
         let mut known = self.known.borrow_mut();
@@ -354,13 +358,13 @@ impl BucketResolver {
     }
 }
 
-/// The [`Authority`] of a job: threads ask it for the signers of their origins.
+/// The [`Authority`] of a job, which gives threads the signers of their origins.
 #[derive(Debug)]
 pub(crate) struct SignedOrigins {
     pub(crate) access: Arc<Access>,
     /// Whether requests are for objects.
     pub(crate) are_of_objects: bool,
-    /// An origin that the user has named beside the store's.
+    /// An origin that the user has named in addition to the store's.
     pub(crate) named: Option<OriginKey>,
 }
 
@@ -390,7 +394,7 @@ struct OriginSigner {
     is_of_objects: bool,
 }
 
-/// What a thread knows of what is known.
+/// A thread's copy of the shared knowledge.
 #[derive(Debug)]
 struct ThreadSigner {
     generation: u64,

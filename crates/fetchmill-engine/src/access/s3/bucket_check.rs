@@ -1,5 +1,5 @@
-//! The first words with a bucket: one short page of its listing. They tell where the bucket is, how its clock goes, and
-//! whether it lets us in, before anything is made; and each thing that is wrong has a line that says what to do.
+//! The first contact with a bucket: one short page of its listing. It shows the bucket's region, its clock, and whether
+//! access is allowed, before anything is created. Each problem has an error line that says what to do.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use fetchmill_model::s3::{BucketName, ErrorDocument, ListQuery};
 use fetchmill_model::verdict::{AttemptState, RetriedStatuses, Rules, Verdict};
 use fetchmill_net::certain::RestedConnection;
 
-/// Talks to a bucket until it answers as it should. What was learned stays in the client's access.
+/// Requests a page until the bucket answers as expected. The knowledge gained stays in the client's access.
 pub(crate) async fn contact(
     client: &Client,
     bucket: &BucketName,
@@ -39,7 +39,7 @@ pub(crate) async fn contact(
     }
 }
 
-/// Waits, or until the job is to end.
+/// Waits for `delay`, or until the job must end.
 async fn wait(client: &Client, delay: Millis) {
     let until = tokio::time::Instant::now() + Duration::from_millis(delay);
     while tokio::time::Instant::now() < until && !client.is_over() {
@@ -47,7 +47,7 @@ async fn wait(client: &Client, delay: Millis) {
     }
 }
 
-/// What is said when a bucket does not answer as it should.
+/// Returns the error for a bucket that does not answer as expected.
 fn refused(client: &Client, bucket: &BucketName, answered: &BucketAnswer, attempts: u32) -> Error {
     match answered {
         Ok(answer) => Error::Listing(complaint(client, bucket, answer)),
@@ -68,7 +68,7 @@ fn refused(client: &Client, bucket: &BucketName, answered: &BucketAnswer, attemp
     }
 }
 
-/// What a store said instead of a page, and what can be done about it.
+/// Describes the store's answer in place of a page, and the remedy.
 pub(crate) fn complaint(client: &Client, bucket: &BucketName, answer: &BucketReply) -> String {
     let name = bucket.text();
     let Some(fault) = ErrorDocument::read(&answer.body) else {

@@ -1,5 +1,5 @@
-//! How requests to a store are made that fetch no object of a job ([`crate::attempt`]): each on a connection that is new or
-//! has rested.
+//! How requests to a store that do not fetch a job's objects are made ([`crate::attempt`]): each on a connection that
+//! is new or has rested.
 
 use std::rc::Rc;
 
@@ -16,8 +16,8 @@ use fetchmill_net::certain::{Judged, RestedConnection};
 use fetchmill_net::{BrokenExchange, Connection, Deadlines, OriginConnections, ReceivedReply};
 
 impl Client {
-    /// Sends a request, again with what a store corrects in it, and returns what follows: it is never `Again`, `Correct`
-    /// or `Redirect`. Errors are those that end a job.
+    /// Sends a request, and repeats it with the store's corrections. The returned verdict is never `Again`, `Correct`
+    /// or `Redirect`. An error ends the job.
     pub(crate) async fn ask(
         &self,
         connection: &mut RestedConnection,
@@ -56,25 +56,25 @@ struct BucketRequester<'a> {
     rules: &'a Rules,
 }
 
-/// How far it is.
+/// Progress of a request.
 struct BucketAttempt {
     state: AttemptState,
-    /// Where the bucket is, as far as it was known when it was sent last.
+    /// Place of the bucket, as known when the request was last sent.
     place: Option<BucketAddress>,
-    /// Of the credentials that it was signed with then.
+    /// Generation of the credentials that signed it.
     generation: u64,
-    /// Why there is no reply to the last one, if there is none.
+    /// The last reply, or why there was none.
     answer: BucketAnswer,
-    /// What followed.
+    /// Result of the request.
     end: BucketEnd,
 }
 
-/// What came of a request.
+/// The result of a request.
 enum BucketEnd {
-    /// Nothing: the job ends.
+    /// No result: the job ends.
     Nothing,
     Verdict(Verdict),
-    /// Something that ends a job.
+    /// An error that ends the job.
     Error(Error),
 }
 
@@ -109,7 +109,7 @@ impl BucketRequester<'_> {
         Self::renewed(attempt, renewal)
     }
 
-    /// Where its bucket is may have changed with what is newer.
+    /// The bucket's place may have changed with the newer state.
     fn renewed(attempt: &mut BucketAttempt, renewal: Renewal) -> AttemptEnd {
         match renewal {
             Renewal::Newer => AttemptEnd::Redirected,

@@ -1,5 +1,5 @@
-//! Requests to a store that fetch no object of a job: the first contact, pages of the listing, uploads. Any number at a
-//! time, each on a connection of its own.
+//! Requests to a store that do not fetch a job's objects: the first contact, pages of the listing, uploads. Any number
+//! may run at a time, each on its own connection.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -21,45 +21,45 @@ use fetchmill_net::{
     PoolSettings, ReceivedReply, RequestTarget, Timeouts,
 };
 
-/// What is asked of a bucket.
+/// A request to a bucket.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BucketRequest<'a> {
     pub(crate) method: &'a str,
     pub(crate) bucket: &'a BucketName,
-    /// None: the bucket itself.
+    /// `None` = the bucket itself.
     pub(crate) key: Option<&'a [u8]>,
-    /// In canonical form: sorted, encoded as signatures want it, each parameter with `=`. Without `?`; may be empty.
+    /// Canonical form: sorted, encoded as signatures require, each parameter with `=`. Without `?`; may be empty.
     pub(crate) query: &'a str,
     pub(crate) fields: &'a [(String, String)],
     pub(crate) body: Option<&'a [u8]>,
 }
 
 impl BucketRequest<'_> {
-    /// Whether a head of success may stand before an error: what is asked for is a document of the store's own.
+    /// Whether an error may follow a head of success, because the reply is a document of the store.
     pub(super) fn may_hide_error(&self) -> bool {
         self.key.is_none() || self.method == "POST"
     }
 }
 
-/// What came of a request: a reply, or why there is none.
+/// A reply, or why there is none.
 pub(crate) type BucketAnswer = std::result::Result<BucketReply, Failure>;
 
-/// What came back. Its body is at most a page long.
+/// A reply. Its body has at most the length of a page.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct BucketReply {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
-    /// Without its quotes.
+    /// Without quotes.
     pub(crate) etag: Option<String>,
-    /// Where the bucket is, if the store says it (`x-amz-bucket-region`).
+    /// Region of the bucket, if the store gives it (`x-amz-bucket-region`).
     region: Option<String>,
-    /// The store's clock, as it was sent.
+    /// The store's time, as it was sent.
     date: Option<String>,
     /// When the object was written, by the store's clock (`Last-Modified`).
     modified: Option<String>,
     /// The region that the request was signed for.
     pub(super) signed_for: String,
-    /// Milliseconds.
+    /// In milliseconds.
     pub(crate) retry_after: Option<Millis>,
     head: Vec<u8>,
 }
@@ -76,7 +76,7 @@ impl BodySink for BucketReply {
 }
 
 impl BucketReply {
-    /// For the verdict.
+    /// Returns the facts for the verdict.
     pub(super) fn facts(&self) -> StoreReply<'_> {
         StoreReply {
             start: &self.body[..self.body.len().min(ERROR_BYTES_MAX)],
@@ -87,7 +87,7 @@ impl BucketReply {
         }
     }
 
-    /// All of it has come.
+    /// Completes the reply after its last byte.
     pub(super) fn complete(&mut self, replied: &ReceivedReply, now: Millis) {
         let retry_after = replied.head.retry_after;
         self.retry_after = retry_after.map(|retry_after| retry_after.wait(now / 1000).saturating_mul(1000));
@@ -112,12 +112,12 @@ impl BucketReply {
         }
     }
 
-    /// The store's clock, seconds since 1970; `None` = it did not say.
+    /// Returns the store's time in seconds since 1970; `None` = it was not sent.
     pub(crate) fn sent_at(&self) -> Option<u64> {
         parse_http_date(self.date.as_ref()?.as_bytes())
     }
 
-    /// When the object was written, by the same clock; `None` = the store did not say.
+    /// Returns when the object was written, by the store's clock; `None` = it was not sent.
     pub(crate) fn modified_at(&self) -> Option<u64> {
         parse_http_date(self.modified.as_ref()?.as_bytes())
     }
@@ -141,7 +141,7 @@ impl std::fmt::Debug for Client {
 }
 
 impl Client {
-    /// `now` is the job's clock; once `is_over` says so, every request ends soon with `total-timeout`.
+    /// `now` is the job's clock. After `is_over` returns true, every request ends soon with `total-timeout`.
     pub(crate) fn new(
         access: Arc<Access>,
         pool: PoolSettings,
@@ -174,17 +174,17 @@ impl Client {
         }
     }
 
-    /// Whether the job is to end.
+    /// Whether the job must end.
     pub(crate) fn is_over(&self) -> bool {
         (self.is_over)()
     }
 
-    /// What a bucket's region, the clock and the credentials are known to be.
+    /// Returns the known regions, clock and credentials.
     pub(crate) fn access(&self) -> &Arc<Access> {
         &self.access
     }
 
-    /// Sends a request once, whatever comes of it.
+    /// Sends a request once, whatever the result.
     pub(crate) async fn send(&self, ask: &BucketRequest<'_>) -> Result<BucketAnswer> {
         let place = self.access.place(ask.bucket)?;
         let mut connection = RestedConnection::default();
@@ -219,7 +219,7 @@ impl Client {
         })
     }
 
-    /// Sends a request and awaits all of the answer, whatever its status.
+    /// Sends a request and receives the whole reply, whatever its status.
     pub(super) async fn exchange(
         &self,
         connection: &mut Connection,
@@ -244,7 +244,7 @@ impl Client {
         connection.exchange(RequestTarget::Call(&call), &self.buffers, reply, watch, max).await
     }
 
-    /// Looks at the deadlines and at the end of the job.
+    /// Checks the deadlines and the end of the job.
     pub(super) async fn tick(&self, watch: &Deadlines) -> std::convert::Infallible {
         let mut tick = tokio::time::interval(limits::TICK);
         loop {

@@ -1,4 +1,4 @@
-//! Questions to those who give out credentials: one request, one connection, and a bound for each.
+//! Requests to servers that issue credentials. Each has its own connection and limits.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -21,7 +21,7 @@ use fetchmill_net::{
     RequestTarget, Timeouts,
 };
 
-/// A place that is asked for credentials.
+/// A server that issues credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CredentialEndpoint {
     pub(super) key: OriginKey,
@@ -30,7 +30,7 @@ pub(super) struct CredentialEndpoint {
 }
 
 impl CredentialEndpoint {
-    /// `from` says where the URL stands: for the message.
+    /// `from` names the origin of the URL, for the message.
     pub(super) fn parse(url: &str, from: &str) -> Result<Self> {
         let refused = || {
             let shown = for_display(url.as_bytes());
@@ -46,7 +46,7 @@ impl CredentialEndpoint {
         Ok(CredentialEndpoint { key, path: path.to_owned() })
     }
 
-    /// The same with more behind its path.
+    /// Returns this endpoint with `path` appended.
     pub(super) fn below(&self, path: &str) -> Self {
         CredentialEndpoint {
             key: self.key.clone(),
@@ -55,18 +55,18 @@ impl CredentialEndpoint {
     }
 }
 
-/// What is asked there.
+/// A request for credentials.
 #[derive(Debug)]
 pub(super) struct CredentialRequest<'a> {
     pub(super) place: &'a CredentialEndpoint,
     pub(super) method: &'a str,
     pub(super) fields: Vec<(String, String)>,
     pub(super) body: Option<&'a [u8]>,
-    /// It is part of this machine's surroundings: no proxy stands before it.
+    /// Whether the server belongs to this machine's surroundings and is reached without a proxy.
     pub(super) is_near: bool,
 }
 
-/// What came back.
+/// The reply.
 #[derive(Debug, Default)]
 pub(super) struct CredentialReply {
     pub(super) status: u16,
@@ -89,14 +89,14 @@ impl BodySink for CredentialReply {
     }
 }
 
-/// How places are reached, and when that is over.
+/// The settings of connections, and the check for the end of the job.
 pub(super) struct CredentialClient<'a> {
     pub(super) pool: &'a PoolSettings,
     pub(super) is_over: &'a dyn Fn() -> bool,
 }
 
 impl CredentialClient<'_> {
-    /// A reply that is no error of the server's, after as many tries as `CREDENTIALS_TRIES`.
+    /// Returns the first reply without a server error. It makes up to `CREDENTIALS_TRIES` tries.
     pub(super) fn ask(&self, question: &CredentialRequest<'_>) -> Result<CredentialReply> {
         let mut wait = limits::CREDENTIALS_WAIT;
         let mut tries = 1;
@@ -120,7 +120,7 @@ impl CredentialClient<'_> {
         }
     }
 
-    /// One try; what fails has its kind.
+    /// Makes one try. A failure has a kind.
     pub(super) fn ask_once(
         &self,
         question: &CredentialRequest<'_>,
@@ -144,7 +144,7 @@ impl CredentialClient<'_> {
         question: &CredentialRequest<'_>,
         patience: Duration,
     ) -> Result<std::result::Result<CredentialReply, FailureKind>> {
-        // Its only deadline is that of the question: the clock may stand still.
+        // The only deadline is that of the request, so the clock may stand still.
         let clock = Rc::new(Cell::new(0));
         let timeouts = Timeouts { connect: patience, ..Timeouts::default() };
         let pool = Pool::new(self.settings(timeouts, question.is_near), Rc::clone(&clock));
@@ -184,7 +184,7 @@ impl CredentialClient<'_> {
         })
     }
 
-    /// The job's, without what belongs to its objects: no field of the user's, no signature, no rate.
+    /// Returns the settings of the job without those for its objects: no user fields, no signature, no rate.
     fn settings(&self, timeouts: Timeouts, is_near: bool) -> PoolSettings {
         let pool = self.pool.clone();
         PoolSettings {
@@ -196,17 +196,17 @@ impl CredentialClient<'_> {
             paces: None,
             tls: Arc::new(pool.tls.without_http2()),
             idle_max: 0,
-            // They are for sites that the user has visited.
+            // Cookies are for sites that the user has visited.
             cookies: None,
             proxy: pool.proxy.clone().filter(|_| !is_near),
-            // The machine's owner names these places, no list does.
+            // The machine's owner chooses these servers; a list does not.
             reach: AddressPolicy::Anywhere,
             times_phases: false,
             ..pool
         }
     }
 
-    /// Waits, unless it is over.
+    /// Waits, unless the job ends.
     pub(super) fn sleep(&self, wait: Duration) -> Result<()> {
         let end = Instant::now() + wait;
         while Instant::now() < end {

@@ -1,4 +1,4 @@
-//! Credentials as commands, containers and machines write them: a JSON object; and their dates.
+//! Credentials in the format of commands, containers and machines: a JSON object, with dates.
 
 use serde::Deserialize;
 
@@ -6,7 +6,7 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::s3::Credentials;
 use fetchmill_model::text::dates::parse_utc;
 
-/// What they call it, all of them nearly the same.
+/// The common field names of all of them.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct CredentialDocument {
@@ -17,9 +17,9 @@ struct CredentialDocument {
     expiration: Option<String>,
 }
 
-/// Credentials, and when they expire in seconds since 1970; `from` is for the message.
+/// Returns the credentials, and their expiry in seconds since 1970. `from` is for the message.
 pub(super) fn parse(text: &str, from: &str) -> Result<(Credentials, Option<u64>)> {
-    // No message shows what stands there: it holds the secret.
+    // Messages never show the text, since it holds the secret.
     let document: CredentialDocument = serde_json::from_str(text).map_err(|error| {
         Error::Temporary(format!(
             "what {from} gives is no credentials (line {}, column {}): it must be a JSON object with AccessKeyId and \
@@ -37,7 +37,7 @@ pub(super) fn parse(text: &str, from: &str) -> Result<(Credentials, Option<u64>)
     Ok((checked(credentials, from)?, expires_at))
 }
 
-/// Credentials that can be part of a request.
+/// Checks that credentials can be part of a request.
 pub(super) fn checked(credentials: Credentials, from: &str) -> Result<Credentials> {
     let is_plain = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
     let token = credentials.token.as_deref();
@@ -49,7 +49,7 @@ pub(super) fn checked(credentials: Credentials, from: &str) -> Result<Credential
     )))
 }
 
-/// A date as `2026-11-22T05:00:00Z`, with or without a fraction, or with an offset instead of `Z`.
+/// Parses a date as `2026-11-22T05:00:00Z`, with or without a fraction, or with an offset instead of `Z`.
 pub(super) fn expiry(date: &str, from: &str) -> Result<u64> {
     parse_expiry(date).ok_or_else(|| {
         Error::Usage(format!(

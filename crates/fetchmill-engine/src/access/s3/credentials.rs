@@ -1,5 +1,5 @@
-//! Whose credentials requests are signed with: the first that is found of the environment, a token, a profile, the
-//! container and the machine, as boto3 looks for them (docs/internals/decisions/0019).
+//! The credentials that sign requests: the first found in the environment, a token, a profile, the container and the
+//! machine, in the order of boto3 (docs/internals/decisions/0019).
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -19,7 +19,8 @@ use fetchmill_net::PoolSettings;
 
 const ENVIRONMENT: &str = "environment";
 
-/// Whoever is asked again can give others: the environment of a process does not change.
+/// Returns loaded credentials. All sources except the environment, which cannot change, can give others when asked
+/// again.
 fn loaded(
     (credentials, expires_at): (Credentials, Option<u64>),
     from: impl Into<String>,
@@ -40,12 +41,12 @@ pub(crate) struct CredentialChain {
 }
 
 impl CredentialChain {
-    /// As a user says, and this process's environment. Of `pool` it has names, TLS and the proxy.
+    /// Uses the user's settings and this process's environment. From `pool` it takes names, TLS and the proxy.
     pub(crate) fn new(settings: &S3Settings, pool: PoolSettings) -> Self {
         CredentialChain::within(Environment::of_process(), settings, pool)
     }
 
-    /// The same in another environment.
+    /// Does the same in another environment.
     pub(super) fn within(environment: Environment, settings: &S3Settings, pool: PoolSettings) -> Self {
         CredentialChain {
             environment,
@@ -61,9 +62,9 @@ impl CredentialChain {
 impl CredentialSource for CredentialChain {
     type Credentials = Credentials;
 
-    /// Looks for credentials, as things are now; none: nobody has any, and requests are not signed. It blocks: at most
-    /// `METADATA_TIMEOUT` where there are none. It fails when somebody is configured who gives none, and soon after
-    /// `is_over` says so.
+    /// Looks for the current credentials. `None` = there are none, and requests are not signed. It blocks for up to
+    /// `METADATA_TIMEOUT` if there are none. It fails if a configured source gives none, and soon after `is_over`
+    /// returns true.
     fn load(&self, is_over: &dyn Fn() -> bool) -> Result<Option<LoadedCredentials<Credentials>>> {
         if self.no_sign_request {
             return Ok(None);
@@ -73,7 +74,7 @@ impl CredentialSource for CredentialChain {
     }
 }
 
-/// One look along the chain.
+/// One search along the chain.
 struct CredentialSearch<'a> {
     chain: &'a CredentialChain,
     web: &'a CredentialClient<'a>,
@@ -82,7 +83,7 @@ struct CredentialSearch<'a> {
 impl CredentialSearch<'_> {
     fn first(&self) -> Result<Option<LoadedCredentials<Credentials>>> {
         let environment = &self.chain.environment;
-        // Who names a profile on the command line means it, whatever the environment says.
+        // A profile on the command line overrides the environment.
         if self.chain.profile.is_none() {
             if let Some(found) = of_environment(environment)? {
                 return Ok(Some(found));
@@ -121,7 +122,7 @@ impl CredentialSearch<'_> {
         self.of_profile(&profiles, &name, limits::PROFILES_CHAINED_MAX)
     }
 
-    /// What a profile has; none if it is about other things. `left` profiles more may follow one another.
+    /// Returns the credentials of a profile; `None` if it has none. Up to `left` more profiles may follow.
     fn of_profile(
         &self,
         profiles: &Profiles,
@@ -135,7 +136,7 @@ impl CredentialSearch<'_> {
         }
         if let Some(role) = SsoRole::of_profile(profiles, name, profile)? {
             let environment = &self.chain.environment;
-            // Not that of all services: the token is not for a store.
+            // Do not use the endpoint for all services: the token is not for a store.
             let endpoint =
                 environment.get("AWS_ENDPOINT_URL_SSO").filter(|_| !ignores_endpoints(environment));
             let found = role.credentials(
@@ -193,7 +194,7 @@ impl CredentialSearch<'_> {
         Ok(loaded(sts.assume(self.web, role, &source.credentials, machine_now())?, from))
     }
 
-    /// The credentials that a role is assumed with.
+    /// Returns the credentials for assuming a role.
     fn source_of_role(
         &self,
         profiles: &Profiles,
@@ -202,7 +203,7 @@ impl CredentialSearch<'_> {
     ) -> Result<Option<LoadedCredentials<Credentials>>> {
         let from = format!("profile {}", for_display(name.as_bytes()));
         match (profile.get("source_profile"), profile.get("credential_source").map(String::as_str)) {
-            // Of itself it is the keys that stand beside the role.
+            // If a profile names itself as source, the keys next to the role are meant.
             (Some(source), _) if source == name => {
                 Ok(static_keys(profile, &from)?.map(|found| loaded(found, from)))
             }
@@ -261,7 +262,7 @@ fn static_keys(profile: &Profile, from: &str) -> Result<Option<(Credentials, Opt
     Ok(Some((credential_document::checked(credentials, from)?, None)))
 }
 
-/// Seconds since 1970 by this machine's clock.
+/// Returns the seconds since 1970 by this machine's clock.
 fn machine_now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }

@@ -1,4 +1,5 @@
-//! Variables of the environment, and the files beside it. Tests bring their own: a process has one environment only.
+//! Environment variables, and the files that belong to them. Tests use their own, since a process has only one
+//! environment.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
 
-/// What is asked for a variable.
+/// Returns the value of a variable.
 type VariableReader = dyn Fn(&str) -> Option<String> + Send + Sync;
 
 /// See the module.
@@ -22,22 +23,22 @@ impl std::fmt::Debug for Environment {
 }
 
 impl Environment {
-    /// That of this process.
+    /// Returns the environment of this process.
     pub(crate) fn of_process() -> Self {
         Environment::new(|name| std::env::var(name).ok())
     }
 
-    /// Whatever the function says.
+    /// Makes an environment from a function.
     pub(super) fn new(lookup: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         Environment { lookup: Arc::new(lookup) }
     }
 
-    /// A variable; an empty one is none.
+    /// Returns a variable; `None` if it is empty.
     pub(super) fn get(&self, name: &str) -> Option<String> {
         (self.lookup)(name).filter(|value| !value.is_empty())
     }
 
-    /// The first of several variables.
+    /// Returns the first of several variables that is set.
     pub(super) fn first(&self, names: &[&str]) -> Option<String> {
         names.iter().find_map(|name| self.get(name))
     }
@@ -47,7 +48,7 @@ impl Environment {
         self.get(name).is_some_and(|value| value.eq_ignore_ascii_case("true"))
     }
 
-    /// A path that may begin with `~/`; none for one in the home of somebody who has none.
+    /// Expands a path that may begin with `~/`. `None` if it does and there is no home directory.
     pub(super) fn path(&self, text: &str) -> Option<PathBuf> {
         match text.strip_prefix("~/") {
             Some(rest) => Some(PathBuf::from(self.get("HOME")?).join(rest)),
@@ -55,7 +56,7 @@ impl Environment {
         }
     }
 
-    /// The text of a file that somebody has named. `what` says who: for the message.
+    /// Reads a file that the configuration names. `what` says where, for the message.
     pub(super) fn read(&self, text: &str, what: &str) -> Result<String> {
         let unreadable = |why: &str| Error::Usage(format!("cannot read {text}, {what}: {why}"));
         let path = self.path(text).ok_or_else(|| unreadable("HOME is not set"))?;
@@ -63,7 +64,7 @@ impl Environment {
     }
 }
 
-/// A file of at most `CREDENTIALS_BYTES_MAX`.
+/// Reads a file of at most `CREDENTIALS_BYTES_MAX` bytes.
 pub(super) fn read_file(path: &std::path::Path) -> std::io::Result<String> {
     use std::io::Read;
 

@@ -1,4 +1,4 @@
-//! Credentials that a container or a machine has from those who run it.
+//! Credentials that a container or a machine gets from its platform.
 
 use serde::Deserialize;
 
@@ -10,22 +10,22 @@ use fetchmill_model::limits;
 use fetchmill_model::name::for_display;
 use fetchmill_model::s3::Credentials;
 
-/// Where containers of ECS ask.
+/// The server for containers of ECS.
 const CONTAINER: &str = "http://169.254.170.2";
-/// The agents of ECS and EKS: who is asked in the open, and gets a token, is one of them or this machine.
+/// The agents of ECS and EKS. A token is sent without TLS only to one of them or to this machine.
 const CONTAINER_HOSTS: [&str; 6] =
     ["169.254.170.2", "169.254.170.23", "fd00:ec2::23", "127.0.0.1", "::1", "localhost"];
-/// Where machines of EC2 ask, by IPv4 and by IPv6.
+/// The servers for machines of EC2, by IPv4 and by IPv6.
 const MACHINE: &str = "http://169.254.169.254";
 const MACHINE_V6: &str = "http://[fd00:ec2::254]";
 const TOKEN_PATH: &str = "/latest/api/token";
 const ROLES_PATH: &str = "/latest/meta-data/iam/security-credentials/";
-/// Seconds that a token is asked for: it is used at once.
+/// Lifetime of the requested token in seconds. It is used immediately.
 const TOKEN_SECONDS: &str = "300";
 
 type CredentialsResult = Result<Option<(Credentials, Option<u64>)>>;
 
-/// Those of a container; none outside of one.
+/// Returns the credentials of a container; `None` outside of a container.
 pub(super) fn of_container(environment: &Environment, web: &CredentialClient<'_>) -> CredentialsResult {
     let Some(place) = container_place(environment)? else { return Ok(None) };
     let fields = container_token(environment)?.map(|token| ("Authorization".to_owned(), token));
@@ -68,14 +68,14 @@ fn container_token(environment: &Environment) -> Result<Option<String>> {
     }
 }
 
-/// What a machine says of its role.
+/// The answer of a machine about its role.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct MetadataError {
     code: Option<String>,
 }
 
-/// Those of a machine that has a role; none where nobody answers.
+/// Returns the credentials of a machine with a role; `None` if no server answers.
 pub(super) fn of_machine(environment: &Environment, web: &CredentialClient<'_>) -> CredentialsResult {
     if environment.is_true("AWS_EC2_METADATA_DISABLED") {
         return Ok(None);
@@ -111,7 +111,7 @@ pub(super) fn of_machine(environment: &Environment, web: &CredentialClient<'_>) 
     }
 }
 
-/// A name that can be part of a path.
+/// Whether a name can be part of a path.
 fn is_role(role: &str) -> bool {
     !role.is_empty() && role.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+=,.@-_".contains(&byte))
 }
@@ -131,7 +131,8 @@ fn machine_place(environment: &Environment) -> Result<CredentialEndpoint> {
     CredentialEndpoint::parse(environment.get(variable).as_deref().unwrap_or(usual), variable)
 }
 
-/// The first question. Who does not answer it with a token has no credentials for us: on most machines there is nobody.
+/// Requests a token. A server that does not answer with one has no credentials for this program. On most machines there
+/// is no server.
 fn machine_token(place: &CredentialEndpoint, web: &CredentialClient<'_>) -> Result<Option<String>> {
     let question = CredentialRequest {
         place: &place.below(TOKEN_PATH),

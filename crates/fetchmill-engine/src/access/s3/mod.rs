@@ -1,5 +1,5 @@
-//! S3 and compatible stores: who asks, what is learned of a bucket, what its replies mean, and requests that are no
-//! objects.
+//! S3 and compatible stores: credentials, knowledge about buckets, the meaning of replies, and requests that do not
+//! fetch objects.
 
 mod access;
 mod bucket_check;

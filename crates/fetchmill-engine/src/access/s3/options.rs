@@ -1,4 +1,4 @@
-//! How stores are reached, as a user says; [`super::S3Settings`] completes it.
+//! Options for reaching stores, as the user gave them; [`super::S3Settings`] completes them.
 
 use std::path::PathBuf;
 
@@ -7,20 +7,20 @@ use fetchmill_model::s3::Addressing;
 use fetchmill_model::source::OriginUrl;
 
 options! {
-    /// How stores are reached.
+    /// Options for reaching stores.
     #[derive(PartialEq, Eq)]
     pub struct S3Options {
-        /// Which store; none: what the environment says, else AWS.
+        /// Endpoint of the store; `None` = that of the environment, otherwise AWS.
         endpoint_url: Option<OriginUrl> = None;
-        /// Where buckets are; none: what the configuration says, else what the store says.
+        /// Region of the buckets; `None` = that of the configuration, otherwise of the store.
         region: Option<String> = None;
-        /// Whose credentials; none: what the environment says.
+        /// Profile with the credentials; `None` = that of the environment.
         profile: Option<String> = None;
-        /// Requests are not signed: for public buckets.
+        /// Whether requests are sent unsigned, for public buckets.
         no_sign_request: bool = false;
         /// Whether an object is compared with the checksum that its store gives.
         checksums: bool = true;
-        /// How a bucket stands in a request.
+        /// Place of the bucket in a URL.
         addressing_style: Addressing = Addressing::Auto;
         /// Endpoints of AWS with approved cryptography.
         use_fips_endpoint: bool = false;
@@ -28,9 +28,9 @@ options! {
         use_dualstack_endpoint: bool = false;
         /// Endpoints of AWS at the edge of its network.
         use_accelerate_endpoint: bool = false;
-        /// Each request says that its sender pays for it.
+        /// Whether each request declares that its sender pays.
         requester_pays: bool = false;
-        /// The key that objects were encrypted with, which their store does not keep.
+        /// File with the key that encrypted the objects. The store does not keep this key.
         sse_c_key_file: Option<PathBuf> = None;
     }
 }

@@ -1,4 +1,4 @@
-//! The two files of profiles that the programs of AWS have in common: `~/.aws/config` and `~/.aws/credentials`.
+//! The two profile files that the programs of AWS share: `~/.aws/config` and `~/.aws/credentials`.
 
 use std::collections::HashMap;
 
@@ -8,10 +8,10 @@ use fetchmill_model::name::for_display;
 
 const NAME_DEFAULT: &str = "default";
 
-/// What a profile says, by its key in lower case.
+/// The settings of a profile, by key in lower case.
 pub(super) type Profile = HashMap<String, String>;
 
-/// See the module. What both files say of a profile is one; where they differ the file of credentials is right.
+/// See the module. The settings of both files are merged. If they differ, the credentials file wins.
 #[derive(Debug, Default)]
 pub(super) struct Profiles {
     by_name: HashMap<String, Profile>,
@@ -22,7 +22,7 @@ pub(super) struct Profiles {
 }
 
 impl Profiles {
-    /// As the files say now. A file that is missing says nothing.
+    /// Reads the current files. A missing file counts as empty.
     pub(super) fn read(environment: &Environment) -> Result<Self> {
         let mut profiles = Profiles::default();
         for (variable, usual, in_config) in [
@@ -45,8 +45,8 @@ impl Profiles {
         Ok(profiles)
     }
 
-    /// Lines as Python's configparser reads them: what is indented below a key belongs to its value. Below a key without
-    /// one are keys again: `addressing_style` below `s3 =` is `s3.addressing_style` here.
+    /// Adds lines with the rules of Python's configparser: an indented line below a key belongs to its value. Lines
+    /// below a key without a value are nested keys: `addressing_style` below `s3 =` becomes `s3.addressing_style`.
     fn add(&mut self, text: &str, in_config: bool) {
         let mut section: Option<&mut Profile> = None;
         let mut indent_of_key = usize::MAX;
@@ -81,7 +81,7 @@ impl Profiles {
         }
     }
 
-    /// What lines below this header are about; `None` if it is of no interest here.
+    /// Returns the section of this header; `None` if it is not needed here.
     fn section(&mut self, header: &str, in_config: bool) -> Option<&mut Profile> {
         let (sections, name) = if let Some(name) = name_of(header, in_config) {
             (&mut self.by_name, name)
@@ -93,7 +93,7 @@ impl Profiles {
         Some(sections.entry(name.to_owned()).or_default())
     }
 
-    /// The section of an SSO session that a profile names.
+    /// Returns the section of the SSO session that a profile names.
     pub(super) fn need_session(&self, name: &str, profile: &str) -> Result<&Profile> {
         self.sessions.get(name).ok_or_else(|| {
             Error::Usage(format!(
@@ -103,18 +103,18 @@ impl Profiles {
         })
     }
 
-    /// The profile with this name.
+    /// Returns the profile with this name.
     pub(super) fn get(&self, name: &str) -> Option<&Profile> {
         self.by_name.get(name)
     }
 
-    /// What a profile says of S3 alone: in the section of services that it names.
+    /// Returns a profile's setting for S3 alone, from the services section that it names.
     pub(super) fn of_s3(&self, profile: &str, key: &str) -> Option<&String> {
         let services = self.get(profile)?.get("services")?;
         self.services.get(services)?.get(&format!("s3.{key}"))
     }
 
-    /// The same where it must be there.
+    /// Returns the profile with this name, which must exist.
     pub(super) fn need(&self, name: &str) -> Result<&Profile> {
         self.get(name).ok_or_else(|| {
             let mut names: Vec<_> = self.by_name.keys().map(|name| for_display(name.as_bytes())).collect();
@@ -129,7 +129,7 @@ impl Profiles {
     }
 }
 
-/// The profile that a section is of. In the file of credentials every section is one.
+/// Returns the profile of a section. In the credentials file every section is a profile.
 fn name_of(header: &str, in_config: bool) -> Option<&str> {
     if !in_config || header == NAME_DEFAULT {
         return Some(header);
@@ -137,13 +137,13 @@ fn name_of(header: &str, in_config: bool) -> Option<&str> {
     name_behind(header, "profile")
 }
 
-/// The name of a section of a kind.
+/// Returns the name of a section of this kind.
 fn name_behind<'h>(header: &'h str, kind: &str) -> Option<&'h str> {
     let name = header.strip_prefix(kind)?;
     name.starts_with([' ', '\t']).then(|| name.trim().trim_matches(['"', '\'']))
 }
 
-/// The profile that is meant, and whether somebody has said so: then it must be there.
+/// Returns the chosen profile, and whether the user chose it. If so, it must exist.
 pub(super) fn chosen(option: Option<&str>, environment: &Environment) -> (String, bool) {
     let said =
         option.map(str::to_owned).or_else(|| environment.first(&["AWS_PROFILE", "AWS_DEFAULT_PROFILE"]));

@@ -1,4 +1,4 @@
-//! How stores are reached: the options of a user, completed by the environment and the profile.
+//! Settings for reaching stores: the user's options, completed by the environment and the profile.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -20,16 +20,16 @@ pub(super) fn ignores_endpoints(environment: &Environment) -> bool {
     environment.is_true("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS")
 }
 
-/// What in the environment and in a profile chooses endpoints of AWS: the variable, if there is one, and the keys.
+/// Switches for the endpoints of AWS: the environment variable, if there is one, and the keys of a profile.
 const FIPS: Switch = Switch { variable: Some("AWS_USE_FIPS_ENDPOINT"), keys: &["use_fips_endpoint"] };
 const DUAL_STACK: Switch = Switch {
     variable: Some("AWS_USE_DUALSTACK_ENDPOINT"),
     keys: &["s3.use_dualstack_endpoint", "use_dualstack_endpoint"],
 };
 const ACCELERATE: Switch = Switch { variable: None, keys: &["s3.use_accelerate_endpoint"] };
-/// A longer file is no key: one in base64 has 44 characters.
+/// A longer file is not a key: a key in base64 has 44 characters.
 const KEY_FILE_BYTES_MAX: u64 = 1024;
-/// How regions of partitions begin whose endpoints have other names.
+/// Prefixes of regions in partitions whose endpoints have other names.
 const OTHER_PARTITIONS: [&str; 3] = ["us-iso", "eu-iso", "eusc-"];
 
 /// See the module. A field without a comment is the option of that name ([`S3Options`]), with what the environment and the
@@ -42,9 +42,9 @@ pub(crate) struct S3Settings {
     pub(super) no_sign_request: bool,
     pub(crate) checksums: bool,
     addressing_style: Addressing,
-    /// Authorities that the environment or the profile adds to those that are believed.
+    /// File of certificate authorities from the environment or the profile, in addition to the trusted ones.
     pub(crate) ca_bundle: Option<PathBuf>,
-    /// Which of AWS's endpoints.
+    /// Variant of AWS's endpoints.
     pub(super) variant: AwsVariant,
     requester_pays: bool,
     customer_key: Option<CustomerKey>,
@@ -61,7 +61,7 @@ impl S3Settings {
         Self::within(&Environment::of_process(), options)
     }
 
-    /// The same in another environment.
+    /// Completes the options in another environment.
     pub(super) fn within(environment: &Environment, options: &S3Options) -> Result<Self> {
         let endpoint_url = match &options.endpoint_url {
             Some(url) => Some(url.clone()),
@@ -101,22 +101,22 @@ impl S3Settings {
         }
     }
 
-    /// Returns the same with a region that the store has told; with `None` unchanged.
+    /// Returns the settings with a region that the store has reported. `None` changes nothing.
     pub(crate) fn in_region(&self, region: Option<String>) -> Self {
         S3Settings { region: region.or_else(|| self.region.clone()), ..self.clone() }
     }
 
-    /// Returns the same for a job without a store: no authorities are added.
+    /// Returns the settings for a job without a store, without the additional authorities.
     pub(crate) fn without_ca_bundle(self) -> Self {
         S3Settings { ca_bundle: None, ..self }
     }
 
-    /// Which store.
+    /// Returns the endpoint of the store.
     pub(super) fn endpoint(&self) -> Endpoint {
         Endpoint { url: self.endpoint_url.clone(), addressing: self.addressing_style, variant: self.variant }
     }
 
-    /// What requests say that are signed for the store; of an object also with which key it was encrypted.
+    /// Returns the signer of requests to the store. For objects it also sends the key that encrypted them.
     pub(super) fn signer(&self, region: &str, host: &str, is_of_objects: bool) -> Signer {
         let payer = self.requester_pays.then_some(REQUEST_PAYER);
         let checksums = self.checksums.then_some(CHECKSUM_MODE);
@@ -125,13 +125,13 @@ impl S3Settings {
         Signer::new(region, host).with_fields(payer.as_slice(), &of_objects)
     }
 
-    /// Where a bucket is asked for, as far as the settings say.
+    /// Returns the place of a bucket, as far as the settings give it.
     pub(crate) fn place(&self, bucket: &BucketName) -> Result<BucketAddress> {
         self.must_be_supported(bucket)?;
         BucketAddress::of(&self.endpoint(), bucket, self.region.as_deref().unwrap_or(REGION_DEFAULT))
     }
 
-    /// Refuses what leads to another endpoint of AWS than the one that would be asked.
+    /// Refuses settings that mean another endpoint of AWS than the one that would be used.
     pub(super) fn must_be_supported(&self, bucket: &BucketName) -> Result<()> {
         if self.endpoint_url.is_some() {
             return Ok(());
@@ -171,7 +171,7 @@ fn valid_endpoint(text: &str) -> Result<OriginUrl> {
     })
 }
 
-/// Which of AWS's endpoints the options name.
+/// Returns the variant of AWS's endpoints that the options name.
 fn variant_of(options: &S3Options) -> AwsVariant {
     AwsVariant {
         fips: options.use_fips_endpoint,
@@ -180,7 +180,7 @@ fn variant_of(options: &S3Options) -> AwsVariant {
     }
 }
 
-/// The same with those that the environment or the profile names.
+/// Returns this variant, completed by the environment and the profile.
 fn variant_within(environment: &Environment, options: &S3Options) -> Result<AwsVariant> {
     let given = variant_of(options);
     if options.endpoint_url.is_some() && given != AwsVariant::default() {
@@ -208,7 +208,7 @@ fn is_on_within(environment: &Environment, options: &S3Options, Switch { variabl
     said.is_some_and(|value| value.eq_ignore_ascii_case("true"))
 }
 
-/// Refuses an endpoint on another machine that a key would be sent to unencrypted.
+/// Refuses to send a key unencrypted to an endpoint on another machine.
 fn must_hide(url: &OriginUrl) -> Result<()> {
     let host = url.host();
     let is_here = host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
@@ -237,13 +237,13 @@ fn read_customer_key(path: &Path) -> Result<CustomerKey> {
     CustomerKey::of_bytes(&bytes).ok_or_else(|| refused("is no key of 32 bytes".into()))
 }
 
-/// The region that is configured: the option, the environment, the profile.
+/// Returns the configured region: of the option, the environment, or the profile.
 pub(super) fn region_within(environment: &Environment, options: &S3Options) -> Option<String> {
     let said = options.region.clone().or_else(|| environment.first(&REGION_VARIABLES));
     said.or_else(|| of_profile(environment, options, "region"))
 }
 
-/// The endpoint that is configured: the option, the environment, the profile.
+/// Returns the configured endpoint: of the option, the environment, or the profile.
 pub(super) fn endpoint_url_within(environment: &Environment, options: &S3Options) -> Option<String> {
     if let Some(url) = &options.endpoint_url {
         return Some(url.text());
@@ -257,13 +257,13 @@ pub(super) fn endpoint_url_within(environment: &Environment, options: &S3Options
     said.or_else(of_service).or_else(|| of_profile(environment, options, "endpoint_url"))
 }
 
-/// The file of authorities that is configured: the environment, the profile.
+/// Returns the configured file of authorities: of the environment, or the profile.
 fn ca_bundle_within(environment: &Environment, options: &S3Options) -> Option<PathBuf> {
     let said = environment.first(&["AWS_CA_BUNDLE"]);
     said.or_else(|| of_profile(environment, options, "ca_bundle")).and_then(|text| environment.path(&text))
 }
 
-/// How the profile wants buckets to be addressed.
+/// Returns the addressing style of the profile.
 fn addressing_within(environment: &Environment, options: &S3Options) -> Result<Addressing> {
     match of_profile(environment, options, "s3.addressing_style").as_deref() {
         None | Some("auto") => Ok(Addressing::Auto),
@@ -277,7 +277,7 @@ fn addressing_within(environment: &Environment, options: &S3Options) -> Result<A
     }
 }
 
-/// What the chosen profile says; a profile that is missing is the chain's error.
+/// Returns a setting of the chosen profile. A missing profile is reported by the credential chain.
 fn of_profile(environment: &Environment, options: &S3Options, key: &str) -> Option<String> {
     of_profile_with(environment, options, |profiles, name| profiles.get(name)?.get(key))
 }

@@ -1,4 +1,4 @@
-//! IAM Identity Center (SSO): credentials of a role, for the token that `aws sso login` has stored.
+//! IAM Identity Center (SSO): credentials of a role, in exchange for the token that `aws sso login` has stored.
 //!
 //! The settings and the file of the token are those of the AWS SDKs
 //! (<https://docs.aws.amazon.com/sdkref/latest/guide/feature-sso-credentials.html>), the request is `GetRoleCredentials`
@@ -16,19 +16,19 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::name::{for_display, to_hex};
 use fetchmill_model::s3::{AwsVariant, Credentials};
 
-/// A role of an account, and who has signed in for it.
+/// A role of an account, and the SSO session for it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SsoRole {
     account: String,
     role: String,
     region: String,
-    /// The name of the session, or the URL where it starts: the name of the token's file is its SHA-1.
+    /// Name of the session, or its start URL. The name of the token's file is its SHA-1.
     session: String,
-    /// The profile, for messages.
+    /// Name of the profile, for messages.
     profile: String,
 }
 
-/// What `aws sso login` stores.
+/// The file that `aws sso login` stores.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct StoredToken {
@@ -53,7 +53,7 @@ struct RoleCredentials {
 }
 
 impl SsoRole {
-    /// The role of a profile; `None` if the profile does not sign in by SSO.
+    /// Returns the role of a profile; `None` if the profile does not use SSO.
     pub(super) fn of_profile(profiles: &Profiles, name: &str, profile: &Profile) -> Result<Option<Self>> {
         let shown = for_display(name.as_bytes());
         let (session, settings) = match (profile.get("sso_session"), profile.get("sso_start_url")) {
@@ -75,10 +75,10 @@ impl SsoRole {
         }))
     }
 
-    /// Credentials of the role, with the token of the session as it is stored now.
+    /// Returns credentials of the role, with the stored token of the session.
     ///
-    /// `endpoint` replaces that of the region in its variant; `now` is in seconds since 1970. A token is not renewed here: that would
-    /// write to a file which belongs to the AWS command line.
+    /// `endpoint` replaces the endpoint of the region and variant; `now` is in seconds since 1970. This does not renew
+    /// a token, since it would have to write to a file that belongs to the AWS command line.
     pub(super) fn credentials(
         &self,
         web: &CredentialClient<'_>,
@@ -112,7 +112,7 @@ impl SsoRole {
     fn token(&self, environment: &Environment, now: u64) -> Result<String> {
         let name = to_hex(&Sha1::digest(self.session.as_bytes()));
         let file = format!("~/.aws/sso/cache/{name}.json");
-        // No message shows the file: it holds the token.
+        // Messages never show the file, since it holds the token.
         let stored = environment.read(&file, "the SSO token").ok();
         let stored: Option<StoredToken> = stored.and_then(|text| serde_json::from_str(&text).ok());
         let stored = stored.ok_or_else(|| self.not_signed_in("has no token in ~/.aws/sso/cache"))?;
@@ -136,7 +136,7 @@ impl SsoRole {
                 )));
             }
         }
-        // No message shows the reply: it holds the secret.
+        // Messages never show the reply, since it holds the secret.
         let found: RoleReply = serde_json::from_str(&reply.text()).map_err(|_| {
             Error::Temporary(format!("SSO gives no credentials for the role {role}; is its endpoint right?"))
         })?;

@@ -1,4 +1,4 @@
-//! STS, which gives out credentials of roles: for other credentials, or for a token.
+//! STS, which issues credentials of roles in exchange for other credentials, or for a token.
 
 use quick_xml::events::Event;
 
@@ -12,7 +12,7 @@ use fetchmill_model::s3::{AwsVariant, Credentials, REGION_DEFAULT, Signer};
 
 const VERSION: &str = "2011-06-15";
 
-/// A role, and how it is asked for.
+/// A role, and the settings to request it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Role {
     pub(super) arn: String,
@@ -23,7 +23,7 @@ pub(super) struct Role {
 }
 
 impl Role {
-    /// That of a profile; none if it has none. `now` makes the session's name.
+    /// Returns the role of a profile; `None` if it has no role. `now` is part of the session's name.
     pub(super) fn of_profile(profile: &Profile, now: u64) -> Option<Self> {
         Some(Role {
             arn: profile.get("role_arn")?.clone(),
@@ -33,7 +33,7 @@ impl Role {
         })
     }
 
-    /// That of the environment, for a token.
+    /// Returns the role of the environment, for a token.
     pub(super) fn of_environment(environment: &Environment, now: u64) -> Option<Self> {
         Some(Role {
             arn: environment.get("AWS_ROLE_ARN")?,
@@ -48,7 +48,7 @@ fn session_name(now: u64) -> String {
     format!("fetchmill-{now}")
 }
 
-/// Where STS is, and the region that its requests are signed for.
+/// The place of STS, and the region for the signature of its requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Sts {
     place: CredentialEndpoint,
@@ -56,7 +56,7 @@ pub(super) struct Sts {
 }
 
 impl Sts {
-    /// At an endpoint that somebody has configured, else in the region, if there is one.
+    /// At the configured endpoint, otherwise in the region if there is one.
     pub(super) fn new(endpoint: Option<&str>, region: Option<&str>, variant: AwsVariant) -> Result<Self> {
         let place = match (endpoint, region) {
             (Some(endpoint), _) => CredentialEndpoint::parse(endpoint, "the endpoint of STS")?,
@@ -71,7 +71,7 @@ impl Sts {
         Ok(Sts { place, region: region.unwrap_or(REGION_DEFAULT).to_owned() })
     }
 
-    /// Credentials of a role for other credentials; `now` is the date of the request.
+    /// Returns credentials of a role in exchange for other credentials. `now` is the date of the request.
     pub(super) fn assume(
         &self,
         web: &CredentialClient<'_>,
@@ -80,7 +80,7 @@ impl Sts {
         now: u64,
     ) -> Result<(Credentials, Option<u64>)> {
         let query = query("AssumeRole", role, None);
-        // All of it is in the query: a body would need a field that is signed, too.
+        // Everything is in the query: a body would need another signed field.
         let place = CredentialEndpoint { path: format!("{}?{query}", self.place.path), ..self.place.clone() };
         let mut lines = Vec::new();
         let mut signer = Signer::for_sts(&self.region, place.key.authority());
@@ -90,14 +90,14 @@ impl Sts {
         read(&web.ask(&question)?, role)
     }
 
-    /// Credentials of a role for a token.
+    /// Returns credentials of a role in exchange for a token.
     pub(super) fn assume_with_token(
         &self,
         web: &CredentialClient<'_>,
         role: &Role,
         token: &str,
     ) -> Result<(Credentials, Option<u64>)> {
-        // In a body, not in a query: the token is a secret, and long.
+        // Send a body instead of a query: the token is a secret, and long.
         let body = query("AssumeRoleWithWebIdentity", role, Some(token));
         let form = "application/x-www-form-urlencoded; charset=utf-8";
         let question = CredentialRequest {
@@ -111,7 +111,7 @@ impl Sts {
     }
 }
 
-/// In canonical form: sorted, and encoded as signatures want it.
+/// Returns the query in canonical form: sorted, and encoded as signatures require.
 fn query(action: &str, role: &Role, token: Option<&str>) -> String {
     let pairs = [
         ("Action", Some(action)),
@@ -126,7 +126,7 @@ fn query(action: &str, role: &Role, token: Option<&str>) -> String {
     pairs.collect::<Vec<_>>().join("&")
 }
 
-/// A value of a query, percent-encoded as signatures want it.
+/// Percent-encodes a value of a query as signatures require.
 pub(super) fn encode(text: &str) -> String {
     use std::fmt::Write;
 
@@ -135,7 +135,7 @@ pub(super) fn encode(text: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             encoded.push(char::from(byte));
         } else {
-            // A string takes whatever is written to it.
+            // Writing to a string cannot fail.
             let _ = write!(encoded, "%{byte:02X}");
         }
     }
@@ -171,7 +171,7 @@ fn read(reply: &CredentialReply, role: &Role) -> Result<(Credentials, Option<u64
     Ok((credential_document::checked(credentials, &from)?, expires_at))
 }
 
-/// What the first element with this name holds.
+/// Returns the text of the first element with this name.
 fn text_of(xml: &str, tag: &str) -> Option<String> {
     let mut reader = quick_xml::Reader::from_str(xml);
     loop {

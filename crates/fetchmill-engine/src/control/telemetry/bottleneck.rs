@@ -1,10 +1,10 @@
-//! What holds a job back, decided from what was measured over the last seconds. Pure: no clock, no I/O.
+//! Decides what limits a job, from the measurements of the last seconds. Pure: no clock, no I/O.
 //!
-//! The capacity of a job is the number of requests that it may have in flight. What that is used for
-//! ([`super::capacity`]) says where to look: places that are empty wait for targets, for the sink, for hosts; places that
-//! wait for a rate say so themselves. Where requests are out all the time it is the server, the network between, this
-//! machine's processors, or the number itself: that shows in how much longer replies take than with few requests in
-//! flight, and connections than at best. A cause for 60 % of the capacity is the answer; else it is `mixed`
+//! The capacity of a job is the number of requests that it may have in flight. Its use ([`super::capacity`]) gives the
+//! first hint: empty places wait for targets, for the sink or for hosts, and places that wait for a rate are counted as
+//! such. If requests are in flight all the time, the limit is the server, the network, this machine's processors, or
+//! the number itself. To tell these apart, reply times are compared with those under low load, and connect times with
+//! the best. A cause of 60 % of the capacity is the answer; otherwise the answer is `mixed`
 //! (docs/internals/decisions/0031).
 
 use std::fmt::Write as _;
@@ -17,61 +17,62 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::text::dates::utc;
 
-/// A cause for at least this part of the capacity is the answer.
+/// The least part of the capacity for which a cause is the answer.
 const DOMINANT: f64 = 0.6;
-/// A rate binds when so large a part of it is used; the pace of an origin that throttles changes, so less is asked of it.
+/// The least used part of a rate that limits a job. It is lower for the pace of an origin that throttles, which
+/// changes.
 const RATE_USED: f64 = 0.9;
 const PACE_USED: f64 = 0.75;
-/// Processors are used up when no more than this part of them is idle.
+/// Processors are used up if at least this part of them is busy.
 const BUSY: f64 = 0.92;
-/// A job is held back by them when its threads that fetch run, or wait to be run, for this part of the time.
+/// Processors limit a job if its fetching threads run, or wait to run, for at least this part of the time.
 const WANTED: f64 = 0.75;
-/// Replies that take so many times what they take with few requests in flight wait in a queue.
+/// Replies wait in a queue if they take at least this many times as long as under low load.
 const QUEUED: f64 = 1.5;
-/// The queue is in the network when connecting takes longer than at best by this part of what replies wait, at least
-/// so many seconds. By this part of all that replies take, it is one even where the first replies, those with few requests
-/// in flight, had to wait in it as well: behind the first bytes of all other connections.
+/// The queue is in the network if connecting takes longer than at best: by at least this part of the time that replies
+/// wait, and `ON_THE_WAY_MIN` seconds. If it is longer by this part of the whole reply time, the network is the cause
+/// even if the first replies, under low load, also had to wait: behind the first bytes of all other connections.
 const ON_THE_WAY: f64 = 0.3;
 const ON_THE_WAY_MIN: f64 = 0.002;
 
-/// Causes, as everything outside calls them.
+/// Causes, with the names used outside of this module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LimitKind {
-    /// The source gives too few names.
+    /// The source gives names too slowly.
     Listing,
-    /// The server takes longer the more requests it has.
+    /// The server slows down with more requests.
     Server,
-    /// The way to the server is full.
+    /// The network to the server is full.
     Network,
-    /// This machine's processors are.
+    /// This machine's processors are used up.
     Cpu,
-    /// Storing.
+    /// Storing takes too long.
     Disk,
-    /// The user's function.
+    /// The user's function takes too long.
     Transform,
     /// `--rate`.
     Rate,
     /// `--bwlimit`.
     Bwlimit,
-    /// The server refuses more.
+    /// The server refuses a higher rate.
     Throttling,
-    /// A bound for the sake of whoever owns the server, or each host.
+    /// A limit that protects the server, or each host.
     Courtesy,
     /// The number of requests in flight.
     Concurrency,
     /// The name server.
     Names,
-    /// Nothing comes.
+    /// No replies arrive.
     Outage,
-    /// There are few targets left.
+    /// Only a few targets are left.
     LastTargets,
-    /// No single one of these.
+    /// No single cause.
     Mixed,
 }
 
 impl LimitKind {
-    /// As it is written.
+    /// Returns the name of the cause in output.
     pub fn name(self) -> &'static str {
         match self {
             LimitKind::Listing => "listing",
@@ -93,44 +94,44 @@ impl LimitKind {
     }
 }
 
-/// What holds a job back, with the figure that shows it.
+/// The cause that limits a job, with the figure that shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitedBy {
-    /// Which of them.
+    /// Kind of the cause.
     pub kind: LimitKind,
-    /// For people, one line.
+    /// One line for people.
     pub text: String,
 }
 
-/// How the number of requests in flight came about.
+/// The origin of the number of requests in flight.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Search {
-    /// The user gave it.
+    /// The user set it.
     #[default]
     Given,
-    /// It is being looked for.
+    /// The search is running.
     Trying,
-    /// It was found: more brought nothing.
+    /// The search has found it: a higher number did not help.
     Found,
-    /// More would have been tried, but for this bound: this machine's, or that for the sake of somebody.
+    /// The search ended at this limit, of this machine or to protect the server.
     AtMost { most: usize, whom: Option<&'static str> },
 }
 
-/// Rates that a job keeps, a second.
+/// Rates of a job, each a second.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Pacing {
-    /// Requests, of the job.
+    /// Requests of the job.
     pub(crate) rate: Option<f64>,
-    /// Requests, of the only host; `None` in a job over many.
+    /// Requests to the only host; `None` in a job over many.
     pub(crate) rate_per_host: Option<f64>,
-    /// Bytes of bodies, of the job.
+    /// Bytes of bodies of the job.
     pub(crate) bwlimit: Option<f64>,
-    /// Requests that an origin is found to accept, and its host.
+    /// Requests that an origin accepts while it throttles, and its host.
     pub(crate) throttled: Option<(f64, String)>,
 }
 
 impl Pacing {
-    /// The rate of requests that binds first, and its option.
+    /// Returns the lowest rate of requests, and its option.
     fn request_rate(&self) -> Option<(f64, &'static str)> {
         let of_job = self.rate.map(|rate| (rate, "--rate"));
         let of_host = self.rate_per_host.map(|rate| (rate, "--rate-per-host"));
@@ -138,67 +139,67 @@ impl Pacing {
     }
 }
 
-/// What each host of a job over many gets at most.
+/// Limits of each host in a job over many.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct HostBounds {
-    /// Requests at once.
+    /// Requests in flight.
     pub(crate) connections: u32,
-    /// Requests a second; `None` = no bound.
+    /// Requests a second; `None` = no limit.
     pub(crate) rate: Option<f64>,
 }
 
 /// What the last targets wait for.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct LastTargets {
-    /// When the last attempt ends if nothing more comes; `None` if that is not known.
+    /// When the last attempt ends if nothing more arrives; `None` if unknown.
     pub(crate) attempts_until: Option<Millis>,
-    /// When the next target is tried again, and the failure of its last attempt; `None` if none waits.
+    /// When the next target is tried again, and the failure of its last attempt; `None` if no target waits.
     pub(crate) next: Option<(Millis, FailureKind)>,
 }
 
-/// What part of the time writers spend.
+/// The parts of the time that writers spend.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct WriterShares {
     pub(crate) transforming: f64,
     pub(crate) storing: f64,
 }
 
-/// Seconds that it takes to connect.
+/// Connect times in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct PathTimes {
     pub(crate) now: f64,
     pub(crate) least: f64,
 }
 
-/// What was measured over the last seconds.
+/// Measurements of the last seconds.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LimitFacts {
     /// Seconds over which this was measured.
     pub(crate) seconds: f64,
     pub(crate) shares: Shares,
-    /// A second: targets that were listed, targets that got an outcome, requests, bytes of bodies as they came.
+    /// Each a second: listed targets, finished targets, requests, bytes of bodies as received.
     pub(crate) listed: f64,
     pub(crate) settled: f64,
     pub(crate) requests: f64,
     pub(crate) bytes: f64,
     pub(crate) pacing: Pacing,
     pub(crate) processors: Processors,
-    /// Threads that fetch.
+    /// Number of fetching threads.
     pub(crate) threads: usize,
-    /// Whether the engine runs in this process's Python: on one processor at a time.
+    /// Whether the engine runs in this process's Python, on one processor at a time.
     pub(crate) is_python: bool,
     pub(crate) writers: WriterShares,
     pub(crate) in_flight: u64,
     pub(crate) concurrency: u64,
     pub(crate) search: Search,
-    /// Seconds that replies take now, and with few requests in flight.
+    /// Seconds that replies take now, and under low load.
     pub(crate) latency: Option<f64>,
     pub(crate) unloaded: Option<f64>,
     pub(crate) path: Option<PathTimes>,
-    /// What the job waits for, and since when.
+    /// The outage that the job waits for, and its start.
     pub(crate) outage: Option<String>,
     pub(crate) is_listing_done: bool,
-    /// Targets that wait to be tried again.
+    /// Targets that wait for another attempt.
     pub(crate) waiting: u64,
     pub(crate) last_targets: LastTargets,
     pub(crate) per_host: HostBounds,
@@ -214,7 +215,7 @@ struct Cause {
 }
 
 impl Cause {
-    /// Adds another one of its kind; the text is that of the larger part.
+    /// Adds another cause of the same kind. The text is that of the larger part.
     fn merge(&mut self, share: f64, text: String) {
         self.share += share;
         if share > self.of_text {
@@ -223,7 +224,7 @@ impl Cause {
     }
 }
 
-/// The answer; none before anything was measured.
+/// Returns the answer; `None` before anything was measured.
 pub(crate) fn bottleneck(facts: &LimitFacts) -> Option<LimitedBy> {
     if let Some(text) = &facts.outage {
         return Some(LimitedBy { kind: LimitKind::Outage, text: text.clone() });
@@ -249,7 +250,7 @@ pub(crate) fn bottleneck(facts: &LimitFacts) -> Option<LimitedBy> {
 }
 
 impl LimitFacts {
-    /// A rate that is used up.
+    /// Returns a rate that is used up.
     fn binding_rate(&self) -> Option<LimitedBy> {
         let Pacing { bwlimit, throttled, .. } = &self.pacing;
         let found = |kind, text| Some(LimitedBy { kind, text });
@@ -285,7 +286,7 @@ impl LimitFacts {
         add(share(CapacityUse::Exchanging) + share(CapacityUse::Preparing), self.of_exchanges());
         add(share(CapacityUse::Paced), self.of_pace());
         add(share(CapacityUse::Sink), self.of_sink());
-        // A worker whose own hosts have nothing left waits for those of others.
+        // A worker whose own hosts have no targets left waits for those of others.
         let hosts = OF_HOSTS.into_iter().max_by(|one, other| share(*one).total_cmp(&share(*other)));
         let hosts = hosts.filter(|of| share(*of) > 0.0);
         add(
@@ -306,7 +307,7 @@ impl LimitFacts {
         causes
     }
 
-    /// No rate is used up, and yet targets wait for one: it comes in bursts, or has just changed.
+    /// Explains targets that wait for a rate that is not used up: they come in bursts, or the rate has just changed.
     fn of_pace(&self) -> (LimitKind, String) {
         let Pacing { throttled, bwlimit, .. } = &self.pacing;
         if let Some((pace, host)) = throttled {
@@ -372,7 +373,7 @@ impl LimitFacts {
         parts.join(", ")
     }
 
-    /// What holds up targets that wait for their hosts.
+    /// Explains targets that wait for their hosts.
     fn of_hosts(&self, why: CapacityUse) -> (LimitKind, String) {
         let HostBounds { connections, rate } = self.per_host;
         match (why, rate) {
@@ -411,7 +412,7 @@ impl LimitFacts {
             ));
         }
         let is_used_up = allowed > 0.0 && (busy >= BUSY * allowed || own >= BUSY * allowed);
-        // What else keeps them busy holds back only a job that waits for them.
+        // Other work on the processors limits only a job that needs them.
         let is_wanted = wanted >= WANTED * allowed.min(self.threads as f64);
         (is_used_up && is_wanted).then(|| {
             let text = format!(
@@ -421,7 +422,7 @@ impl LimitFacts {
         })
     }
 
-    /// Requests are out all the time.
+    /// Explains requests that are in flight all the time.
     fn of_exchanges(&self) -> (LimitKind, String) {
         if let Some(used_up) = self.used_up_processors() {
             return used_up;
@@ -457,10 +458,10 @@ impl LimitFacts {
         self.of_queue(latency, unloaded)
     }
 
-    /// The same where it is not known how long replies take: the engine does not say, or none came lately.
+    /// Explains them without reply times: the engine does not report any, or no replies came recently.
     fn of_exchanges_without_times(&self) -> (LimitKind, String) {
         let in_flight = whole(self.in_flight);
-        // An attempt without a reply is a request as well.
+        // An attempt without a reply is also a request.
         let ended = self.requests.max(self.settled);
         if ended <= 0.0 {
             let text = format!(
@@ -478,12 +479,12 @@ impl LimitFacts {
         (LimitKind::Concurrency, format!("--concurrency: {most} in flight, and replies take {took}"))
     }
 
-    /// What connecting takes, if packets wait on the way for a good part of so many seconds.
+    /// Returns the connect times, if packets wait in the network for a good part of `waited` seconds.
     fn longer_way(&self, waited: f64) -> Option<PathTimes> {
         self.path.filter(|path| path.now - path.least >= ON_THE_WAY_MIN.max(ON_THE_WAY * waited))
     }
 
-    /// Replies wait in a queue: at the server, or on the way.
+    /// Explains replies that wait in a queue, at the server or in the network.
     fn of_queue(&self, latency: f64, unloaded: f64) -> (LimitKind, String) {
         if let Some(PathTimes { now, least }) = self.longer_way(latency - unloaded) {
             let text = format!(
@@ -508,12 +509,12 @@ fn of_rate(rate: f64, option: &str) -> String {
     format!("{option}: {} requests/s", count(rate))
 }
 
-/// `2026-07-01T12:00:05Z`: the end of the second.
+/// Formats a time as `2026-07-01T12:00:05Z`, rounded up to the second.
 fn second_of(time: Millis) -> String {
     utc(time.div_ceil(1000))
 }
 
-/// `9,800`, or `0.5`.
+/// Formats a number as `9,800`, or `0.5`.
 fn count(number: f64) -> String {
     if number < 10.0 && number.fract() > 0.05 { format!("{number:.1}") } else { whole(number.round() as u64) }
 }

@@ -1,50 +1,50 @@
-//! What a worker's capacity is used for: of the requests that it may have in flight, how many are, what the others wait
-//! for, and why there are not more.
+//! The use of a worker's capacity, which is the number of requests it may have in flight. It shows how many are in
+//! flight, what the others wait for, and why there are not more.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A place for a request is used for this.
+/// The use of a place for a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CapacityUse {
-    /// A request is out.
+    /// A request is in flight.
     Exchanging,
-    /// A target has the place: its connection is opened, or it waits for credentials.
+    /// A target has the place while its connection is opened, or while it waits for credentials.
     Preparing,
     /// A target waits for a rate.
     Paced,
-    /// Empty: what was fetched waits to be stored.
+    /// Empty: fetched bodies wait to be stored.
     Sink,
-    /// Empty: the origin rests, or is asked whether it is well.
+    /// Empty: the origin rests or is being checked.
     Held,
     /// Empty: there are no targets.
     NoTargets,
-    /// Empty: each host has as many requests as it may.
+    /// Empty: each host has its maximum of requests.
     HostTurns,
     /// Empty: targets wait for their hosts' rates.
     HostRates,
-    /// Empty: targets wait for a place that hosts which answer promptly leave.
+    /// Empty: targets wait until hosts that answer promptly leave a place.
     HostPlaces,
-    /// Empty: hosts rest.
+    /// Empty: the hosts rest.
     HostRests,
-    /// Empty: targets wait for their names to be looked up.
+    /// Empty: targets wait for name lookups.
     Names,
 }
 
-/// Uses of places that are empty since targets wait for their hosts.
+/// Uses of places that are empty because targets wait for their hosts.
 pub(super) const OF_HOSTS: [CapacityUse; 4] =
     [CapacityUse::HostTurns, CapacityUse::HostRates, CapacityUse::HostPlaces, CapacityUse::HostRests];
 
-/// How many uses there are.
+/// The number of uses.
 const USES: usize = CapacityUse::Names as usize + 1;
-/// A worker's capacity at a tick.
+/// A worker's whole capacity at a tick.
 const WHOLE: u64 = 1_000;
 
-/// Added to once a tick, by one worker.
+/// Counters that one worker updates once a tick.
 #[derive(Debug, Default)]
 pub(crate) struct CapacityCounters([AtomicU64; USES]);
 
 impl CapacityCounters {
-    /// A tick's worth: so many places are used for each of these.
+    /// Adds one tick, with the number of places for each use.
     pub(crate) fn add(&self, places: &[(CapacityUse, usize)]) {
         let all: usize = places.iter().map(|(_, count)| count).sum();
         for (of, count) in places.iter().filter(|(_, count)| *count > 0) {
@@ -57,30 +57,30 @@ impl CapacityCounters {
     }
 }
 
-/// What parts of the capacity were used for what; together 1, or 0 when nothing was counted.
+/// The part of the capacity for each use. The sum is 1, or 0 if nothing was counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Shares([f64; USES]);
 
 impl Shares {
-    /// Of one use alone.
+    /// Makes the shares of a single use.
     #[cfg(test)]
     pub(crate) fn only(of: CapacityUse) -> Self {
         Shares::default().with(of, 1.0)
     }
 
-    /// With this part for a use.
+    /// Sets the part of a use.
     #[must_use]
     pub(crate) fn with(mut self, of: CapacityUse, share: f64) -> Self {
         self.0[of as usize] = share;
         self
     }
 
-    /// The part of a use.
+    /// Returns the part of a use.
     pub(crate) fn of(&self, of: CapacityUse) -> f64 {
         self.0[of as usize]
     }
 
-    /// The mean of some, each with its weight; those of which nothing was counted have none.
+    /// Returns the weighted mean. Shares without any count are ignored.
     pub(crate) fn mean<'s>(shares: impl Iterator<Item = (&'s Shares, f64)>) -> Self {
         let (mut sum, mut weights) = (Shares::default(), 0.0);
         for (part, weight) in shares.filter(|(part, _)| !part.are_unknown()) {
@@ -96,12 +96,12 @@ impl Shares {
     }
 }
 
-/// What was counted before, so that shares are those since then.
+/// The previous counts, to compute the shares since then.
 #[derive(Debug, Default)]
 pub(crate) struct CountedCapacity([u64; USES]);
 
 impl CountedCapacity {
-    /// The shares of all workers together since this was asked the last time.
+    /// Returns the shares of all workers together since the last call.
     pub(crate) fn shares<'c>(&mut self, counters: impl Iterator<Item = &'c CapacityCounters>) -> Shares {
         let mut sums = [0; USES];
         for counted in counters {

@@ -1,49 +1,50 @@
-//! How long replies take: histograms of the crate `hdrhistogram` (Gil Tene's `HdrHistogram`).
+//! Histograms of reply times, with the crate `hdrhistogram` (Gil Tene's `HdrHistogram`).
 
 use std::collections::VecDeque;
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// From a microsecond to an hour; what is above counts as an hour. With two significant digits that takes 13 KiB, with one 2.
+/// Histograms range from a microsecond to an hour; longer times count as an hour. A histogram takes 13 KiB with two
+/// significant digits, and 2 KiB with one.
 const HIGHEST_MICROS: u64 = 3_600_000_000;
-/// Of so many samples the latency of the last seconds is made.
+/// Number of samples that make up the recent latency.
 const RECENT: usize = 10;
 
-/// What replies took, from their requests to their last bytes; seconds.
+/// Reply times in seconds, from the request to the last byte.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// Half of them took at most this.
+    /// Median.
     pub p50: f64,
-    /// 90 % of them.
+    /// 90th percentile.
     pub p90: f64,
-    /// 99 % of them.
+    /// 99th percentile.
     pub p99: f64,
-    /// All of them.
+    /// Maximum.
     pub max: f64,
 }
 
-/// See the module; with so many significant digits, and without memory while it is empty.
+/// See the module. Has `DIGITS` significant digits, and takes no memory while it is empty.
 #[derive(Debug, Default)]
 pub(crate) struct LatencyHistogram<const DIGITS: u8 = 2>(Option<Histogram<u32>>);
 
 impl<const DIGITS: u8> LatencyHistogram<DIGITS> {
     fn histogram(&mut self) -> Option<&mut Histogram<u32>> {
         if self.0.is_none() {
-            // The bounds are constants: they are never refused.
+            // The bounds are constants, which are always valid.
             self.0 = Histogram::new_with_bounds(1, HIGHEST_MICROS, DIGITS).ok();
         }
         self.0.as_mut()
     }
 
-    /// A reply took so many microseconds.
+    /// Records the time of a reply in microseconds.
     pub(crate) fn record(&mut self, micros: u64) {
         if let Some(histogram) = self.histogram() {
             histogram.saturating_record(micros.max(1));
         }
     }
 
-    /// Adds what another one has, which is empty afterwards and keeps its memory.
+    /// Adds another histogram and empties it; it keeps its memory.
     pub(crate) fn append(&mut self, other: &mut Self) {
         if other.is_empty() {
             return;
@@ -54,15 +55,15 @@ impl<const DIGITS: u8> LatencyHistogram<DIGITS> {
         }
     }
 
-    /// Adds what another one has.
+    /// Adds another histogram.
     pub(crate) fn add(&mut self, other: &Self) {
         if let (Some(own), Some(others)) = (self.histogram(), other.0.as_ref()) {
-            // They have the same bounds.
+            // Both have the same bounds.
             let _ = own.add(others);
         }
     }
 
-    /// How many replies were recorded.
+    /// Returns the number of recorded replies.
     pub(crate) fn count(&self) -> u64 {
         self.0.as_ref().map_or(0, Histogram::len)
     }
@@ -72,7 +73,7 @@ impl<const DIGITS: u8> LatencyHistogram<DIGITS> {
         self.0.as_ref().is_none_or(Histogram::is_empty)
     }
 
-    /// The mean, seconds.
+    /// Returns the mean in seconds.
     pub(crate) fn mean(&self) -> Option<f64> {
         self.0.as_ref().filter(|histogram| !histogram.is_empty()).map(|histogram| histogram.mean() / 1e6)
     }
@@ -89,7 +90,7 @@ impl<const DIGITS: u8> LatencyHistogram<DIGITS> {
 pub(crate) struct RecentLatency(VecDeque<LatencyHistogram>);
 
 impl RecentLatency {
-    /// Those of another second.
+    /// Adds the histogram of another second.
     pub(crate) fn push(&mut self, histogram: LatencyHistogram) {
         if self.0.len() >= RECENT {
             self.0.pop_front();
@@ -97,7 +98,7 @@ impl RecentLatency {
         self.0.push_back(histogram);
     }
 
-    /// All of the last so many seconds.
+    /// Returns the sum of the last `seconds` histograms.
     pub(crate) fn last(&self, seconds: usize) -> LatencyHistogram {
         let mut all = LatencyHistogram::default();
         for recent in self.0.iter().rev().take(seconds) {

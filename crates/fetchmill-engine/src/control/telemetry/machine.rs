@@ -1,25 +1,25 @@
-//! How busy the processors are that this process may use, as the kernel counts it (proc(5), cgroups(7)).
+//! The load of the processors that this process may use, as the kernel counts it (proc(5), cgroups(7)).
 
 use std::fs;
 use std::time::Instant;
 
-/// The kernel tells times of processors in this part of a second to every program (`USER_HZ`).
+/// Unit in which the kernel reports processor times to programs (`USER_HZ`).
 const TICKS_A_SECOND: f64 = 100.0;
-/// Threads that are looked at, once a second.
+/// Maximum number of threads that are inspected once a second.
 const THREADS_MAX: usize = 256;
-/// The quota of the group of processes that this one is in, as containers see their own.
+/// The quota of this process's cgroup, as containers see their own.
 const QUOTA: &str = "/sys/fs/cgroup/cpu.max";
 
-/// Processors, over a time.
+/// Use of processors over a time.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Processors {
-    /// Those that this process may use; a quota may make that a part of one.
+    /// Processors that this process may use; less than one if a quota says so.
     pub(crate) allowed: f64,
-    /// Of the machine's that it may use, how many were busy, with whatever.
+    /// How many of these processors were busy, with any work.
     pub(crate) busy: f64,
-    /// How many this process used itself, ...
+    /// How many this process used.
     pub(crate) own: f64,
-    /// ... and how many it would have used at once: its threads that ran, and those that were ready to.
+    /// How many it would have used if available: the sum of running and ready threads.
     pub(crate) wanted: f64,
 }
 
@@ -27,11 +27,11 @@ pub(crate) struct Processors {
 struct Ticks {
     idle: u64,
     own: u64,
-    /// Nanoseconds that threads ran, and waited to be run.
+    /// Nanoseconds that threads ran, and waited to run.
     wanted: u64,
 }
 
-/// Looks at the machine; each time since the last one.
+/// Measures the machine, each time since the last measurement.
 #[derive(Debug)]
 pub(crate) struct Machine {
     processors: Vec<usize>,
@@ -49,7 +49,7 @@ impl Machine {
         Machine { processors, quota, before, at: Instant::now() }
     }
 
-    /// Since this was asked the last time.
+    /// Returns the use since the last call.
     pub(crate) fn look(&mut self) -> Processors {
         let (now, at) = (ticks(&self.processors), Instant::now());
         let before = std::mem::replace(&mut self.before, now);
@@ -61,13 +61,13 @@ impl Machine {
             allowed: self.quota.map_or(count, |quota| quota.min(count)),
             busy: (count - used(before.idle, now.idle)).clamp(0.0, count),
             own,
-            // A kernel that does not count it tells at least what was used.
+            // If the kernel does not count this, use at least the processors that were used.
             wanted: (now.wanted.saturating_sub(before.wanted) as f64 / 1e9 / seconds).max(own),
         }
     }
 }
 
-/// The processors that a process may run on: `Cpus_allowed_list: 0-1,4`.
+/// Returns the processors that a process may run on: `Cpus_allowed_list: 0-1,4`.
 fn allowed(status: &str) -> Vec<usize> {
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or("0");
     let range = |part: &str| {
@@ -77,7 +77,7 @@ fn allowed(status: &str) -> Vec<usize> {
     list.split(',').filter_map(range).flatten().collect()
 }
 
-/// `200000 100000` are two processors, `max 100000` is no quota.
+/// Returns the quota in processors. `200000 100000` means two, `max 100000` means no quota.
 fn quota(text: &str) -> Option<f64> {
     let (quota, period) = text.trim().split_once(' ')?;
     let (quota, period) = (quota.parse::<f64>().ok()?, period.parse::<f64>().ok()?);
@@ -90,7 +90,7 @@ fn ticks(processors: &[usize]) -> Ticks {
     Ticks { idle: idle_ticks(&stat, processors), own: own_ticks(&own), wanted: wanted_nanos() }
 }
 
-/// Of all threads, or of the first of very many. Threads that end take theirs with them.
+/// Sums all threads, up to `THREADS_MAX`. The times of a thread are lost when it ends.
 fn wanted_nanos() -> u64 {
     let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten().take(THREADS_MAX);
     tasks
@@ -99,12 +99,12 @@ fn wanted_nanos() -> u64 {
         .sum()
 }
 
-/// Of a thread: nanoseconds that it ran, nanoseconds that it waited for a processor, and how often it ran.
+/// Returns a thread's sum of running and waiting nanoseconds. The third field is how often it ran.
 fn ready_nanos(schedstat: &str) -> u64 {
     schedstat.split_whitespace().take(2).filter_map(|nanos| nanos.parse::<u64>().ok()).sum()
 }
 
-/// Idle time, and time that waits for a disk.
+/// Returns the time that processors were idle or waited for a disk.
 fn idle_ticks(stat: &str, processors: &[usize]) -> u64 {
     let of_line = |line: &str| {
         let (processor, times) = line.strip_prefix("cpu")?.split_once(' ')?;
@@ -114,7 +114,8 @@ fn idle_ticks(stat: &str, processors: &[usize]) -> u64 {
     stat.lines().filter_map(of_line).sum()
 }
 
-/// Of all threads, in user space and in the kernel. The program's name may have anything in it but a bracket behind.
+/// Returns the time of all threads, in user space and in the kernel. The program's name may contain any byte, but a
+/// bracket ends it.
 fn own_ticks(stat: &str) -> u64 {
     let Some((_, fields)) = stat.rsplit_once(')') else { return 0 };
     fields.split_whitespace().skip(11).take(2).filter_map(|time| time.parse::<u64>().ok()).sum()

@@ -1,6 +1,6 @@
-//! What is measured of a running job beside its ledger: what its capacity is used for, how long replies take, what its
-//! writers do, and a sample of all that a second. Threads that fetch add to it once a tick, and to a histogram of their
-//! own once a reply; one thread reads it ([`crate::job::sampler`]).
+//! Measurements of a running job in addition to its counters: the use of its capacity, reply times, the activity of its
+//! writers, and a sample a second. Fetching threads add to them once a tick, and to their own histogram once a reply.
+//! One thread reads them ([`crate::job::sampler`]).
 
 mod bottleneck;
 mod capacity;
@@ -32,34 +32,34 @@ pub(crate) use series::Series;
 use fetchmill_model::panics::lock;
 use fetchmill_model::planner::origin::Millis;
 
-/// What a writer does.
+/// The current activity of a writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum WriterActivity {
-    /// It waits for a block.
+    /// Waits for a block.
     Idle = 0,
-    /// A transform has what was fetched.
+    /// A transform is processing fetched objects.
     Transforming = 1,
-    /// It stores, syncs, or waits for the journal.
+    /// Stores, syncs, or waits for the journal.
     Storing = 2,
 }
 
-/// Of one worker and its writer.
+/// Measurements of one worker and its writer.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerTelemetry {
     pub(crate) capacity: CapacityCounters,
     latency: Mutex<LatencyHistogram>,
     origins: Mutex<OriginHistograms>,
-    /// Replies whose requests went out when few others were in flight, and what they took, microseconds.
+    /// Replies whose requests went out while few others were in flight, and the sum of their microseconds.
     unloaded_replies: AtomicU64,
     unloaded_micros: AtomicU64,
     writer: AtomicU8,
-    /// When the last of its attempts ends if nothing more comes; 0 without one.
+    /// When the last attempt ends if nothing more arrives; 0 = there is no attempt.
     attempts_until: AtomicU64,
 }
 
 impl WorkerTelemetry {
-    /// What the worker has recorded since it last said so; its own is empty afterwards.
+    /// Adds and empties the worker's own histogram.
     pub(crate) fn add_latency(&self, own: &mut LatencyHistogram) {
         lock(&self.latency).append(own);
     }
@@ -68,7 +68,7 @@ impl WorkerTelemetry {
         std::mem::take(&mut *lock(&self.latency))
     }
 
-    /// The same by origin, in a job over many.
+    /// Adds and empties the worker's own histograms by origin, in a job over many.
     pub(crate) fn add_origins(&self, own: &mut OriginHistograms) {
         lock(&self.origins).append(own);
     }
@@ -99,15 +99,14 @@ impl WorkerTelemetry {
 #[derive(Debug, Default)]
 pub(crate) struct Telemetry {
     pub(crate) workers: Vec<WorkerTelemetry>,
-    /// The other end of the first connection that a worker has opened. Where each object has a connection of its own, none
-    /// of them takes a lock for it.
+    /// Peer address of the first connection that any worker opened. It is set once, so later connections take no lock.
     peer: OnceLock<SocketAddr>,
-    /// The shortest and the last two times that TCP took to connect there, microseconds; 0: not known.
+    /// The shortest and the last two TCP connect times to that address, in microseconds; 0 = unknown.
     connect_least: AtomicU64,
     connect_last: AtomicU64,
     connect_before: AtomicU64,
     latest: Mutex<Progress>,
-    /// What has held this run back, for so many seconds, and how that was said last.
+    /// Causes that limited this run, each with its seconds and its last text.
     causes: Mutex<Vec<(LimitedBy, f64)>>,
     series: Mutex<Series>,
 }
@@ -120,7 +119,7 @@ impl Telemetry {
         }
     }
 
-    /// Notes a connection that was opened, and the time of that. Returns whether it is the first.
+    /// Notes an opened connection and its connect time. Returns whether it is the first.
     pub(crate) fn note_connection(&self, peer: Option<SocketAddr>, took: Option<Duration>) -> bool {
         let peer = peer.filter(|_| self.peer.get().is_none());
         let is_first = peer.is_some_and(|peer| self.peer.set(peer).is_ok());
@@ -137,7 +136,8 @@ impl Telemetry {
         self.peer.get().copied()
     }
 
-    /// Now: the shorter one of the last two, for a lost packet makes a single one a second longer.
+    /// Returns the connect times. `now` is the shorter one of the last two, since one lost packet adds a second to one
+    /// of them.
     pub(crate) fn path(&self) -> Option<PathTimes> {
         let seconds = |of: &AtomicU64| of.load(Ordering::Relaxed) as f64 / 1e6;
         let [least, last, before] =
@@ -146,13 +146,14 @@ impl Telemetry {
         (least > 0.0).then_some(PathTimes { now, least })
     }
 
-    /// When the last attempt of all ends if nothing more comes; `None` without one, and where that is not known.
+    /// Returns when the last of all attempts ends if nothing more arrives. `None` if there is no attempt, or this is
+    /// not known.
     pub(crate) fn attempts_until(&self) -> Option<Millis> {
         let of_worker = |worker: &WorkerTelemetry| worker.attempts_until.load(Ordering::Relaxed);
         self.workers.iter().map(of_worker).max().filter(|until| *until > 0)
     }
 
-    /// Seconds that replies take when few requests are in flight.
+    /// Returns the reply time in seconds when few requests are in flight.
     pub(crate) fn unloaded_latency(&self) -> Option<f64> {
         let sum = |part: fn(&WorkerTelemetry) -> &AtomicU64| -> u64 {
             self.workers.iter().map(|worker| part(worker).load(Ordering::Relaxed)).sum()
@@ -161,7 +162,7 @@ impl Telemetry {
         (replies > 0).then(|| sum(|worker| &worker.unloaded_micros) as f64 / replies as f64 / 1e6)
     }
 
-    /// What all workers have recorded since this was asked the last time.
+    /// Takes the histograms of all workers since the last call.
     pub(crate) fn take_latency(&self) -> LatencyHistogram {
         let mut all = LatencyHistogram::default();
         for worker in &self.workers {
@@ -170,7 +171,7 @@ impl Telemetry {
         all
     }
 
-    /// The same by origin, in a job over many.
+    /// Takes the histograms by origin since the last call, in a job over many.
     pub(crate) fn take_origins(&self) -> OriginHistograms {
         let mut all = OriginHistograms::default();
         for worker in &self.workers {
@@ -183,7 +184,7 @@ impl Telemetry {
         *lock(&self.latest) = latest;
     }
 
-    /// So many seconds more the run was held back by this.
+    /// Adds `seconds` to the time for which this cause limited the run.
     pub(crate) fn count_cause(&self, limited_by: &LimitedBy, seconds: f64) {
         let mut causes = lock(&self.causes);
         match causes.iter_mut().find(|(known, _)| known.kind == limited_by.kind) {
@@ -195,7 +196,7 @@ impl Telemetry {
         }
     }
 
-    /// What has held the run back for longest, and for what part of its time.
+    /// Returns the cause that limited the run longest, and its part of the time.
     pub(crate) fn main_cause(&self) -> Option<(LimitedBy, f64)> {
         let causes = lock(&self.causes);
         let all: f64 = causes.iter().map(|(_, seconds)| seconds).sum();
@@ -212,17 +213,17 @@ impl Telemetry {
         lock(&self.series).push(sample)
     }
 
-    /// The sample that is being made, at the end of a run.
+    /// Takes the unfinished sample, at the end of a run.
     pub(crate) fn finish_samples(&self) -> Option<Sample> {
         lock(&self.series).finish()
     }
 
-    /// Those of earlier runs.
+    /// Continues with the samples of earlier runs.
     pub(crate) fn resume_series(&self, samples: Vec<Sample>) {
         *lock(&self.series) = Series::of(samples);
     }
 
-    /// Those behind a moment, seconds since 1970 UTC.
+    /// Returns the samples after a time in seconds since 1970 UTC.
     pub(crate) fn samples(&self, after: f64) -> Vec<Sample> {
         lock(&self.series).after(after)
     }

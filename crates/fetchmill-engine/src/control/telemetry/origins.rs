@@ -1,35 +1,35 @@
-//! How long the replies of each origin take, in a job over many: of at most [`ORIGINS_MAX`] of them.
+//! Reply times of each origin in a job over many, for at most [`ORIGINS_MAX`] origins.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::latency::{Latency, LatencyHistogram};
 use fetchmill_model::origin::OriginKey;
 
-/// Origins whose latencies are recorded at a time: the first that reply.
+/// Number of origins whose latencies are recorded at a time: the first to reply.
 const ORIGINS_MAX: usize = 64;
-/// Of so many samples the latencies of the last seconds are made.
+/// Number of samples that make up the recent latency.
 const RECENT: usize = 10;
 
 /// With one significant digit a histogram takes 2 KiB.
 type OriginHistogram = LatencyHistogram<1>;
 
-/// What an origin gave over the last ten seconds.
+/// The replies of an origin over the last ten seconds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OriginLatency {
     /// Such as `https://files.example.com`.
     pub origin: String,
-    /// Complete replies a second that are no sign of trouble.
+    /// Complete replies a second that are not a sign of trouble.
     pub replies_per_second: f64,
-    /// What they took, to a digit.
+    /// Reply times, to one digit.
     pub latency: Latency,
 }
 
-/// What was recorded since this was taken the last time: 128 KiB at most.
+/// The histograms since the last take: up to 128 KiB.
 #[derive(Debug, Default)]
 pub(crate) struct OriginHistograms(HashMap<OriginKey, OriginHistogram>);
 
 impl OriginHistograms {
-    /// A reply took so many microseconds.
+    /// Records the time of a reply in microseconds.
     pub(crate) fn record(&mut self, origin: &OriginKey, micros: u64) {
         if let Some(histogram) = self.0.get_mut(origin) {
             histogram.record(micros);
@@ -38,7 +38,7 @@ impl OriginHistograms {
         }
     }
 
-    /// Adds what another one has, as far as there is room; that one is empty afterwards.
+    /// Adds the histograms of another one, as far as there is room, and empties it.
     pub(crate) fn append(&mut self, other: &mut OriginHistograms) {
         for (origin, mut histogram) in other.0.drain() {
             if self.0.len() < ORIGINS_MAX || self.0.contains_key(&origin) {
@@ -48,12 +48,12 @@ impl OriginHistograms {
     }
 }
 
-/// Those of the last seconds: 1.3 MiB at most.
+/// The histograms of the last seconds: up to 1.3 MiB.
 #[derive(Debug, Default)]
 pub(crate) struct RecentOrigins(VecDeque<(f64, OriginHistograms)>);
 
 impl RecentOrigins {
-    /// Those of another sample of so many seconds.
+    /// Adds the histograms of another sample with this length in seconds.
     pub(crate) fn push(&mut self, seconds: f64, histograms: OriginHistograms) {
         if self.0.len() >= RECENT {
             self.0.pop_front();
@@ -61,7 +61,7 @@ impl RecentOrigins {
         self.0.push_back((seconds, histograms));
     }
 
-    /// At most [`ORIGINS_MAX`], the one with the most replies first.
+    /// Returns at most [`ORIGINS_MAX`] origins, the one with the most replies first.
     pub(crate) fn latencies(&self) -> Vec<OriginLatency> {
         let seconds: f64 = self.0.iter().map(|(seconds, _)| seconds).sum::<f64>().max(1e-3);
         let mut all: HashMap<&OriginKey, OriginHistogram> = HashMap::new();

@@ -1,4 +1,4 @@
-//! What a job did in a second, or in some.
+//! The activity of a job in one or more seconds.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::latency::Latency;
 use super::origins::OriginLatency;
 use fetchmill_model::limits::PACE_KEPT;
 
-/// See the module. All but the counts of the end are counts within it.
+/// See the module. All values are counts within the interval, unless they name its end.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Its end, seconds since 1970 UTC.
@@ -20,45 +20,45 @@ pub struct Sample {
     pub listed: u64,
     /// Targets that got an outcome.
     pub settled: u64,
-    /// Of these: fetched.
+    /// Fetched targets among these.
     pub fetched: u64,
-    /// Of these: absent.
+    /// Absent targets among these.
     pub absent: u64,
-    /// Of these: failed.
+    /// Failed targets among these.
     pub failed: u64,
     /// Bytes of fetched bodies.
     pub bytes: u64,
     /// Requests.
     pub attempts: u64,
-    /// Requests in flight at its end.
+    /// Requests in flight at the end.
     pub in_flight: u64,
-    /// The most that may be in flight then.
+    /// Limit of requests in flight at the end.
     pub concurrency: u64,
-    /// Targets that wait to be tried again then.
+    /// Targets that wait for another attempt at the end.
     pub waiting: u64,
     /// Failed targets by kind.
     #[serde(default)]
     pub failures: BTreeMap<String, u64>,
-    /// What replies took; none when there were none, or the engine does not say.
+    /// Reply times; `None` if there were no replies, or the engine does not report them.
     pub latency: Option<Latency>,
-    /// What held the job back.
+    /// The cause that limited the job.
     pub limited_by: Option<LimitKind>,
 }
 
-/// How fast a job is now.
+/// The current speed of a job.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Progress {
     /// When this was measured, seconds since 1970 UTC.
     pub(crate) time: f64,
-    /// Targets that get an outcome, over the last ten seconds.
+    /// Finished targets a second, over the last ten seconds.
     pub(crate) objects_per_second: f64,
-    /// Of fetched bodies, the same.
+    /// Bytes of fetched bodies a second, over the last ten seconds.
     pub(crate) bytes_per_second: f64,
     pub(crate) in_flight: u64,
     pub(crate) concurrency: u64,
-    /// Of the replies of the last ten seconds.
+    /// Reply times of the last ten seconds.
     pub(crate) latency: Option<Latency>,
-    /// The same by origin, in a job over many. They are for who looks on: the journal does without them.
+    /// The same by origin, in a job over many. It is for live displays, and not in the journal.
     #[serde(skip)]
     pub(crate) origins: Vec<OriginLatency>,
     pub(crate) limited_by: Option<LimitedBy>,
@@ -67,7 +67,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// The pace that an earlier run had found, if that is not long ago; now is in seconds since 1970 UTC.
+    /// Returns the pace that an earlier run had found, if that is recent. `now` is in seconds since 1970 UTC.
     pub(crate) fn pace_to_resume(&self, now: f64) -> Option<f64> {
         let is_recent = (0.0..=PACE_KEPT.as_secs_f64()).contains(&(now - self.time));
         self.pace.filter(|pace| is_recent && *pace > 0.0 && pace.is_finite())
@@ -75,8 +75,8 @@ impl Progress {
 }
 
 impl Sample {
-    /// This sample and the next one as one. Of their percentiles it has the mean, weighted by their replies: the
-    /// histograms are not kept. What held the job back is that of the longer one.
+    /// Merges this sample and the next one. Percentiles become the mean, weighted by replies, since the histograms are
+    /// not kept. The limiting cause is that of the longer sample.
     #[must_use]
     pub(super) fn merged(mut self, next: Sample) -> Sample {
         self.latency = merged_latency(&self, &next);

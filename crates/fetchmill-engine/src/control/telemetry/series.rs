@@ -1,4 +1,4 @@
-//! Samples over time, bounded: when there are too many, neighbours become one, and samples are longer from then on.
+//! A bounded series of samples over time. If there are too many, neighbours are merged, and later samples are longer.
 
 use super::sample::Sample;
 use fetchmill_model::limits::SAMPLES_MAX;
@@ -7,16 +7,16 @@ use fetchmill_model::limits::SAMPLES_MAX;
 #[derive(Debug, Default)]
 pub(crate) struct Series {
     samples: Vec<Sample>,
-    /// Of so many seconds a sample is made; 0: of what comes.
+    /// Seconds of a sample; 0 = samples are kept as they come.
     seconds: f64,
-    /// The one that is being made.
+    /// The unfinished sample.
     open: Option<Sample>,
 }
 
 impl Series {
-    /// One that goes on with what is known. Its samples stay as long as they are.
+    /// Continues a series with known samples. These keep their length.
     pub(crate) fn of(samples: Vec<Sample>) -> Self {
-        // Those at the ends of runs are shorter than the others.
+        // Samples at the end of a run are shorter than the others.
         let seconds = samples.iter().map(|sample| sample.interval).fold(0.0, f64::max);
         let seconds = if seconds < 2.0 { 0.0 } else { seconds };
         let mut series = Series { samples, seconds, open: None };
@@ -24,13 +24,13 @@ impl Series {
         series
     }
 
-    /// Takes a sample. Returned are those that were completed by it; all, when neighbours became one.
+    /// Adds a sample. Returns the samples that this completes: all of them if neighbours were merged.
     pub(crate) fn push(&mut self, sample: Sample) -> Vec<Sample> {
         let sample = match self.open.take() {
             Some(open) => open.merged(sample),
             None => sample,
         };
-        // Seconds are never whole ones.
+        // Measured seconds are never exact.
         if sample.interval < self.seconds - 0.5 {
             self.open = Some(sample);
             return Vec::new();
@@ -43,20 +43,20 @@ impl Series {
         }
     }
 
-    /// The one that is being made, at the end of a run: it stays shorter than the others.
+    /// Takes the unfinished sample at the end of a run. It stays shorter than the others.
     pub(crate) fn finish(&mut self) -> Option<Sample> {
         let open = self.open.take()?;
         self.samples.push(open.clone());
         Some(open)
     }
 
-    /// Those that end behind a moment, the one that is being made as well.
+    /// Returns the samples that end after `time`, including the unfinished one.
     pub(crate) fn after(&self, time: f64) -> Vec<Sample> {
         let from = self.samples.partition_point(|sample| sample.time <= time);
         self.samples[from..].iter().chain(&self.open).filter(|sample| sample.time > time).cloned().collect()
     }
 
-    /// Whether there were too many.
+    /// Merges neighbours if there are too many samples. Returns whether there were.
     fn thin_out(&mut self) -> bool {
         let is_full = self.samples.len() >= SAMPLES_MAX;
         while self.samples.len() >= SAMPLES_MAX {

@@ -1,4 +1,4 @@
-//! Takes answers: what each means for its target.
+//! Takes the answers of an engine and applies them to their targets.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits;
 
 impl Dispatcher {
-    /// Takes answers; each target that was handed out is answered once. Waits while the sink is behind.
+    /// Takes answers, one for each target that was handed out. Waits while the sink cannot keep up.
     pub fn report<'a>(&mut self, answers: impl IntoIterator<Item = WorkerAnswer<'a>>) -> Result<()> {
         let mut count = 0;
         for answer in answers {
@@ -20,8 +20,8 @@ impl Dispatcher {
         }
         self.rate.note(count);
         self.send_block(false);
-        // Others may wait for what this sets free, and the job's end for the last ones. What was seen of the origin is
-        // told as often as by a native worker.
+        // Others may wait for the places that this frees, and the end of the job for the last answers. Observations of
+        // the origin are reported as often as by a native worker.
         if self.held.is_empty()
             || !self.done.retries.is_empty()
             || self.done.observed.probes > 0

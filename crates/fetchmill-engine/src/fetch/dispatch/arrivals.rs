@@ -1,6 +1,5 @@
-//! What replies say of their origin as they come, while it is not certain yet whose they are: its pace, and the number of
-//! requests that it gets at once, must not follow what it gave a second ago. A reply that turns out to be another's costs
-//! a little pace, and nothing else.
+//! Observes replies as they arrive, before it is certain whose they are. The origin's pace and concurrency must not
+//! follow a state that is a second old. A reply that turns out to be another's only costs a little pace.
 
 use std::sync::Mutex;
 
@@ -23,18 +22,18 @@ pub struct Arrivals {
 struct SeenReplies {
     observed: Observations,
     retried: RetriedStatuses,
-    /// Its replies, their bytes and their latency.
+    /// Replies, with their bytes and latency.
     load: Load,
 }
 
 impl Arrivals {
-    /// From now on these statuses are taken for 503.
+    /// Treats these statuses like 503 from now on.
     pub(super) fn retry(&self, statuses: RetriedStatuses) {
         lock(&self.seen).retried = statuses;
     }
 
-    /// A complete reply, with the value of its `Retry-After`: what it took since its request went out, and the bytes of its
-    /// body.
+    /// Notes a complete reply, with the value of its `Retry-After`. `took` counts from its request, and `bytes` are
+    /// those of its body.
     pub fn note(&self, status: u16, retry_after: Option<&str>, took: MonotonicMicros, bytes: u64) {
         let mut seen = lock(&self.seen);
         let asked = retry_after.and_then(|value| RetryAfter::parse(value.as_bytes(), None));
@@ -43,7 +42,7 @@ impl Arrivals {
                 let asked = asked.map(|asked| asked.wait(unix_seconds()).saturating_mul(1000));
                 seen.observed.note_failure(kind, 0, asked);
             }
-            // What it says depends on what its target has been through.
+            // Whether this is a failure depends on the earlier attempts at its target.
             Err(kind) if kind.is_retryable() => {}
             _ => {
                 seen.observed.successes += 1;
@@ -58,7 +57,7 @@ impl Arrivals {
         std::mem::take(&mut lock(&self.seen).observed)
     }
 
-    /// The replies of which nothing was told yet; what is in flight is known elsewhere.
+    /// Takes the replies that were not reported yet. Requests in flight are counted elsewhere.
     pub(super) fn take_load(&self) -> Load {
         std::mem::take(&mut lock(&self.seen).load)
     }

@@ -1,4 +1,4 @@
-//! A dispatcher: its turns with the job, and its end.
+//! A dispatcher, with its turns and its end.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -24,13 +24,13 @@ use fetchmill_model::planner::concurrency::Load;
 use fetchmill_model::planner::origin::Observations;
 use fetchmill_model::target::Sequence;
 
-/// A block waits so long for more outcomes: the sink's commit window begins with it.
+/// Delay in which a block collects more outcomes. The sink's commit window begins with the block.
 const BLOCK_AFTER: Duration = Duration::from_millis(50);
-/// How often it is told what is in flight: an engine is heard several times within it.
+/// Interval between load reports. An engine reports several times within it.
 const LOAD_EVERY: Duration = Duration::from_millis(100);
-/// So small a part of the places may be empty of an engine that has targets enough.
+/// An engine with enough targets may have up to 1 / `IDLE_SHARE` of its places empty.
 const IDLE_SHARE: usize = 8;
-/// Times a second that the rate of a dispatcher is measured anew.
+/// Interval between measurements of a dispatcher's rate.
 const RATE_EVERY: Duration = Duration::from_millis(250);
 
 /// See the module.
@@ -40,20 +40,20 @@ pub struct Dispatcher {
     pub(super) rules: DispatchRules,
     pub(super) block_sender: BlockSender,
     pub(super) queue: TargetQueue,
-    /// Taken and not handed out: its place in the rate has not come.
+    /// A target that was taken and not handed out, because its place in the rate has not come.
     pub(super) paced: Option<CurrentTarget>,
     pub(super) mean_body: MeanBody,
-    /// Answered, and to be handed out again with something corrected; at most as many as were handed out.
+    /// Answered targets to be handed out again after a correction: at most as many as were handed out.
     pub(super) corrected: VecDeque<CorrectedTarget>,
-    /// Handed out and not answered; as many as the engine has asked for.
+    /// Targets that were handed out and not answered: as many as the engine has asked for.
     pub(super) held: HashMap<Sequence, CurrentTarget>,
     pub(super) hosts: HostGate,
-    /// The rate allows no other request before this.
+    /// Time before which the rate allows no other request.
     pub(super) paced_until: Option<Instant>,
     pub(super) done: TurnReport,
-    /// What tells what replies say of the origin, if their answers come later than they do.
+    /// Source of the observations of the origin, if they come earlier than the answers.
     pub(super) arrivals: Option<Arc<Arrivals>>,
-    /// What the engine is at, if it says so.
+    /// Work in progress of the engine, if it reports that.
     pub(super) running: Option<RunningRequests>,
     load_told: Instant,
     /// When the last turn was.
@@ -65,17 +65,17 @@ pub struct Dispatcher {
     pub(super) worker_process: Option<WorkerThreads>,
 }
 
-/// What an engine says of itself.
+/// Work in progress, as an engine reports it.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct RunningRequests {
     requests: usize,
-    /// Since the last load, the most of them, and of targets that wait for a place: replies come in waves, and an engine
-    /// has most to say right behind one.
+    /// Maxima since the last load report, of requests and of targets that wait for a place. Replies come in waves, and
+    /// an engine has most to report right after one.
     most: usize,
     waiting: usize,
 }
 
-/// Answers a second, lately: what says how many targets are taken at once.
+/// Recent answers a second, from which the number of targets to take follows.
 pub(super) struct AnswerRate {
     answers: u64,
     since: Instant,
@@ -95,7 +95,7 @@ impl AnswerRate {
 }
 
 impl Dispatcher {
-    /// In the process of its job.
+    /// Makes the dispatcher in the process of its job.
     pub(crate) fn own(
         worker: usize,
         control: Arc<Control>,
@@ -139,7 +139,7 @@ impl Dispatcher {
         }
     }
 
-    /// The fields that the request of a target carries besides `Host`.
+    /// Returns the fields that the request of a target carries besides `Host`.
     pub fn fields_of(&self, url: &str) -> Result<Vec<(String, String)>> {
         let Some((key, path)) = OriginKey::of_url(url) else { return Ok(Vec::new()) };
         let fields = self.rules.fields.of(&key);
@@ -149,13 +149,13 @@ impl Dispatcher {
         Ok(fields.chain(signed).collect())
     }
 
-    /// From now on what replies say of the origin is taken from here, and not from their answers.
+    /// Takes observations of the origin from `arrivals` from now on, not from answers.
     pub fn observe_arrivals(&mut self, arrivals: Arc<Arrivals>) {
         arrivals.retry(self.rules.rules.retried);
         self.arrivals = Some(arrivals);
     }
 
-    /// Requests that are out now, and targets that wait for a place.
+    /// Notes the engine's requests in flight, and its targets that wait for a place.
     pub fn note_running(&mut self, requests: usize, waiting: usize) {
         let known = self.running.unwrap_or_default();
         self.running = Some(RunningRequests {
@@ -165,18 +165,18 @@ impl Dispatcher {
         });
     }
 
-    /// Requests of this dispatcher that may be out at a time, as of now: it may change at every turn.
+    /// Returns the current limit of requests in flight for this dispatcher. Every turn may change it.
     pub fn concurrency(&self) -> usize {
         self.link.share()
     }
 
-    /// Whether the job is asked to stop: what is in flight may be finished.
+    /// Whether the job was asked to stop. Requests in flight may still finish.
     pub fn is_stopping(&self) -> bool {
         self.control.stop.get() != Stop::No
     }
 
-    /// The last block and the last turn. Targets that are not answered stay pending. In a process of its own it waits
-    /// until everything is durable.
+    /// Sends the last block and makes the last turn. Unanswered targets stay pending. In its own process, the
+    /// dispatcher waits until everything is durable.
     pub fn close(mut self) -> Result<()> {
         if self.control.stop.get() != Stop::Abort {
             self.send_block(true);
@@ -196,7 +196,8 @@ impl Dispatcher {
         self.is_done || self.control.stop.get() != Stop::No
     }
 
-    /// What this dispatcher answers in a second, and something for each place.
+    /// Returns the number of targets to take: those that this dispatcher answers in a second, and at least one for each
+    /// place.
     pub(super) fn wanted(&self, max: usize) -> usize {
         (self.rate.per_second as usize).clamp(max.min(limits::BATCH_TARGETS_MAX), limits::BATCH_TARGETS_MAX)
     }
@@ -223,7 +224,7 @@ impl Dispatcher {
     fn take_arrivals(&self) -> Observations {
         let observed = self.arrivals.as_ref().map(|arrivals| arrivals.take()).unwrap_or_default();
         if self.link.has_many_origins() {
-            // A refusal is its host's.
+            // With many hosts, a refusal concerns only its host.
             return Observations { successes: observed.successes, ..Observations::default() };
         }
         observed
@@ -233,7 +234,7 @@ impl Dispatcher {
         self.running.map_or(self.held.len(), |running| running.requests)
     }
 
-    /// For who finds out how many requests are useful.
+    /// Takes the load, to find the useful number of requests.
     fn take_load(&mut self) -> Option<Load> {
         if !self.control.finds_concurrency() || self.load_told.elapsed() < LOAD_EVERY {
             return None;
@@ -245,15 +246,15 @@ impl Dispatcher {
         let seen = self.arrivals.as_ref().map(|arrivals| arrivals.take_load()).unwrap_or_default();
         Some(Load {
             in_flight: in_flight as u32,
-            // Whether a request is out or its connection is being made only a transport knows.
+            // Only the engine knows whether a request is sent or its connection is still being opened.
             exchanging: in_flight as u32,
-            // Threads and tasks take a moment to begin: they are not without targets for that.
+            // Threads and tasks take a moment to begin. Do not count that as a lack of targets.
             is_starved: waiting == 0 && in_flight + share / IDLE_SHARE < share,
             ..seen
         })
     }
 
-    /// Sends the block when it is time, or now.
+    /// Sends the block if its delay is over, or if `is_due`.
     pub(super) fn send_block(&mut self, is_due: bool) {
         if is_due || self.block_sender.sent_at.elapsed() >= BLOCK_AFTER {
             self.block_sender.send();
@@ -268,7 +269,7 @@ impl std::fmt::Debug for Dispatcher {
     }
 }
 
-/// What a turn gave.
+/// The result of a turn.
 pub(super) enum TurnResult {
     Targets,
     Nothing,

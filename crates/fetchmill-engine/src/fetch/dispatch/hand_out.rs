@@ -1,4 +1,4 @@
-//! Hands targets out: those that may be asked for now.
+//! Hands out the targets that may be requested now.
 
 use std::time::{Duration, Instant};
 
@@ -12,12 +12,12 @@ use fetchmill_model::outcome::{FailureKind, Outcome};
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::target::Sequence;
 
-/// What a rate holds back is looked at again after this at the soonest: what has become due meanwhile goes at once.
+/// Minimum delay before targets that a rate holds back are checked again. All targets that are due by then go together.
 const PACED_LOOK: Duration = Duration::from_millis(5);
 
 impl Dispatcher {
-    /// At most `max` targets to fetch. When there are none now it waits for some, at most this long, and may give none.
-    /// `None`: there will be none any more, or the job is asked to stop.
+    /// Returns at most `max` targets to fetch. If there are none now, it waits up to `patience`, and the batch may be
+    /// empty. Returns `None` if there will be no more targets, or the job is asked to stop.
     pub fn next_batch(&mut self, max: usize, patience: Duration) -> Result<Option<Vec<DispatchedTarget>>> {
         let until = Instant::now() + patience;
         let mut batch = Vec::new();
@@ -31,7 +31,7 @@ impl Dispatcher {
             if !batch.is_empty() || max == 0 {
                 return Ok(Some(batch));
             }
-            // Those that wait for credentials hold up others only when there are many.
+            // Targets that wait for credentials hold up others only if there are many of them.
             let has_room = self.corrected.len() < max;
             if self.queue.is_empty() && self.paced.is_none() && !self.hosts.has_targets() && has_room {
                 let next = self.turn(self.wanted(max), left)?;
@@ -39,7 +39,7 @@ impl Dispatcher {
                     return Ok((!self.is_over()).then_some(batch));
                 }
             } else {
-                // What is here waits for its rate or its host.
+                // The remaining targets wait for the rate or their host.
                 self.turn(0, Duration::ZERO)?;
                 if left.is_zero() {
                     return Ok((!self.is_over()).then_some(batch));
@@ -78,7 +78,7 @@ impl Dispatcher {
         }
     }
 
-    /// The only target that is not handed out, if there is one only.
+    /// Returns the only target that is not handed out, if there is exactly one.
     fn only(&self) -> Option<Sequence> {
         match &self.paced {
             Some(paced) => self.queue.is_empty().then_some(paced.sequence),
@@ -86,7 +86,7 @@ impl Dispatcher {
         }
     }
 
-    /// What was not handed out goes back while the origin is not well. It has had no attempt.
+    /// Returns the targets that were not handed out, while the origin is in trouble. This does not count as an attempt.
     fn give_back(&mut self, now: Millis) {
         if let Some(target) = self.paced.take() {
             self.done.retries.push(target.aside(now));
@@ -116,7 +116,7 @@ impl Dispatcher {
         self.held.insert(target.sequence, target);
     }
 
-    /// The next target that may go now.
+    /// Returns the next target that may go now.
     fn next_target(&mut self, by_hosts: bool, now: Millis) -> Option<CurrentTarget> {
         loop {
             let admitted = match self.hosts.take_ready() {
@@ -142,7 +142,7 @@ impl Dispatcher {
         self.queue.take(&mut target).then_some(target)
     }
 
-    /// The next target whose name and URL can be used: one that is handed out again, else of the batch.
+    /// Takes the next target with a valid name and URL: one that is handed out again, otherwise one of the batch.
     fn take(&mut self, now: Millis) -> Option<CurrentTarget> {
         loop {
             let mut target = match self.take_corrected(now) {
@@ -174,15 +174,15 @@ impl Dispatcher {
         }
     }
 
-    /// How long the rate of the whole job, and that of an origin that throttles, ask to wait before this request.
+    /// Returns the delay that the rate of the job, or of an origin that throttles, puts before this request.
     fn wait_of_rate(&self) -> Option<Duration> {
         let paces = self.rules.pace.iter().chain(std::iter::once(&self.control.plan.origin_pace));
         let waits = paces.map(|pace| pace.reserve(self.control.clock.micros()));
         waits.max().filter(|wait| *wait > 0).map(Duration::from_micros)
     }
 
-    /// How long the rate of bytes asks to wait before another target is handed out. Each is reckoned as the mean of those
-    /// that were answered; until the first one is, it is alone.
+    /// Returns the delay that `--bwlimit` puts before the next target. Each target counts as the mean of the answered
+    /// bodies. Until the first answer, only one target is in flight.
     fn wait_of_bytes(&self) -> Option<Duration> {
         let rate = self.rules.byte_rate.as_ref()?;
         if self.mean_body.mean().is_none() && !self.held.is_empty() {
@@ -191,7 +191,8 @@ impl Dispatcher {
         rate.wait(self.control.clock.micros())
     }
 
-    /// How long what is here waits before it is looked at again: sooner when the next request is due sooner.
+    /// Returns the delay until the waiting targets are checked again: a tick, or less if the next request is due
+    /// earlier.
     fn next_look(&self) -> Duration {
         let until_due = self.paced_until.map(|until| until.saturating_duration_since(Instant::now()));
         until_due.map_or(limits::TICK, |wait| wait.clamp(PACED_LOOK, limits::TICK))

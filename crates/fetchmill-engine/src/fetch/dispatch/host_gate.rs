@@ -1,5 +1,6 @@
-//! Which targets of a dispatcher may go to their host now. In a job over many hosts a host belongs to one worker, and
-//! so to one dispatcher (docs/internals/decisions/0013); with only one host its dispatchers share what the host may be asked.
+//! Decides which targets of a dispatcher may go to their host now. In a job over many hosts, each host belongs to one
+//! worker and so to one dispatcher (docs/internals/decisions/0013). With a single host, the dispatchers share its
+//! limits.
 
 use std::collections::VecDeque;
 
@@ -13,29 +14,29 @@ use fetchmill_model::planner::origin::Millis;
 /// See the module.
 pub(crate) struct HostGate {
     hosts: HostTable,
-    /// What holds when there are many.
+    /// Rules for a job over many hosts.
     many: HostRules,
     is_of_many: bool,
     /// Whether the only host has a limit of its own.
     is_limited: bool,
-    /// Those whose host has no place now, at most a batch's worth.
+    /// Targets whose host has no place now: at most one batch.
     held: VecDeque<CurrentTarget>,
     ready: VecDeque<GateResult>,
 }
 
-/// What becomes of a target.
+/// The decision about a target.
 pub(crate) enum GateResult {
     Go(CurrentTarget),
-    /// It is kept here.
+    /// The target is kept here.
     Held,
-    /// There is no room for it here: not before then.
+    /// There is no room here. The target must not come back before this time.
     Aside(CurrentTarget, Millis),
-    /// Its host is dead, for this reason.
+    /// The host is dead, for this reason.
     Closed(CurrentTarget, FailureKind),
 }
 
 impl HostGate {
-    /// For one of so many dispatchers of a job.
+    /// Makes the gate of one of `dispatchers` dispatchers of a job.
     pub(crate) fn of_job(plan: &JobPlan, dispatchers: usize) -> Self {
         let many = plan.host_rules(dispatchers);
         let only = HostRules {
@@ -47,7 +48,8 @@ impl HostGate {
         Self::new(many, only, dispatchers)
     }
 
-    /// For one of so many dispatchers. `only` is what holds while there is one host, for all dispatchers together.
+    /// Makes the gate of one of `dispatchers` dispatchers. `only` has the limits of a single host, for all dispatchers
+    /// together.
     pub(crate) fn new(many: HostRules, only: HostRules, dispatchers: usize) -> Self {
         let only = HostRules {
             connections: only.connections.div_ceil(dispatchers as u32),
@@ -64,7 +66,7 @@ impl HostGate {
         }
     }
 
-    /// Whether targets must be admitted; it is told whether there are many hosts.
+    /// Whether targets must be admitted. `has_many_origins` reports that the job has many hosts.
     pub(crate) fn is_needed(&mut self, has_many_origins: bool) -> bool {
         if has_many_origins && !self.is_of_many {
             self.is_of_many = true;
@@ -77,7 +79,7 @@ impl HostGate {
         !self.held.is_empty() || !self.ready.is_empty()
     }
 
-    /// Asks for a target that has not been asked for.
+    /// Decides about a new target.
     pub(crate) fn admit(&mut self, mut target: CurrentTarget, now: Millis) -> GateResult {
         target.host = HostId::of_url(target.at.url.as_bytes());
         match self.ask(target, now) {
@@ -105,7 +107,7 @@ impl HostGate {
         }
     }
 
-    /// Looks once at those that are kept here.
+    /// Checks the kept targets once.
     pub(crate) fn look(&mut self, now: Millis) {
         for _ in 0..self.held.len() {
             let Some(target) = self.held.pop_front() else { return };
@@ -116,12 +118,12 @@ impl HostGate {
         }
     }
 
-    /// One whose host has a place since, or has died.
+    /// Takes a kept target whose host now has a place, or has died.
     pub(crate) fn take_ready(&mut self) -> Option<GateResult> {
         self.ready.pop_front()
     }
 
-    /// An attempt is over.
+    /// Notes that an attempt has ended.
     pub(crate) fn left(&mut self, target: &CurrentTarget, seen: RequestOutcome, now: Millis) {
         if target.is_admitted {
             self.hosts.left_after(target.host, seen, now.saturating_sub(target.admitted_at), now);

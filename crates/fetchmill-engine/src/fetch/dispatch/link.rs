@@ -1,5 +1,5 @@
-//! The link between a dispatcher and its job: reports go to the job, targets come back. Directly inside a process;
-//! over a socket from a process of its own ([`super::worker_process`]).
+//! The link between a dispatcher and its job: reports go to the job, targets come back. It is direct inside a process,
+//! and uses a socket from another process ([`super::worker_process`]).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,21 +17,21 @@ use fetchmill_model::planner::origin::Observations;
 use fetchmill_model::planner::{NextWork, Retry, WorkerReport};
 use fetchmill_model::target::{Batch, Sequence};
 
-/// What a dispatcher has done since its last turn.
+/// The work of a dispatcher since its last turn.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct TurnReport {
     pub(super) settled: Vec<Settlement>,
     pub(super) retries: Vec<Retry>,
     pub(super) observed: Observations,
-    /// One that was fetched, as it stands in its page.
+    /// The entry of one fetched target.
     pub(super) fetched: Option<Box<[u8]>>,
     /// Requests that were made.
     pub(super) attempts: u64,
     /// Bytes of bodies that came.
     pub(super) received: u64,
-    /// Requests that are out now, or targets that are handed out.
+    /// Requests in flight, or targets that are handed out.
     pub(super) in_flight: u64,
-    /// For who finds out how many requests are useful.
+    /// The load, to find the useful number of requests.
     pub(super) load: Option<Load>,
 }
 
@@ -45,28 +45,27 @@ pub(super) struct Settlement {
 
 /// See the module.
 pub(super) trait JobLink: Send {
-    /// Tells what was done and asks for at most `max` targets. When there are none now it waits for some, at most this
-    /// long.
+    /// Reports the finished work and asks for at most `max` targets. If there are none now, it waits up to `patience`.
     fn turn(&mut self, done: TurnReport, max: usize, patience: Duration) -> Result<NextWork>;
 
-    /// Whether targets go by their hosts: the job is one over many.
+    /// Whether the job has many hosts, so that targets go by their hosts.
     fn has_many_origins(&self) -> bool;
 
-    /// Requests that may be out at a time.
+    /// Returns the limit of requests in flight.
     fn share(&self) -> usize;
 
-    /// Takes back what was not started; what it cannot take is returned.
+    /// Takes back targets that were not started. Returns those that it cannot take.
     fn give_back(&mut self, batch: Batch) -> Option<Batch>;
 
-    /// The last turn was made, and everything is durable that should be.
+    /// Ends the link after the last turn, when everything is durable.
     fn end(&mut self) {}
 }
 
-/// Inside the job's process.
+/// The link inside the job's process.
 pub(super) struct LocalLink {
     worker: usize,
     control: Arc<Control>,
-    /// Only to wait.
+    /// Runtime that is only used to wait.
     runtime: Runtime,
 }
 
@@ -88,13 +87,13 @@ impl LocalLink {
         counters.set_in_flight(done.in_flight);
     }
 
-    /// Until the job has something to say, at most until then.
+    /// Waits until the job has news, at most until `until` or until the time `due`.
     fn wait(&self, until: Instant, due: Option<u64>) {
         let now = self.control.clock.now();
         let left = until.saturating_duration_since(Instant::now());
         let left = due.map_or(left, |due| left.min(Duration::from_millis(due.saturating_sub(now).max(1))));
         let woken = self.control.plan.wake(self.worker).notified();
-        // Late or woken: the caller looks in either case.
+        // The caller checks in either case, after a timeout or a notification.
         let _ = self.runtime.block_on(async { tokio::time::timeout(left, woken).await });
     }
 }

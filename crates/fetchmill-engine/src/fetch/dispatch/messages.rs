@@ -1,5 +1,5 @@
-//! What a worker in a process of its own and its job say to each other: frames over a socket, a length and that many
-//! bytes. Both ends are the same program.
+//! Messages between a worker process and its job. A frame on the socket is a length and that many bytes. Both ends run
+//! the same program.
 
 use std::io::{ErrorKind, Read, Write};
 
@@ -12,13 +12,13 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::target::{Sequence, WaitingTarget};
 
-/// Bytes of a frame: a batch of 4,096 targets whose names are as long as a listing allows takes a quarter of it.
+/// Limit of a frame in bytes. A batch of 4,096 targets with the longest listed names takes a quarter of it.
 const FRAME_BYTES_MAX: usize = 256 << 20;
 
-/// The first message to a worker's process: it may begin, the files of a dead one before it are recovered.
+/// First message to a worker process. It may begin, since the files of a dead predecessor are recovered.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct JoinReply {
-    /// Of a bucket: the region that it was found in.
+    /// For a bucket: its detected region.
     pub(super) region: Option<String>,
     /// Seconds by which the clock of the store is ahead of this machine's.
     pub(super) clock_offset: i64,
@@ -26,34 +26,34 @@ pub(super) struct JoinReply {
     pub(super) listing: Listing,
 }
 
-/// A worker's turn.
+/// A message from a worker process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum WorkerMessage {
     /// See [`super::link::JobLink::turn`].
     Turn { done: TurnReport, max: u32, patience_ms: u32 },
-    /// Its sink, or something else of this machine, has failed: the exit code that follows, and why.
+    /// The sink, or something else on this machine, has failed, with the exit code and the reason.
     Failed { code: i32, text: String },
-    /// All that it did is durable.
+    /// Everything that the process did is durable.
     Ended,
 }
 
-/// What it is told.
+/// A message to a worker process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct JobMessage {
-    /// How far the job is asked to go on, as a number.
+    /// The `Stop` state of the job, as a number.
     pub(super) stop: u8,
     pub(super) has_many_origins: bool,
-    /// Requests that it may have out at a time.
+    /// Limit of requests in flight.
     pub(super) share: u32,
-    /// Requests a second that this worker may make, while the origin throttles.
+    /// Requests a second for this worker, while the origin throttles.
     pub(super) rate: Option<f64>,
-    /// Until when it holds what it has not handed out, while the origin is not well; and what it does not hold.
+    /// Until when the process holds its targets because of trouble at the origin, and the target that it does not hold.
     pub(super) held_until: Millis,
     pub(super) probe: Option<Sequence>,
     pub(super) next: Assignment,
 }
 
-/// What a worker is to do.
+/// The next work of a worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Assignment {
     Targets(Vec<WaitingTarget>),
@@ -69,7 +69,7 @@ pub(super) fn send<T: Serialize>(mut socket: impl Write, message: &T) -> Result<
     socket.write_all(&frame).map_err(|error| broken(&error))
 }
 
-/// Reads a frame; none when the other end has gone.
+/// Reads a frame; `None` if the other end has gone.
 pub(super) fn receive<T: DeserializeOwned>(mut socket: impl Read) -> Result<Option<T>> {
     let mut length = [0; 4];
     match socket.read_exact(&mut length) {
@@ -98,7 +98,7 @@ fn broken(error: &std::io::Error) -> Error {
     Error::Internal(format!("the processes of a job cannot talk to each other: {error}"))
 }
 
-/// The error that a worker's process told.
+/// Returns the error that a worker process reported.
 pub(super) fn error_of(code: i32, text: String) -> Error {
     match code {
         2 => Error::Usage(text),

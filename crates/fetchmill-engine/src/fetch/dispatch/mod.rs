@@ -1,11 +1,10 @@
-//! The dispatcher hands targets to a worker whose transport is not ours, and takes its answers. Everything else about a
-//! job (planning, what becomes of an answer, formats, durability) is as for the native engine.
+//! The dispatcher hands targets to an engine with its own transport, and takes its answers. Everything else in a job
+//! (planning, outcomes, formats, durability) works as for the native engine.
 //!
-//! A dispatcher belongs to one thread of its engine. It is asked for targets and told answers in batches: what is
-//! locked, sent or written is so once a batch. It has one sink, with a writer beside it, in the process that it is in.
-//! In the job's own process it talks to the job directly; in a process of its own over two sockets
-//! ([`worker_process`]), to a [`supervisor`] of the job that knows what it has, and plans that again when the process
-//! dies.
+//! A dispatcher belongs to one thread of its engine. Targets and answers pass in batches, so it locks, sends and writes
+//! once a batch. It has one sink, with a writer thread, in its own process. In the job's process it talks to the job
+//! directly. In another process it uses two sockets ([`worker_process`]) to a [`supervisor`] of the job. The supervisor
+//! keeps track of the dispatcher's targets, and plans them again if the process dies.
 
 mod answers;
 mod arrivals;

@@ -1,4 +1,4 @@
-//! What becomes of a target that was answered: its outcome goes into the block, another attempt to the job.
+//! The end of an answered target: an outcome goes into the block, another attempt goes to the job.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ use fetchmill_model::text::dates::parse_http_date;
 use fetchmill_store::sink::{FetchedBody, StoredParts};
 
 impl Dispatcher {
-    /// There is no room for a target here: it comes back then, without an attempt more.
+    /// Defers a target without room here until `not_before`. This does not count as an attempt.
     pub(super) fn defer(&mut self, target: &CurrentTarget, not_before: Millis) {
         self.done.retries.push(target.aside(not_before));
     }
@@ -34,7 +34,7 @@ impl Dispatcher {
         if keeps >= StoredParts::Facts {
             facts.fetched_at = unix_micros();
             facts.content_type = fields.content_type.map(str::as_bytes);
-            // A body that may be another form of what was sent is decoded already.
+            // A body that may be in another form than it was sent has already been decoded.
             let encoding = fields.content_encoding.filter(|_| fields.checksums.is_some());
             facts.content_encoding = encoding.map(str::as_bytes).filter(|name| !is_identity(name));
             facts.etag = fields.etag.map(str::as_bytes);
@@ -84,9 +84,9 @@ impl Dispatcher {
         self.done.observed.successes += u32::from(self.arrivals.is_none());
     }
 
-    /// An attempt failed, behind so many that counted.
+    /// Notes a failed attempt, after `attempts` attempts that counted.
     pub(super) fn observe(&mut self, kind: FailureKind, attempts: u32, retry_after: Option<Millis>) {
-        // A refusal was observed when it came; what a program's own function raises says nothing of an origin.
+        // A refusal was noted when it arrived. An exception of a program's own function says nothing about an origin.
         let is_observed = self.arrivals.is_some() && kind.class() == FailureClass::Throttle;
         if is_observed || self.link.has_many_origins() || kind == FailureKind::Function {
             return;

@@ -1,4 +1,4 @@
-//! What a dispatcher must know of its job, what it hands out, and what it is answered.
+//! The settings of a dispatcher, the targets that it hands out, and the answers that it takes.
 
 use crate::fetch::target::CurrentTarget;
 use crate::plan::job_plan::JobPlan;
@@ -13,29 +13,29 @@ use fetchmill_model::target::entry::Naming;
 use fetchmill_model::target::stored_name::StoredNames;
 use fetchmill_model::verdict::Rules;
 
-/// What a dispatcher must know of its job.
+/// The settings of a dispatcher, from its job.
 pub(crate) struct DispatchRules {
     pub(crate) naming: Naming,
     pub(crate) names: StoredNames,
-    /// The only origin, when a server lists its objects itself.
+    /// The only origin, if a server lists its own objects.
     pub(crate) server: Option<(OriginKey, RequestTemplate)>,
     pub(crate) fields: OriginFields,
     pub(crate) rules: Rules,
-    /// Of this dispatcher's requests.
+    /// Pace of this dispatcher's requests.
     pub(crate) pace: Option<Pace>,
-    /// Of the bodies that it is answered.
+    /// Rate of the answered bodies.
     pub(crate) byte_rate: Option<ByteRate>,
 }
 
 impl DispatchRules {
-    /// For one of so many dispatchers, which share the rate.
+    /// Makes the rules of one of `dispatchers` dispatchers, which share the rates.
     pub(crate) fn new(plan: &JobPlan, dispatchers: usize) -> Result<Self> {
         Ok(DispatchRules {
             naming: plan.naming(),
             names: plan.stored_names(),
             server: plan.server()?,
             fields: plan.fields()?,
-            // What a transport gives is the end of the way.
+            // A transport follows redirects itself.
             rules: Rules { redirects_max: 0, ..plan.request.attempt_rules(plan.listing) },
             pace: plan.request.http.rate.map(|rate| Pace::new(rate / dispatchers as f64)),
             byte_rate: plan.request.bwlimit.map(|rate| ByteRate::new(rate / dispatchers as f64)),
@@ -43,7 +43,7 @@ impl DispatchRules {
     }
 }
 
-/// How large the bodies were that have come.
+/// Mean size of the received bodies.
 #[derive(Debug, Default)]
 pub(super) struct MeanBody {
     bytes: u64,
@@ -56,61 +56,61 @@ impl MeanBody {
         self.count += 1;
     }
 
-    /// None before the first one.
+    /// Returns the mean size; `None` before the first body.
     pub(super) fn mean(&self) -> Option<usize> {
         self.bytes.checked_div(self.count).map(|mean| mean as usize)
     }
 }
 
-/// A target that is to be handed out again: it never left this dispatcher, so what was spent on it is known.
+/// A target that is to be handed out again. It never left this dispatcher, so its attempts are known.
 pub(super) struct CorrectedTarget {
     pub(super) target: CurrentTarget,
     pub(super) not_before: Millis,
-    /// Newer credentials are waited for.
+    /// Whether the target waits for newer credentials.
     pub(super) is_renewing: bool,
 }
 
-/// A target as it is handed out.
+/// A target that is handed out.
 #[derive(Debug, Clone)]
 pub struct DispatchedTarget {
-    /// Which target.
+    /// Number of the target.
     pub sequence: Sequence,
-    /// What it is called.
+    /// Name of the target.
     pub name: Box<[u8]>,
-    /// Where it is asked for.
+    /// URL to request.
     pub url: Box<str>,
     /// 1 for the first attempt.
     pub attempt: u32,
 }
 
-/// What a worker answers for a target.
+/// The answer of a worker for a target.
 #[derive(Debug, Clone, Copy)]
 pub enum WorkerAnswer<'a> {
-    /// A reply that came to its end.
+    /// A complete reply.
     Replied {
-        /// For which target.
+        /// Number of the target.
         sequence: Sequence,
-        /// Its status.
+        /// Status of the reply.
         status: u16,
-        /// Its body.
+        /// Body of the reply.
         body: &'a [u8],
-        /// Whether its length was told, and that is what came.
+        /// Whether the reply announced its length, and the body has this length.
         is_verified: bool,
-        /// The fields that matter.
+        /// Relevant fields of the reply.
         fields: AnswerFields<'a>,
     },
-    /// No complete reply.
+    /// There was no complete reply.
     Broken {
-        /// For which target.
+        /// Number of the target.
         sequence: Sequence,
-        /// Why.
+        /// Kind of the failure.
         kind: FailureKind,
-        /// What a person should know besides; UTF-8.
+        /// Additional detail for people; UTF-8.
         detail: Option<&'a str>,
     },
 }
 
-/// Fields of a reply, as far as they were there.
+/// Fields of a reply; `None` if the field is missing.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct AnswerFields<'a> {
     /// Content-Type.
@@ -121,16 +121,16 @@ pub struct AnswerFields<'a> {
     pub last_modified: Option<&'a str>,
     /// Retry-After.
     pub retry_after: Option<&'a str>,
-    /// Date: the clock of who answers.
+    /// Date, by the server's clock.
     pub date: Option<&'a str>,
     /// Content-Encoding.
     pub content_encoding: Option<&'a str>,
-    /// `x-amz-bucket-region`, of a store of S3.
+    /// `x-amz-bucket-region`, from an S3 store.
     pub bucket_region: Option<&'a str>,
     /// Location.
     pub location: Option<&'a str>,
     /// WWW-Authenticate.
     pub challenge: Option<&'a str>,
-    /// What a store says of the bytes, lines of a head; none if the body may be another form of them.
+    /// Checksum lines of a store's head. `None` if the body may be in another form than it was sent.
     pub checksums: Option<&'a str>,
 }

@@ -1,8 +1,9 @@
-//! The job's side of a worker in a process of its own: answers its turns, carries its receipts to the journal, and
-//! knows what it has. When the process dies its shard ends at its last receipt, and what it had is planned again.
+//! The job's side of a worker process. It answers the process's turns, carries its receipts to the journal, and
+//! keeps track of its targets. If the process dies, its shard ends at its last receipt, and the rest is planned
+//! again.
 //!
-//! A target may be what kills the process. Of all that a dead one had, one after the other is given alone then; one
-//! that was alone with a process that died has had an attempt.
+//! A target may be the reason why a process dies. After a death, the process's targets are handed out one at a time. If
+//! the process dies again, the single target it had counts one attempt.
 
 use std::collections::{HashMap, HashSet};
 use std::net::Shutdown;
@@ -30,39 +31,39 @@ use fetchmill_model::planner::concurrency::Load;
 use fetchmill_model::planner::{NextWork, Retry, WorkerReport};
 use fetchmill_model::target::{Batch, Sequence, WaitingTarget};
 
-/// A worker's process that has come up.
+/// A worker process that has started.
 #[derive(Debug)]
 pub(crate) struct AttachedProcess {
-    /// Its process: the names of its files begin with it.
+    /// Process id, with which the names of its files begin.
     pub(crate) pid: u32,
     pub(crate) turns: UnixStream,
     pub(crate) receipts: UnixStream,
 }
 
-/// Targets that were with a process that died, and of which each may be why; of all workers of a job.
+/// Targets of all workers that were in a process that died. Each may be the reason.
 pub(crate) type PoisonCandidates = Arc<Mutex<HashSet<Sequence>>>;
 
 /// See the module.
 pub(crate) struct Supervisor {
     pub(crate) worker: usize,
     pub(crate) control: Arc<Control>,
-    /// How the server lists, which may have been found out.
+    /// How the server lists, which may have been detected.
     pub(crate) listing: Listing,
     pub(crate) attachments: crossbeam_channel::Receiver<AttachedProcess>,
     pub(crate) poison_candidates: PoisonCandidates,
 }
 
-/// What a process has: what it was given and no receipt has settled, a batch and two windows at most.
+/// The targets of a process that no receipt covers: at most a batch and two commit windows.
 #[derive(Default)]
 struct ProcessTargets {
     given: HashMap<Sequence, AssignedTarget>,
-    /// What a receipt has settled before a turn has told of it.
+    /// Targets that a receipt covers, but no turn has reported yet.
     early: HashSet<Sequence>,
 }
 
 struct AssignedTarget {
     target: WaitingTarget,
-    /// Its outcome, when it was told and is not durable yet.
+    /// The outcome, if it was reported but is not durable yet.
     settled: Option<Settlement>,
 }
 
@@ -91,19 +92,19 @@ impl ProcessTargets {
         }
     }
 
-    /// Without an outcome.
+    /// Whether any target has no outcome.
     fn is_open(&self) -> bool {
         self.given.values().any(|given| given.settled.is_none())
     }
 }
 
 impl Supervisor {
-    /// Until the job has nothing more for this worker.
+    /// Serves the worker's processes until the job has nothing more for this worker.
     pub(crate) fn run(self) -> Result<()> {
         let mut link = LocalLink::new(self.worker, Arc::clone(&self.control), waiting_runtime()?);
         while self.control.stop.get() == Stop::No && !self.control.plan.lock().is_done() {
             let Ok(attached) = self.attachments.recv_timeout(limits::TICK) else {
-                // It has nothing in flight.
+                // Without a process, nothing is in flight.
                 self.tell_in_flight(0);
                 continue;
             };
@@ -120,7 +121,8 @@ impl Supervisor {
         Ok(())
     }
 
-    /// At each tick, for who finds out how many requests are useful: a process tells nothing while it waits for a reply.
+    /// Reports the requests in flight at each tick, to find the useful number. A process reports nothing while it waits
+    /// for a reply.
     fn tell_in_flight(&self, in_flight: u32) {
         if self.control.finds_concurrency() {
             let load = Load { in_flight, exchanging: in_flight, ..Load::default() };
@@ -129,7 +131,7 @@ impl Supervisor {
         }
     }
 
-    /// One process, until it has ended; whether it had made everything durable.
+    /// Serves one process until it has ended. Returns whether it made everything durable.
     fn serve(
         &self,
         attached: &AttachedProcess,
@@ -139,7 +141,7 @@ impl Supervisor {
         std::thread::scope(|scope| {
             let receipts = scope.spawn(|| self.take_receipts(&attached.receipts, ledger));
             let has_ended = self.take_turns(&attached.turns, link, ledger);
-            // It sends no more, or is not waited for any longer.
+            // The process sends nothing more, or the job no longer waits for it.
             let _ = attached.receipts.shutdown(Shutdown::Both);
             let _ = attached.turns.shutdown(Shutdown::Both);
             receipts.join().is_ok() && has_ended
@@ -176,7 +178,8 @@ impl Supervisor {
         false
     }
 
-    /// Waits for its next message; `false` when the job ends and it has said nothing for as long as a drain may take.
+    /// Waits for the next message of the process. Returns `false` if the job ends and the process stays silent for as
+    /// long as a drain may take.
     fn is_heard(&self, socket: &UnixStream, in_flight: u32) -> bool {
         let tick = Timespec { tv_sec: 0, tv_nsec: limits::TICK.as_nanos() as i64 };
         let mut stopping_since = None;
@@ -215,7 +218,7 @@ impl Supervisor {
         };
         let next = link.turn(done, max, patience)?;
         if wanted > 0 && max == 0 {
-            // It asks again at once.
+            // The process asks again immediately.
             std::thread::sleep(patience.min(limits::TICK));
         }
         let next = match next {
@@ -237,7 +240,8 @@ impl Supervisor {
         })
     }
 
-    /// What came back did not kill its process. Whether other candidates are left.
+    /// Clears the returned targets of suspicion: they did not kill their process. Returns whether other candidates are
+    /// left.
     fn clear(&self, done: &TurnReport) -> bool {
         let mut poison_candidates = lock(&self.poison_candidates);
         if !poison_candidates.is_empty() {
@@ -260,7 +264,7 @@ impl Supervisor {
         }
     }
 
-    /// The process is dead: what is durable of its work counts, all else is planned again.
+    /// Handles a dead process: its durable outcomes count, and its other targets are planned again.
     fn recover_process(&self, pid: u32, mut ledger: ProcessTargets) {
         let (reply, buried) = channel();
         self.control.journal.send(JournalRequest::Bury { worker: self.worker as u32, pid, reply });
@@ -283,7 +287,7 @@ impl Supervisor {
             retries.push(Retry { target, retry_after: None, not_before: Some(0) });
         }
         self.control.plan.lock().take_back(was_settled);
-        // Nobody will tell of these any more.
+        // No turn will report these any more.
         let settled = ledger.early.len();
         counters.add(&mut Delta {
             tally: Tally { fetched: settled as u64, ..Tally::default() },
@@ -302,7 +306,7 @@ fn give(batch: Batch, ledger: &mut ProcessTargets) -> Vec<WaitingTarget> {
     targets
 }
 
-/// The targets of a batch, each with its name.
+/// Returns the targets of a batch, with their names.
 fn waiting(batch: Batch) -> Vec<WaitingTarget> {
     if let Batch::Retries(targets) = batch {
         return targets;
@@ -316,7 +320,7 @@ fn waiting(batch: Batch) -> Vec<WaitingTarget> {
             sequence: target.sequence,
             name: target.entry.as_slice().into(),
             attempts: 0,
-            // It has had none: nothing is made of it.
+            // These targets had no attempt, so the kind is not used.
             kind: FailureKind::Reset,
             not_before: 0,
             throttled_since: 0,

@@ -1,4 +1,5 @@
-//! Carries out what follows from an answer ([`fetchmill_model::verdict`]): stores, settles, plans another attempt, corrects.
+//! Carries out the verdict on an answer ([`fetchmill_model::verdict`]): store, finish, plan another attempt, or
+//! correct.
 
 use super::dispatcher::Dispatcher;
 use super::rules::{AnswerFields, CorrectedTarget};
@@ -16,7 +17,7 @@ use fetchmill_model::s3::is_damaged;
 use fetchmill_model::verdict::failure_detail::{StatusFacts, status_detail};
 use fetchmill_model::verdict::{BrokenFacts, Correction, ERROR_BYTES_MAX, ReplyFacts, StoreReply, Verdict};
 
-/// What an answer says of a failure besides its kind.
+/// Details of a failed answer, in addition to its kind.
 #[derive(Clone, Copy, Default)]
 struct AnswerNotes<'a> {
     status: u16,
@@ -47,7 +48,7 @@ impl Dispatcher {
         let facts = ReplyFacts {
             status,
             asks_to_wait: retry_after.is_some(),
-            // Engines hold what is not.
+            // Engines hold replies until they are certain.
             is_certain: true,
             is_verified,
             length: body.len() as u64,
@@ -55,7 +56,7 @@ impl Dispatcher {
             is_encoded: fields.content_encoding.is_some(),
             listed: target.listed(self.rules.naming),
             part: None,
-            // Engines in Python ask for all of an object again.
+            // Engines in Python request the whole object again.
             is_no_rest: false,
             is_conditional: false,
             shows_token: false,
@@ -83,7 +84,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Adds what a reply says to a verdict that its status has brought about and that has no other detail.
+    /// Adds the reply's own explanation to a verdict that follows from its status and has no other detail.
     fn explain_status(
         &self,
         target: &CurrentTarget,
@@ -107,7 +108,7 @@ impl Dispatcher {
         verdict.with_detail(Some(status_detail(&facts).into()))
     }
 
-    /// Why a body that has come is not stored, also for people.
+    /// Returns why a complete body is not stored, with a detail for people.
     fn body_problem(
         &self,
         target: &CurrentTarget,
@@ -121,7 +122,7 @@ impl Dispatcher {
         Some((FailureKind::UnexpectedType, Some(refusal)))
     }
 
-    /// Whether an object of a store is not what the store says of its bytes.
+    /// Whether the body of a store's object contradicts the store's checksum.
     fn is_damaged(&self, target: &CurrentTarget, body: &[u8], fields: AnswerFields<'_>) -> bool {
         let Some(lines) = fields.checksums else { return false };
         if !target.is_of_store || !self.control.store.options.checksums {
@@ -143,18 +144,18 @@ impl Dispatcher {
             return;
         }
         let now = self.control.clock.now();
-        // A transport makes up for connections that the server had closed itself.
+        // The engine already retries on a new connection if the server had closed the old one.
         let facts =
             BrokenFacts { kind, was_used: false, is_unanswered: false, is_shared: false, needs_http1: false };
         let verdict = target.state.after_broken(facts, &self.rules.rules, now);
         self.carry_out(target, verdict, AnswerNotes { detail, ..AnswerNotes::default() }, now);
     }
 
-    /// Everything but the object itself.
+    /// Carries out every verdict except storing the object.
     fn carry_out(&mut self, target: CurrentTarget, verdict: Verdict, notes: AnswerNotes<'_>, now: Millis) {
         match verdict {
             Verdict::Settle(outcome, _) if !self.control.may_settle(outcome, notes.status) => {
-                // It stays pending.
+                // The target stays pending.
                 self.hosts.left(&target, RequestOutcome::Nothing, now);
             }
             Verdict::Settle(outcome, said) => {
@@ -181,7 +182,7 @@ impl Dispatcher {
         }
     }
 
-    /// Takes note of what a store has shown to be wrong.
+    /// Notes what a store has shown to be wrong.
     fn correct(&mut self, mut target: CurrentTarget, correction: Correction, now: Millis) {
         let is_elsewhere = matches!(correction, Correction::Region(_));
         let bucket = if is_elsewhere { target.bucket(self.rules.naming) } else { None };
@@ -203,14 +204,14 @@ impl Dispatcher {
         self.corrected.push_back(CorrectedTarget { target, not_before, is_renewing });
     }
 
-    /// The next one of those that are handed out again, if one may go now.
+    /// Takes the next target to be handed out again, if one may go now.
     pub(super) fn take_corrected(&mut self, now: Millis) -> Option<CurrentTarget> {
         let first = self.corrected.front().filter(|first| first.not_before <= now)?;
         if first.is_renewing {
             match self.control.store.renew(first.target.credentials_generation) {
                 Renewal::Newer => {}
                 Renewal::Pending => {
-                    // The others wait for the same.
+                    // The others wait for the same credentials.
                     self.corrected.iter_mut().for_each(|each| each.not_before = now + limits::RENEWAL_WAIT);
                     return None;
                 }
@@ -223,7 +224,7 @@ impl Dispatcher {
         self.corrected.pop_front().map(|corrected| corrected.target)
     }
 
-    /// No target will fare better: they stay pending.
+    /// Ends the job, since no other target would fare better. Unfinished targets stay pending.
     fn stop_at(&mut self, target: &CurrentTarget, error: Error, now: Millis) {
         self.control.stop.fail(error);
         self.defer(target, now);
@@ -231,7 +232,7 @@ impl Dispatcher {
     }
 }
 
-/// What a failed attempt tells of its host.
+/// Returns what a failed attempt shows of its host.
 fn seen_of(kind: FailureKind, notes: AnswerNotes<'_>, now: Millis) -> RequestOutcome {
     if notes.status != 0 && kind.class() == FailureClass::Final {
         return RequestOutcome::Answer;

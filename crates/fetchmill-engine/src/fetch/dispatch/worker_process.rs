@@ -1,5 +1,5 @@
-//! A dispatcher in a worker's own process: its sink and the writer beside it are here; turns and receipts go to the job
-//! over a socket each. When the job's process is gone nothing is made durable any more.
+//! A dispatcher in its own worker process, with its sink and writer. Turns and receipts go to the job over a
+//! socket each. If the job's process is gone, nothing more becomes durable.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -26,14 +26,14 @@ use fetchmill_model::planner::NextWork;
 use fetchmill_model::target::Batch;
 use fetchmill_model::target::extra_columns::ColumnType;
 
-/// What a worker's process gets from the job's.
+/// The data that a worker process gets from the job.
 #[derive(Debug)]
 pub struct WorkerProcessOptions {
-    /// Which worker it is.
+    /// Number of this worker.
     pub worker: usize,
-    /// Of how many.
+    /// Number of workers.
     pub workers: usize,
-    /// What the kept columns are called, and what their values are, when the source is a list.
+    /// Names and types of the kept columns, if the source is a list.
     pub kept: Option<Vec<(String, ColumnType)>>,
     /// The ends of the two sockets.
     pub turns: OwnedFd,
@@ -41,7 +41,7 @@ pub struct WorkerProcessOptions {
     pub receipts: OwnedFd,
 }
 
-/// Makes a dispatcher in a worker's process. The request is the job's. None: the job has nothing to do any more.
+/// Makes a dispatcher in a worker process, for the job's `request`. Returns `None` if the job has nothing more to do.
 pub fn join_job(request: JobRequest, joining: WorkerProcessOptions) -> Result<Option<Dispatcher>> {
     let WorkerProcessOptions { worker, workers, kept, turns, receipts } = joining;
     let turns = UnixStream::from(turns);
@@ -97,7 +97,7 @@ fn link(messages: &crossbeam_channel::Receiver<JournalRequest>, socket: &UnixStr
     }
 }
 
-/// Turns over a socket.
+/// The link to a job in another process, over a socket.
 struct RemoteLink {
     socket: UnixStream,
     control: Arc<Control>,
@@ -119,7 +119,7 @@ impl JobLink for RemoteLink {
     fn turn(&mut self, done: TurnReport, max: usize, patience: Duration) -> Result<NextWork> {
         let said = WorkerMessage::Turn { done, max: max as u32, patience_ms: patience.as_millis() as u32 };
         let Ok(Some(answer)) = self.call(&said) else {
-            // The job's process is gone, or has given this one up.
+            // The job's process is gone, or has abandoned this one.
             self.control.stop.ask(Stop::Abort);
             return Ok(NextWork::Wait);
         };
@@ -152,7 +152,7 @@ impl JobLink for RemoteLink {
     }
 
     fn end(&mut self) {
-        // Whoever is not there any more need not know.
+        // If the job's process has gone, it need not be informed.
         let _ = self.call(&WorkerMessage::Ended);
     }
 }

@@ -1,5 +1,5 @@
-//! The workers of an engine in Python register here: an engine in this process takes the job's dispatcher, and a
-//! process of an engine says here that it is there.
+//! Registry for the workers of an engine in Python. An engine in this process takes the job's dispatcher from here. A
+//! process of an engine announces itself here.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -31,7 +31,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl WorkerRegistry {
-    /// With a channel for each process of the engine.
+    /// Makes a registry with a channel for each process of the engine.
     pub(crate) fn new(processes: usize) -> Self {
         let (process_senders, attachments) = (0..processes).map(|_| crossbeam_channel::unbounded()).unzip();
         WorkerRegistry { attachments: Mutex::new(attachments), process_senders, ..WorkerRegistry::default() }
@@ -42,7 +42,7 @@ impl WorkerRegistry {
         self.is_open.notify_all();
     }
 
-    /// The dispatcher, once it is there; waits at most this long. It can be taken once.
+    /// Takes the dispatcher, which is possible once. Waits up to `patience` until it exists.
     pub(crate) fn take_dispatcher(&self, patience: Duration) -> Option<Dispatcher> {
         let waited = self
             .is_open
@@ -54,8 +54,8 @@ impl WorkerRegistry {
         std::mem::take(&mut *lock(&self.attachments))
     }
 
-    /// A worker's process has come up, and these are the ends of its sockets. Without a
-    /// supervisor they are closed, which ends the process.
+    /// Announces a worker process, with the ends of its sockets. Without a supervisor the sockets are closed, which
+    /// ends the process.
     pub(crate) fn attach(&self, worker: usize, pid: u32, turns: OwnedFd, receipts: OwnedFd) {
         if let Some(sender) = self.process_senders.get(worker) {
             let _ = sender.send(AttachedProcess { pid, turns: turns.into(), receipts: receipts.into() });

@@ -1,4 +1,4 @@
-//! The threads beside a dispatcher in a worker's own process.
+//! The writer and link threads of a dispatcher in a worker process.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use crate::control::Control;
 use crate::control::threads::join;
 
-/// The threads beside a dispatcher in its own process.
+/// The writer and link threads of a dispatcher in its own process.
 pub(super) struct WorkerThreads {
     pub(super) control: Arc<Control>,
     pub(super) writer: JoinHandle<Option<()>>,
@@ -14,7 +14,7 @@ pub(super) struct WorkerThreads {
 }
 
 impl WorkerThreads {
-    /// Until all is durable, or cannot be.
+    /// Waits until everything is durable, or cannot become so.
     pub(super) fn wait(self) {
         join(self.writer);
         self.control.journal.end();

@@ -1,4 +1,4 @@
-//! Items of an API on their way into rows: an item is its own target and its own object.
+//! Converts items of an API to rows: each item is both target and object.
 
 use fetchmill_model::object::Facts;
 use fetchmill_model::outcome::{FailureKind, Outcome};
@@ -8,7 +8,7 @@ use fetchmill_model::target::entry::{ListEntry, Naming};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 use fetchmill_store::sink::{Block, EntryDescription, FetchedBody};
 
-/// See the module. A block has the items of one page at most more than a full one has: 16 MiB.
+/// See the module. Compared with a full block, a block can have the items of one more page: 16 MiB.
 #[derive(Default)]
 pub(crate) struct ItemRows {
     columns: ItemColumns,
@@ -17,7 +17,7 @@ pub(crate) struct ItemRows {
 }
 
 impl ItemRows {
-    /// Of a job with these columns.
+    /// Makes the rows for a job with these columns.
     pub(crate) fn of(columns: &ExtraColumns) -> Self {
         let typed = columns.typed().map(|(name, kind)| (name.to_owned(), kind));
         ItemRows { columns: ItemColumns::new(typed), ..ItemRows::default() }

@@ -1,4 +1,4 @@
-//! How a listed target can be asked for again, and what is known of it.
+//! The URL at which a listed target can be requested again, and its known values.
 
 use std::borrow::Cow;
 
@@ -13,13 +13,13 @@ use fetchmill_model::target::entry::{ListEntry, Naming};
 use fetchmill_model::target::extra_columns::extra_values;
 use fetchmill_model::target::source_metadata::{ListedKey, ListedTime, SizedName};
 
-/// Where the targets of a job are.
+/// The places of a job's targets.
 pub(crate) enum TargetUrls {
-    /// At a server that lists its objects: its origin, and what it is asked for a name.
+    /// At a server that lists its objects: the origin, and the template of its requests.
     Server(String, RequestTemplate, Naming),
-    /// In a bucket: what stands before its keys.
+    /// In a bucket: the prefix of its keys.
     Bucket(String),
-    /// Wherever the list says.
+    /// At the URLs of the list.
     List,
 }
 
@@ -34,7 +34,7 @@ impl TargetUrls {
         })
     }
 
-    /// The row of a target, as it stands in its page.
+    /// Returns the row of a target's entry.
     pub(super) fn row_of<'a>(&self, entry: &'a [u8]) -> ListRow<'a> {
         match self {
             TargetUrls::Server(origin, template, naming) => {
@@ -85,8 +85,8 @@ impl TargetUrls {
     }
 }
 
-/// Whether a list would ask for just this: a name with `..` in it is asked for as it is, and a URL with that is
-/// another.
+/// Whether a list would request exactly this URL. A server is asked for a name with `..` unchanged, but a URL with `..`
+/// is normalised to another one.
 fn serves_url(url: &str) -> bool {
     normalise(url).is_ok_and(|normal| normal == url)
 }
@@ -111,7 +111,7 @@ mod tests {
             (&b"a/b c"[..], Some("http://a:81/get/a/b%20c")),
             (b"a//b/", Some("http://a:81/get/a//b/")),
             (b"?#%", Some("http://a:81/get/%3F%23%25")),
-            // A list would call it otherwise, or ask for another object.
+            // A list would use another name, or request another object.
             (b"", None),
             (b"a/../b", None),
             (b".", None),

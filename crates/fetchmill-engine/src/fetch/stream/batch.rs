@@ -1,4 +1,4 @@
-//! What goes to the thread that fetches and what comes back: many at once, their texts and bodies in one piece each.
+//! Batches to and from the fetching thread. Each batch has its texts and bodies in one buffer.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -35,23 +35,23 @@ impl RequestBatch {
         self.requested.push(BatchedRequest { slot, index, url_end: self.urls.len(), call });
     }
 
-    /// How many.
+    /// Returns the number of requests.
     pub fn len(&self) -> usize {
         self.requested.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no requests.
     pub fn is_empty(&self) -> bool {
         self.requested.is_empty()
     }
 
-    /// Forgets all of them and keeps the memory.
+    /// Removes all requests and keeps the memory.
     pub(super) fn clear(&mut self) {
         self.urls.clear();
         self.requested.clear();
     }
 
-    /// One of them, with its URL.
+    /// Returns a request, with its URL.
     pub(super) fn get(&self, position: usize) -> Option<(&BatchedRequest, &str)> {
         let start = position.checked_sub(1).map_or(0, |before| self.requested[before].url_end);
         let requested = self.requested.get(position)?;
@@ -59,12 +59,12 @@ impl RequestBatch {
     }
 }
 
-/// Where the time of a request went, in microseconds.
+/// Times of a request, in microseconds.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct RequestTimes {
     /// From its submission to the start of its last attempt.
     pub queue: u64,
-    /// Making the connection of that attempt, unless it was there.
+    /// Time to open the connection of that attempt; 0 if it was already open.
     pub connect: u64,
     /// From the start of that attempt to the first bytes of the reply.
     pub first_byte: u64,
@@ -72,26 +72,26 @@ pub struct RequestTimes {
     pub total: u64,
 }
 
-/// Where a body is.
+/// Place of a body.
 #[derive(Debug)]
 pub enum ReplyBody {
-    /// Among the bytes of its batch.
+    /// Among the bytes of the batch.
     Inside(Range<usize>),
-    /// By itself.
+    /// In its own buffer.
     Large(Vec<u8>),
 }
 
-/// Why the program has no reply.
+/// The reason why there is no reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoReply {
-    /// No complete one came.
+    /// No complete reply came.
     Failed(FailureKind),
-    /// It reserves its content (`opt_out`).
+    /// The reply reserves its content (`opt_out`).
     OptedOut,
 }
 
 impl NoReply {
-    /// As programs and rows have it.
+    /// Returns the name for programs and rows.
     pub fn name(self) -> &'static str {
         match self {
             NoReply::Failed(kind) => kind.name(),
@@ -108,16 +108,16 @@ impl NoReply {
     }
 }
 
-/// A reply, or what came instead of one.
+/// A reply, or the failure in place of one.
 #[derive(Debug)]
 pub struct ReplyRecord {
-    /// Whose.
+    /// Slot of the request.
     pub slot: u32,
-    /// Of a complete reply; 0 for none.
+    /// Status of a complete reply; 0 = there is no reply.
     pub status: u16,
-    /// Why there is no reply, and the same for people.
+    /// Reason why there is no reply, with a text for people.
     pub failure: Option<(NoReply, Cow<'static, str>)>,
-    /// Where it came from, when it was redirected there.
+    /// URL after redirects; `None` if there were none.
     pub url: Option<Box<str>>,
     /// See [`RequestTimes`].
     pub times: RequestTimes,
@@ -137,22 +137,22 @@ pub struct ReplyBatch {
 }
 
 impl ReplyBatch {
-    /// How many.
+    /// Returns the number of replies.
     pub fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no replies.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// One of them.
+    /// Returns a reply.
     pub fn get(&self, position: usize) -> Option<&ReplyRecord> {
         self.records.get(position)
     }
 
-    /// The same, to take what it owns.
+    /// Returns a reply, to take its owned values.
     pub fn get_mut(&mut self, position: usize) -> Option<&mut ReplyRecord> {
         self.records.get_mut(position)
     }
@@ -179,7 +179,7 @@ impl ReplyBatch {
         self.records.len() >= limits::STREAM_BATCH_REPLIES || self.body_bytes >= limits::STREAM_BATCH_BYTES
     }
 
-    /// Adds a complete reply. A large body is taken, another one is copied.
+    /// Adds a complete reply. Takes a large body, and copies any other.
     pub(super) fn push_reply(
         &mut self,
         (slot, status): (u32, u16),
@@ -199,7 +199,7 @@ impl ReplyBatch {
         self.records.push(ReplyRecord { slot, status, failure: None, url, times, body, head, kept });
     }
 
-    /// Adds what came instead of a reply.
+    /// Adds a failure in place of a reply.
     pub(super) fn push_failure(
         &mut self,
         slot: u32,
@@ -224,7 +224,7 @@ impl ReplyBatch {
         start..self.bytes.len()
     }
 
-    /// Forgets all of them and keeps the memory, unless it is much.
+    /// Removes all replies, and keeps the memory unless it is large.
     pub(super) fn clear(&mut self) {
         self.records.clear();
         self.bytes.clear();

@@ -1,4 +1,4 @@
-//! The way between a program and the thread that fetches: one for each stream. One lock a batch, on either side.
+//! The channel between a program and the fetching thread, one for each stream. Each side takes one lock a batch.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -12,25 +12,25 @@ use super::batch::{ReplyBatch, RequestBatch};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::{STREAM_CERTAIN_WINDOW, STREAM_WINDOW};
 
-/// Batches that are kept to be filled again.
+/// Batches that are kept for reuse.
 const SPARE_MAX: usize = 4;
 
-/// What the thread and all its streams share.
+/// State that the thread and all its streams share.
 #[derive(Debug)]
 pub(super) struct FetcherState {
     submitted: Mutex<Submission>,
     pub(super) wake: Notify,
-    /// The thread is to end.
+    /// Whether the thread must end.
     pub(super) is_ended: AtomicBool,
     /// The thread has ended.
     is_dead: AtomicBool,
     /// Bytes of bodies that were handed over and not yet taken.
     pub(super) untaken: AtomicUsize,
-    /// The thread waits until they are fewer.
+    /// Whether the thread waits for `untaken` to fall.
     pub(super) is_holding: AtomicBool,
-    /// Requests in flight at most, now.
+    /// Current limit of requests in flight.
     pub(super) concurrency: AtomicUsize,
-    /// The process that has the thread.
+    /// The process that the thread runs in.
     process: u32,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct FetcherState {
 struct Submission {
     batches: Vec<(Arc<StreamState>, RequestBatch)>,
     spare: Vec<RequestBatch>,
-    /// Every stream, to tell it when the thread ends.
+    /// All streams, which are notified when the thread ends.
     streams: Vec<Weak<StreamState>>,
 }
 
@@ -48,12 +48,12 @@ pub(super) struct StreamState {
     replies: Mutex<ReplyQueue>,
     arrived: Condvar,
     is_closed: AtomicBool,
-    /// Replies are handed over only when it is certain whose they are.
+    /// Whether replies are handed over only once it is certain whose they are.
     pub(super) is_certain: bool,
     /// Replies that were handed over and are not certain yet.
     uncertain: AtomicUsize,
-    /// One more than the slot of the reply that all others wait for, when the program waits for it; 0 for none. It is
-    /// fetched however much is in memory: otherwise that would stay there for ever.
+    /// Slot + 1 of the reply that all others wait for, if the program waits for it; 0 = none. It is fetched even if
+    /// memory is full, since otherwise the memory would never be freed.
     wanted: AtomicU64,
 }
 
@@ -61,9 +61,9 @@ pub(super) struct StreamState {
 struct ReplyQueue {
     batches: VecDeque<ReplyBatch>,
     spare: Vec<ReplyBatch>,
-    /// Places in the input of replies that were handed over and may be those of other requests.
+    /// Input positions of replies that were handed over and may belong to other requests.
     doubtful: Vec<u64>,
-    /// The program waits: for the condition, or for the descriptor if there is one.
+    /// Whether the program waits: for the condition, or for the descriptor if there is one.
     is_awaited: bool,
     event: Option<OwnedFd>,
 }
@@ -86,17 +86,17 @@ impl FetcherState {
         }
     }
 
-    /// Whether this is a child of the process that has the thread: a fork takes no threads along.
+    /// Whether this is a child of the process with the thread. A fork does not copy threads.
     pub(super) fn is_elsewhere(&self) -> bool {
         self.process != std::process::id()
     }
 
-    /// What was submitted since the last time.
+    /// Takes the batches that were submitted since the last call.
     pub(super) fn take_submitted(&self) -> Vec<(Arc<StreamState>, RequestBatch)> {
         std::mem::take(&mut lock(&self.submitted).batches)
     }
 
-    /// Keeps the memory of a batch for another one.
+    /// Keeps the memory of a batch for reuse.
     pub(super) fn give_back(&self, mut requests: RequestBatch) {
         requests.clear();
         let mut submitted = lock(&self.submitted);
@@ -105,7 +105,7 @@ impl FetcherState {
         }
     }
 
-    /// The thread ends: nobody may wait for it any more.
+    /// Notifies all waiting streams that the thread has ended.
     pub(super) fn die(&self) {
         self.is_dead.store(true, Ordering::SeqCst);
         for shared in lock(&self.submitted).streams.drain(..).filter_map(|stream| stream.upgrade()) {
@@ -119,31 +119,31 @@ impl StreamState {
         self.is_closed.load(Ordering::Relaxed)
     }
 
-    /// A reply is handed over before it is certain whose it is.
+    /// Notes that a reply is handed over before it is certain whose it is.
     pub(super) fn give_uncertain(&self) {
         self.uncertain.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// So many of these are certain now, or will never be.
+    /// Notes that `count` of these replies are now certain, or never will be.
     pub(super) fn decide(&self, count: usize) {
         if self.uncertain.fetch_sub(count, Ordering::SeqCst) == count {
             self.signal(&mut lock(&self.replies));
         }
     }
 
-    /// The reply at this place, which the program has, may be that of another request.
+    /// Notes that the reply at this input position, which the program has, may belong to another request.
     pub(super) fn doubt(&self, index: u64) {
         let mut handed = lock(&self.replies);
         handed.doubtful.push(index);
         self.signal(&mut handed);
     }
 
-    /// Whether everything that the program has waits for this reply.
+    /// Whether all replies that the program has wait for this one.
     pub(super) fn wants(&self, slot: u32) -> bool {
         self.wanted.load(Ordering::SeqCst) == u64::from(slot) + 1
     }
 
-    /// Hands replies over; an empty batch to fill stays in their place.
+    /// Hands `replies` to the program, and leaves an empty batch instead.
     pub(super) fn hand_over(&self, replies: &mut ReplyBatch, hub: &FetcherState) {
         let mut handed = lock(&self.replies);
         if self.is_closed() {
@@ -159,7 +159,7 @@ impl StreamState {
     fn signal(&self, handed: &mut ReplyQueue) {
         if std::mem::take(&mut handed.is_awaited) {
             match &handed.event {
-                // It can only fail when so many signals are unread that it is readable anyway.
+                // The write can only fail if so many signals are unread that the descriptor is readable anyway.
                 Some(event) => drop(rustix::io::write(event, &1_u64.to_ne_bytes())),
                 None => self.arrived.notify_one(),
             }
@@ -167,24 +167,25 @@ impl StreamState {
     }
 }
 
-/// What a program found when it looked for replies.
+/// The result of looking for replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TakenReplies {
-    /// Some replies.
+    /// There are replies.
     Some,
-    /// None yet.
+    /// There are no replies yet.
     None,
-    /// Some that were handed over may be those of other requests; [`Channel::take_doubtful`] has their places.
+    /// Some replies that were handed over may belong to other requests. [`Channel::take_doubtful`] returns their
+    /// positions.
     Doubtful,
-    /// The same, and others that were handed over are not certain yet: soon it is [`TakenReplies::Doubtful`].
+    /// As `Doubtful`, but other replies are not certain yet. [`TakenReplies::Doubtful`] follows soon.
     Settling,
-    /// None, and the thread that fetches has ended because it was to.
+    /// There are no replies, and the fetching thread has ended as requested.
     Ended,
-    /// None, and the thread that fetches is not there: it has panicked, or this is a child of the process that has it.
+    /// There are no replies and no fetching thread: it has panicked, or this is a child of its process.
     Dead,
 }
 
-/// How many requests of a stream may be on their way: in flight, waiting, or answered and not taken.
+/// Limit of a stream's requests that are in flight, waiting, or answered and not taken.
 #[derive(Debug)]
 pub struct StreamWindow {
     hub: Arc<FetcherState>,
@@ -192,13 +193,13 @@ pub struct StreamWindow {
 }
 
 impl StreamWindow {
-    /// So many at most, now.
+    /// Returns the current limit.
     pub fn most(&self) -> usize {
         self.hub.concurrency.load(Ordering::Relaxed) + self.beside
     }
 }
 
-/// The program's end of a stream. Dropped, what is in flight is given up.
+/// The program's end of a stream. Dropping it abandons the requests in flight.
 #[derive(Debug)]
 pub struct Channel {
     hub: Arc<FetcherState>,
@@ -215,13 +216,13 @@ impl Channel {
         Channel { hub, shared }
     }
 
-    /// How many of its requests may be on their way.
+    /// Returns the limit of requests on their way.
     pub fn window(&self) -> StreamWindow {
         let beside = if self.shared.is_certain { STREAM_CERTAIN_WINDOW } else { STREAM_WINDOW };
         StreamWindow { hub: Arc::clone(&self.hub), beside }
     }
 
-    /// Submits requests; an empty batch to fill stays in their place.
+    /// Submits requests, and leaves an empty batch instead.
     pub fn submit(&self, requests: &mut RequestBatch) {
         requests.submitted = Some(Instant::now());
         let mut submitted = lock(&self.hub.submitted);
@@ -231,7 +232,7 @@ impl Channel {
         self.hub.wake.notify_one();
     }
 
-    /// Puts the next replies in the place of those that were used up; waits for some, at most for so long.
+    /// Replaces used replies by the next ones. Waits for them up to `wait`.
     pub fn take(&self, replies: &mut ReplyBatch, wait: Duration) -> TakenReplies {
         let mut handed = lock(&self.shared.replies);
         if !self.has_news(&handed) && !wait.is_zero() && !self.is_dead() {
@@ -261,12 +262,12 @@ impl Channel {
         TakenReplies::Some
     }
 
-    /// Replies; or behind a reply that nobody asked for, all that is in doubt.
+    /// Whether there are replies, or all doubtful ones after an unsolicited reply.
     fn has_news(&self, handed: &ReplyQueue) -> bool {
         if handed.doubtful.is_empty() { !handed.batches.is_empty() } else { !self.is_uncertain() }
     }
 
-    /// Places in the input of replies that are in doubt, in order: once each.
+    /// Takes the input positions of doubtful replies, in order and without duplicates.
     pub fn take_doubtful(&self) -> Vec<u64> {
         let mut doubtful = std::mem::take(&mut lock(&self.shared.replies).doubtful);
         doubtful.sort_unstable();
@@ -283,12 +284,12 @@ impl Channel {
         self.hub.is_dead.load(Ordering::SeqCst)
     }
 
-    /// A large body that was taken is kept until its turn comes: it counts as not taken.
+    /// Counts a large body that was taken as not taken, because the program keeps it until its turn comes.
     pub fn keep(&self, bytes: usize) {
         self.hub.untaken.fetch_add(bytes, Ordering::SeqCst);
     }
 
-    /// The reply that all that is kept waits for; none when nothing is kept.
+    /// Sets the reply that all kept replies wait for; `None` if nothing is kept.
     pub fn want(&self, slot: Option<u32>) {
         self.shared.wanted.store(slot.map_or(0, |slot| u64::from(slot) + 1), Ordering::SeqCst);
         if slot.is_some() {
@@ -296,20 +297,20 @@ impl Channel {
         }
     }
 
-    /// So many bytes of bodies are with the program now.
+    /// Notes that the program has taken `bytes` bytes of bodies.
     pub fn taken(&self, bytes: usize) {
         self.hub.untaken.fetch_sub(bytes, Ordering::SeqCst);
         self.tell();
     }
 
-    /// Wakes the thread when it waits for less to be in memory.
+    /// Wakes the thread if it waits for memory.
     fn tell(&self) {
         if self.hub.is_holding.swap(false, Ordering::SeqCst) {
             self.hub.wake.notify_one();
         }
     }
 
-    /// A descriptor that becomes readable after [`Channel::arm`] once there are replies.
+    /// Returns a descriptor that becomes readable after [`Channel::arm`] once there are replies.
     pub fn use_event(&self) -> Result<std::os::fd::RawFd> {
         use rustix::event::{EventfdFlags, eventfd};
         use std::os::fd::AsRawFd as _;
@@ -322,7 +323,7 @@ impl Channel {
         Ok(handed.event.as_ref().map_or(-1, OwnedFd::as_raw_fd))
     }
 
-    /// Asks for the event; `false` when there are replies already.
+    /// Requests the event. Returns `false` if there are replies already.
     pub fn arm(&self) -> bool {
         let mut handed = lock(&self.shared.replies);
         handed.is_awaited = !self.has_news(&handed) && !self.is_dead();
@@ -332,15 +333,15 @@ impl Channel {
     /// Makes the descriptor unreadable until the next event.
     pub fn clear_event(&self) {
         if let Some(event) = &lock(&self.shared.replies).event {
-            // There may be nothing to read: that is what is wanted.
+            // There may be nothing to read, which is fine.
             let _ = rustix::io::read(event, &mut [0_u8; 8]);
         }
     }
 
-    /// Gives up what is in flight. The descriptor is closed.
+    /// Abandons the requests in flight and closes the descriptor.
     pub fn close(&self) {
         let mut handed = lock(&self.shared.replies);
-        // With the lock held: nothing is handed over behind it.
+        // Set this under the lock, so that nothing is handed over afterwards.
         if self.shared.is_closed.swap(true, Ordering::SeqCst) {
             return;
         }

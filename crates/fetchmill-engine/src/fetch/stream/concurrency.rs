@@ -1,7 +1,8 @@
-//! How many requests are in flight: as many as were asked for, or as prove useful (docs/internals/decisions/0029).
+//! The limit of requests in flight: the requested number, or one that is found by trying
+//! (docs/internals/decisions/0029).
 //!
-//! That is found out while all requests go to one origin. With several, each would need a number of its own: then it is the
-//! usual one, until for a while only one of them was asked.
+//! The search runs while all requests go to one origin. Several origins would each need their own number, so the
+//! default holds until only one of them was used for a while.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -20,40 +21,40 @@ use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::reply::certainty::MonotonicMicros;
 use fetchmill_net::OriginConnections;
 
-/// A stream goes to one origin when it has asked no other for so long.
+/// Milliseconds without a request to another origin after which a stream counts as using one origin.
 const ALONE_AFTER: Millis = 2_000;
-/// With nothing to begin, the thread is starved when so large a part of the places was empty since the last tick: between
-/// two waves of replies a program has not yet given the next requests.
+/// The thread is starved if it has nothing to begin and more than 1 / `EMPTY_SHARE` of its places are empty. The limit
+/// allows for the moment between two waves of replies, when a program has not yet given the next requests.
 const EMPTY_SHARE: usize = 4;
 
-/// See the module. A thread's own.
+/// See the module. Belongs to one thread.
 pub(super) struct StreamConcurrency {
-    /// The streams take as much from their inputs as follows from the limit.
+    /// Publishes the limit, from which the streams derive how much they take from their inputs.
     hub: Arc<FetcherState>,
     limit: Cell<usize>,
     pub(super) load: LoadCounter,
     search: Option<OriginSearch>,
 }
 
-/// The number is looked for.
+/// The search for the number.
 struct OriginSearch {
     most: usize,
-    /// The user has said how high it may be: nobody is spared unasked.
+    /// Whether the user has set the maximum. If not, servers are rate-limited politely.
     is_agreed: bool,
-    /// None while several origins are asked.
+    /// `None` while several origins are used.
     found: RefCell<Option<ConcurrencyLimit>>,
     origin: RefCell<Option<Rc<OriginConnections>>>,
-    /// When it became another one.
+    /// When the origin last changed.
     switched_at: Cell<Millis>,
-    /// What was found for an origin before another one was asked.
+    /// The number found for an origin before another one was used.
     before: RefCell<Option<(OriginKey, usize)>>,
-    /// Where its last reply came from.
+    /// Address that the last reply came from.
     judged: Cell<Option<SocketAddr>>,
     is_judged: Cell<bool>,
 }
 
 impl StreamConcurrency {
-    /// Requests in flight at most, before anything is known.
+    /// Returns the initial limit of requests in flight.
     pub(super) fn first(options: &HttpOptions) -> usize {
         let most = options.concurrency.most();
         match options.concurrency {
@@ -78,12 +79,12 @@ impl StreamConcurrency {
         StreamConcurrency { hub, limit, load: LoadCounter::default(), search }
     }
 
-    /// Requests in flight at most, now.
+    /// Returns the current limit of requests in flight.
     pub(super) fn limit(&self) -> usize {
         self.limit.get()
     }
 
-    /// A request is about to go to this origin, and so many are in flight with it.
+    /// Notes that a request is about to go to this origin, which makes `in_flight` in flight.
     pub(super) fn note_origin(&self, origin: &Rc<OriginConnections>, in_flight: usize, now: Millis) {
         let Some(search) = &self.search else { return };
         let mut known = search.origin.borrow_mut();
@@ -105,7 +106,7 @@ impl StreamConcurrency {
         self.set(search.limit());
     }
 
-    /// Notes a complete reply of the origin: what it took and its bytes, unless it is a sign of trouble.
+    /// Notes a complete reply of the origin. `load` is its time and bytes, unless it is a sign of trouble.
     pub(super) fn note_reply(
         &self,
         origin: &Rc<OriginConnections>,
@@ -119,7 +120,7 @@ impl StreamConcurrency {
         search.judge(origin, address, is_of_store);
     }
 
-    /// Some milliseconds have passed. `is_dry`: nothing more can be begun; `is_paced`: an origin has a pace.
+    /// Updates the limit at a tick. `is_dry`: no further request can begin. `is_paced`: an origin has a pace.
     pub(super) fn tick(&self, in_flight: usize, is_dry: bool, is_paced: bool, now: Millis) {
         let Some(search) = &self.search else { return };
         if is_dry && in_flight + self.limit.get() / EMPTY_SHARE < self.limit.get() {
@@ -153,7 +154,7 @@ impl OriginSearch {
         self.found.replace(Some(first));
     }
 
-    /// Nothing is known of an origin, but what was found when it was asked alone before.
+    /// Returns the start of the search for an origin: from the number that was found earlier, or from the beginning.
     fn first_of(&self, origin: &OriginKey) -> ConcurrencyLimit {
         self.judged.set(None);
         self.is_judged.set(false);
@@ -170,7 +171,7 @@ impl OriginSearch {
         }
     }
 
-    /// What the origin is spared shows with its address.
+    /// Sets the polite limit of the origin, which depends on its address.
     fn judge(&self, origin: &Rc<OriginConnections>, address: Option<SocketAddr>, is_of_store: bool) {
         let is_known = self.is_judged.get() && self.judged.get() == address;
         let is_other = || !self.origin.borrow().as_ref().is_some_and(|known| Rc::ptr_eq(known, origin));

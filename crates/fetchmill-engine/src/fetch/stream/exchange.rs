@@ -1,4 +1,4 @@
-//! One request over one connection: the only place that knows its protocol.
+//! Makes one request over one connection. Only this module knows the connection's protocol.
 
 use std::borrow::Cow;
 
@@ -25,7 +25,7 @@ impl FetchThread {
         let rest = incoming.rest_fields();
         let is_ending = connection.is_ending();
         let Some(connection) = connection.connection() else {
-            // Many at a time share the windows of one connection: that is the bound of what comes at once.
+            // Requests on a shared connection share its windows, which limit the received bytes.
             return self.exchange_shared(connection, origin, request, rest, incoming, watch).await;
         };
         {
@@ -75,7 +75,8 @@ impl FetchThread {
         connection.exchange(asked, &self.buffers, incoming, watch, self.options.http.max_size).await
     }
 
-    /// A large body goes on when there is room for all of it, when it is the only one, or when all others wait for it.
+    /// Waits for memory before a large body continues. It continues if it fits, if it is the only one, or if all other
+    /// replies wait for it.
     async fn make_room(&self, request: &TaskRequest, incoming: &mut ReplyBuffer, watch: &Deadlines) {
         let expected = incoming.expected();
         if expected < limits::STREAM_BODY_COPIED_BYTES || expected <= incoming.reserved {
@@ -113,7 +114,7 @@ impl FetchThread {
         }
     }
 
-    /// The body is handed over, or forgotten.
+    /// Releases the memory of a body that was handed over or dropped.
     pub(super) fn release(&self, incoming: &mut ReplyBuffer) {
         if incoming.reserved > 0 {
             self.receiving.set(self.receiving.get() - incoming.reserved);
@@ -138,7 +139,7 @@ fn call_of<'t>(
     http1::RequestParts { method: request.method(), path: path_of(origin, request), fields, body, cookies }
 }
 
-/// The fields of a request, and those that ask for the rest of its body.
+/// Returns the fields of a request, and those that request the rest of its body.
 fn fields_of<'t>(
     request: &'t TaskRequest,
     rest: Option<&[(String, String); 2]>,

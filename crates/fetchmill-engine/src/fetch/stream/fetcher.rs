@@ -1,5 +1,5 @@
-//! The thread that fetches, and its handle. Tasks are made when they are needed, as many as requests may be in flight, and
-//! stay: when fewer may be, those above wait.
+//! The fetching thread and its handle. Tasks are made on demand, up to the limit of requests in flight, and stay. If
+//! the limit falls, the tasks above it wait.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -33,7 +33,7 @@ use fetchmill_model::planner::retry::Jitter;
 use fetchmill_net::certain::RestingConnections;
 use fetchmill_net::{Deadlines, IoBuffers, OriginConnections, Pool, PoolSettings};
 
-/// How often the thread looks at what is old while nothing is in flight.
+/// Interval between checks for old connections while nothing is in flight.
 const IDLE_TICK: Duration = Duration::from_secs(1);
 
 /// A thread that fetches for any number of streams, and keeps its connections from one to the next.
@@ -64,7 +64,7 @@ impl Fetcher {
         Ok(Fetcher { hub, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Requests in flight at most, now.
+    /// Returns the current limit of requests in flight.
     pub fn concurrency(&self) -> usize {
         self.hub.concurrency.load(Ordering::Relaxed)
     }
@@ -74,14 +74,14 @@ impl Fetcher {
         Channel::new(Arc::clone(&self.hub), is_certain)
     }
 
-    /// Ends the thread: what is in flight is given up, all connections are closed. Waits for it.
+    /// Ends the thread and waits for it. Abandons the requests in flight and closes all connections.
     pub fn end(&self) {
         self.hub.is_ended.store(true, Ordering::SeqCst);
         self.hub.wake.notify_one();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // In the child of a fork there is none, and its end would never come.
+        // The child of a fork has no such thread, and would wait forever.
         if let Some(thread) = thread.filter(|_| !self.hub.is_elsewhere()) {
-            // A panic was told to the streams when it happened.
+            // The streams were notified of a panic when it happened.
             let _ = thread.join();
         }
     }
@@ -93,7 +93,7 @@ impl Drop for Fetcher {
     }
 }
 
-/// However the thread ends, nobody waits for it.
+/// Notifies all waiting streams when the thread ends, also after a panic.
 struct EndGuard(Arc<FetcherState>);
 
 impl Drop for EndGuard {
@@ -102,7 +102,7 @@ impl Drop for EndGuard {
     }
 }
 
-/// Without an event queue there is nothing to be done: the streams see that the thread has ended.
+/// Runs the thread. Without an event queue it can only end, which the streams notice.
 fn run(
     hub: Arc<FetcherState>,
     settings: PoolSettings,
@@ -115,7 +115,7 @@ fn run(
     }
 }
 
-/// What a task is at: looked at by ticks.
+/// The current state of a task, which ticks inspect.
 pub(super) struct TaskState {
     pub(super) watch: Rc<Deadlines>,
     pub(super) collector: RefCell<Option<Rc<ReplyCollector>>>,
@@ -126,32 +126,32 @@ pub(super) struct FetchThread {
     pub(super) hub: Arc<FetcherState>,
     pub(super) options: StreamOptions,
     pub(super) pool: Pool,
-    /// What is known of stores of S3, and where their buckets are.
+    /// Access to S3 stores, and the places of their buckets.
     pub(super) store: Arc<Access>,
     pub(super) buckets: BucketResolver,
     pub(super) pace: Option<Pace>,
     pub(super) throttling: Throttling,
     pub(super) concurrency: StreamConcurrency,
-    /// As of the last turn,
+    /// Time of the last turn.
     pub(super) clock: Rc<Cell<Millis>>,
-    /// and exactly.
+    /// Exact time.
     pub(super) exact: Clock,
     pub(super) idle_connections: IdleConnections,
     pub(super) buffers: IoBuffers,
     pub(super) last_origin: RefCell<Option<Rc<OriginConnections>>>,
     pub(super) jitter: RefCell<Jitter>,
-    /// Bytes of large bodies that are being received,
+    /// Bytes of large bodies that are being received.
     pub(super) receiving: Cell<usize>,
-    /// of replies that wait until it is certain whose they are,
+    /// Bytes of replies that wait until it is certain whose they are.
     pub(super) held_bytes: Cell<usize>,
-    /// and a sign that they may have become fewer, or those that were not taken.
+    /// Notifies that these bytes, or the bytes not yet taken, may have become fewer.
     pub(super) room: Notify,
     /// Tasks whose large bodies wait for room in memory.
     pub(super) waiting_for_room: Cell<usize>,
-    /// Connections without a request, until they have been silent for long enough.
+    /// Connections without a request, until they have been silent long enough.
     pub(super) resting: RestingConnections<UncertainReplies>,
-    /// Those that have rested, and since when: should something come late, what was certain is in doubt. At most as many
-    /// as requests may be in flight, the oldest first.
+    /// Connections that have rested, with the end of their rest. If something arrives late, replies that were certain
+    /// become doubtful. At most one for each request that may be in flight, the oldest first.
     pub(super) rested: RefCell<VecDeque<(StreamConnection, Millis)>>,
     /// Tasks without a request whose connection has something uncertain.
     pub(super) waiting_for_silence: Cell<usize>,
@@ -159,11 +159,11 @@ pub(super) struct FetchThread {
     collectors: RefCell<Vec<Rc<ReplyCollector>>>,
     unflushed: RefCell<Vec<Rc<ReplyCollector>>>,
     places: RefCell<Vec<Rc<TaskState>>>,
-    /// Tasks that have a request, ...
+    /// Tasks that have a request.
     busy: Cell<usize>,
-    /// the most of them since the last tick: replies come in waves, and a tick often comes right behind one,
+    /// Maximum of `busy` since the last tick. Replies come in waves, and a tick often comes right after one.
     busy_most: Cell<usize>,
-    /// ... and those of them whose connection rests behind its reply.
+    /// Tasks whose connection rests after its reply.
     pub(super) resting_here: Cell<usize>,
     replies: Cell<u64>,
     has_replies: Notify,
@@ -214,7 +214,7 @@ impl FetchThread {
         }
     }
 
-    /// Until the thread is to end, or until a task has panicked: its reply would never come.
+    /// Runs until the thread must end, or until a task has panicked, whose reply would never come.
     async fn drive(self: Rc<Self>, panics: &PanicNote) {
         tokio::task::spawn_local(Rc::clone(&self).flush_turns());
         tokio::task::spawn_local(Rc::clone(&self).finish_rests());
@@ -222,7 +222,7 @@ impl FetchThread {
             let is_busy =
                 self.busy.get() + self.waiting_for_silence.get() > 0 || !self.queue.borrow().is_empty();
             let tick = if is_busy { limits::TICK } else { IDLE_TICK };
-            // Whether it was woken or has waited for long enough: both are looked at.
+            // Check everything, both after a notification and after the timeout.
             let _ = tokio::time::timeout(tick, self.hub.wake.notified()).await;
             self.clock.set(self.exact.now());
             self.take_submitted();
@@ -248,7 +248,7 @@ impl FetchThread {
         self.forget_dropped();
     }
 
-    /// What is in flight for streams that were given up is broken off.
+    /// Ends the requests in flight of abandoned streams.
     fn forget_dropped(&self) {
         let count = self.collectors.borrow().len();
         self.collectors.borrow_mut().retain(|collector| !collector.shared.is_closed());
@@ -286,25 +286,26 @@ impl FetchThread {
         }
     }
 
-    /// Requests that have a task.
+    /// Returns the number of requests that have a task.
     pub(super) fn in_flight(&self) -> usize {
         self.busy.get()
     }
 
-    /// How many more may have one.
+    /// Returns how many more requests may have a task.
     fn places(&self) -> usize {
         self.concurrency.limit().saturating_sub(self.busy.get())
     }
 
-    /// Wakes and makes tasks for what can be begun.
+    /// Wakes or makes tasks for the requests that can begin.
     fn start_tasks(self: &Rc<Self>) {
-        // When too much is in memory, one looks for what is wanted all the same.
+        // Even if memory is full, one task must look for the wanted request.
         let most = if self.takes_only_wanted() { 1 } else { self.places() };
         let ready = self.queue.borrow().ready(self.clock.get()).min(most);
         let idle = self.idle_connections.count();
         self.idle_connections.wake(ready.min(idle));
         let made = self.places.borrow().len();
-        // All tasks may wait for room, for a request that is still queued: it gets one more task.
+        // All tasks may be waiting for memory while the request that frees it is still queued. That request gets one
+        // extra task.
         let tasks_max = self.concurrency.limit() + usize::from(self.waiting_for_room.get() > 0);
         let missing = ready.saturating_sub(idle).min(tasks_max.saturating_sub(made));
         for _ in 0..missing {
@@ -316,19 +317,19 @@ impl FetchThread {
         }
     }
 
-    /// So many bytes of bodies are in memory that nothing new is begun.
+    /// Whether the bodies in memory leave no room for a new request.
     fn is_full(&self) -> bool {
         self.held() >= limits::STREAM_BYTES_MAX
     }
 
-    /// Whether a new request would have to wait: for memory, or for a place while tasks wait for memory. Only the request
-    /// that all others wait for is begun then.
+    /// Whether a new request would have to wait for memory, or for a place while tasks wait for memory. In this state
+    /// only the request that all others wait for begins.
     fn takes_only_wanted(&self) -> bool {
         self.is_full() || (self.waiting_for_room.get() > 0 && self.places() == 0)
     }
 
-    /// Bytes of bodies in memory, but for those of the replies that are about to be handed over. The program is asked
-    /// to tell when it takes some.
+    /// Returns the bytes of bodies in memory, except for replies that are about to be handed over. Asks the program to
+    /// notify the thread when it takes some.
     pub(super) fn held(&self) -> usize {
         let own = self.receiving.get() + self.held_bytes.get();
         let held = self.hub.untaken.load(Ordering::SeqCst) + own;
@@ -336,11 +337,11 @@ impl FetchThread {
             return held;
         }
         self.hub.is_holding.store(true, Ordering::SeqCst);
-        // It may have taken some meanwhile, and seen nobody who waits.
+        // The program may have taken some meanwhile, before it could see that the thread waits.
         self.hub.untaken.load(Ordering::SeqCst) + own
     }
 
-    /// Takes the next request; `false` when there is none now.
+    /// Takes the next request. Returns `false` if there is none now.
     pub(super) fn take(&self, place: &TaskState, request: &mut TaskRequest) -> bool {
         let used = |requests| self.hub.give_back(requests);
         let now = self.clock.get();
@@ -363,7 +364,7 @@ impl FetchThread {
         true
     }
 
-    /// It is made again after a while.
+    /// Repeats the request after `delay`.
     pub(super) fn wait(&self, request: TaskRequest, delay: Millis) {
         self.queue.borrow_mut().wait(request, self.clock.get() + delay);
     }
@@ -378,7 +379,7 @@ impl FetchThread {
         place.collector.borrow_mut().take();
     }
 
-    /// A collector has replies.
+    /// Adds a reply to a collector, and lists the collector for the next flush.
     pub(super) fn replied_in(
         &self,
         collector: &Rc<ReplyCollector>,
@@ -394,8 +395,8 @@ impl FetchThread {
         }
     }
 
-    /// Hands replies over behind the first turn that brought no more: a program that is woken for each of them would
-    /// cost more than the replies.
+    /// Hands replies over after the first turn that brought no more. Waking a program for each reply would cost more
+    /// than the replies.
     async fn flush_turns(self: Rc<Self>) {
         loop {
             self.has_replies.notified().await;

@@ -1,11 +1,11 @@
-//! Requests of a program, and their replies: a thread that fetches, and between it and the program whole batches.
+//! Requests of a program and their replies. A thread fetches; whole batches pass between it and the program.
 //!
-//! The program fills [`RequestBatch`] and submits them (one lock, one wake); the thread answers with [`ReplyBatch`],
-//! handed over at the end of a turn of its event loop or when there are enough. Nothing here is stored, so nothing is
-//! journaled but how far the program has come ([`fetchmill_store::journal::ProgressStore`]).
+//! The program fills a [`RequestBatch`] and submits it (one lock, one wake). The thread answers with a [`ReplyBatch`],
+//! which it hands over at the end of a turn of its event loop, or earlier if the batch is large. Nothing is stored, so
+//! the journal has only the progress of the program ([`fetchmill_store::journal::ProgressStore`]).
 //!
-//! What is in memory: requests in flight, as many as may be, a window of others and their replies, and bodies up to
-//! `STREAM_BYTES_MAX`, as long as no single one is larger.
+//! Memory: the requests in flight, a window of other requests and their replies, and bodies up to `STREAM_BYTES_MAX`. A
+//! single larger body exceeds this limit.
 
 mod batch;
 mod channel;

@@ -1,5 +1,5 @@
-//! How far the program has come, kept so that it can go on after a kill: what was taken from its input, and which of
-//! that it has not done with. A thread of its own makes it durable once a commit window.
+//! Progress of the program, stored so that it can resume after a kill: the items taken from its input, and those not
+//! yet finished. A separate thread makes it durable once a commit window.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,36 +15,36 @@ use fetchmill_model::limits;
 use fetchmill_model::outcome::Runs;
 use fetchmill_store::journal::{JobLocation, ProgressStore, SavedProgress};
 
-/// What is known of the next item of the input.
+/// State of the next input item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InputState {
-    /// Its reply was done with in an earlier run.
+    /// Its reply was finished in an earlier run.
     Done,
     /// It was taken in an earlier run. It is fetched again once it is certain that the input is the same.
     Missing,
-    /// Nothing.
+    /// It is new.
     New,
 }
 
 /// See the module.
 #[derive(Debug)]
 pub struct StreamProgress {
-    /// Of the earlier run.
+    /// Progress of the earlier run.
     before: SavedProgress,
     pulled: u64,
     digest: u64,
-    /// The input is another one: nothing of this run counts.
+    /// Whether the input differs from the earlier one. If so, nothing of this run counts.
     is_refused: bool,
-    /// Taken and not done with.
+    /// Items that were taken and not finished.
     missing: BTreeSet<u64>,
     keeper: Arc<ProgressSaver>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What is shared with the thread that saves.
+/// State that is shared with the saving thread.
 #[derive(Debug, Default)]
 struct ProgressSaver {
-    /// The window is over: the program's side is to say how far it is.
+    /// Whether the window is over, so that the program must report its progress.
     is_wanted: AtomicBool,
     told: Mutex<SaverState>,
     changed: Condvar,
@@ -84,7 +84,7 @@ impl ProgressSaver {
 }
 
 impl StreamProgress {
-    /// Of a state folder, which is made if it is missing. It stays locked.
+    /// Opens a state folder, and makes it if it is missing. The folder stays locked.
     pub fn start(folder: &Path) -> Result<Self> {
         let (progress, before) = ProgressStore::open(JobLocation::prepare(folder, None)?)?;
         let keeper = Arc::new(ProgressSaver::default());
@@ -103,17 +103,17 @@ impl StreamProgress {
         })
     }
 
-    /// Items that were taken in an earlier run and not done with.
+    /// Returns the number of items that were taken in an earlier run and not finished.
     pub fn missing_before(&self) -> usize {
         self.before.missing.count() as usize
     }
 
-    /// Whether the input is still behind the earlier run's.
+    /// Whether the input has not yet reached the position of the earlier run.
     pub fn is_behind(&self) -> bool {
         self.pulled < self.before.pulled
     }
 
-    /// An item was taken from the input.
+    /// Notes an item taken from the input, and returns its state.
     pub fn pull(&mut self, url: &str, call: Option<&CustomRequest>) -> Result<InputState> {
         let index = self.pulled;
         self.pulled += 1;
@@ -137,7 +137,7 @@ impl StreamProgress {
         Ok(known)
     }
 
-    /// The input has ended.
+    /// Notes the end of the input. It is an error if the earlier run took more items.
     pub fn end_of_input(&self) -> Result<()> {
         if self.is_behind() { Err(self.differs()) } else { Ok(()) }
     }
@@ -150,12 +150,12 @@ impl StreamProgress {
         ))
     }
 
-    /// The program has done with this item's reply.
+    /// Notes that the program has finished this item's reply.
     pub fn done(&mut self, index: u64) {
         self.missing.remove(&index);
     }
 
-    /// Says how far it is when the window is over. An error of the last save is told here.
+    /// Reports the progress if the window is over. Returns the error of the last save.
     pub fn tell(&mut self) -> Result<()> {
         if !self.keeper.is_wanted.load(Ordering::Relaxed) {
             return Ok(());
@@ -170,7 +170,8 @@ impl StreamProgress {
         Ok(())
     }
 
-    /// While the input is behind the earlier run's, that one's record stands.
+    /// Returns the progress to save. Until the input reaches the earlier run's position, the earlier record stays
+    /// valid.
     fn saved(&self) -> Option<SavedProgress> {
         let mut missing: Vec<u64> = self.missing.iter().copied().collect();
         let missing = Runs::from_unsorted(&mut missing);
@@ -181,7 +182,7 @@ impl StreamProgress {
         })
     }
 
-    /// Makes all of it durable, and lets the folder go.
+    /// Makes everything durable, and unlocks the folder.
     pub fn end(&mut self) -> Result<()> {
         let Some(thread) = self.thread.take() else { return Ok(()) };
         {
@@ -202,7 +203,7 @@ impl StreamProgress {
 
 impl Drop for StreamProgress {
     fn drop(&mut self) {
-        // Whoever wants to know of a failure ends it before.
+        // Call `end` first to see an error.
         let _ = self.end();
     }
 }

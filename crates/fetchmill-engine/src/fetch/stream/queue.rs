@@ -1,4 +1,4 @@
-//! The requests that the thread has not begun, those that wait to be made again, and the one that a task is at.
+//! Requests that the thread has not begun, requests that wait to be repeated, and the request of a task.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -11,37 +11,37 @@ use crate::request::custom_request::{CustomRequest, RedirectEffects};
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::verdict::AttemptState;
 
-/// When an attempt was where, in microseconds of the thread's clock.
+/// Times of an attempt, in microseconds of the thread's clock.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct AttemptTimes {
     pub(super) started: u64,
     pub(super) connect: u64,
-    /// When the first bytes of the reply came; none when all of it came at once.
+    /// When the first bytes of the reply came; `None` if the whole reply came at once.
     pub(super) first_byte: Option<u64>,
     /// When the reply was complete.
     pub(super) ended: Option<u64>,
 }
 
-/// The request of a task. Its memory is used for one after the other.
+/// The request of a task. The memory is reused for the next one.
 #[derive(Default)]
 pub(super) struct TaskRequest {
     pub(super) collector: Option<Rc<ReplyCollector>>,
     pub(super) slot: u32,
-    /// Its place in the input.
+    /// Position in the input.
     pub(super) index: u64,
     pub(super) at: Location,
     pub(super) call: Option<Arc<CustomRequest>>,
-    /// What redirects have made of it.
+    /// Effects of redirects on the request.
     pub(super) effects: RedirectEffects,
-    /// What was spent on it.
+    /// Attempts and time spent on the request.
     pub(super) state: AttemptState,
-    /// Its URL is in its normal form.
+    /// Whether the URL is in its normal form.
     pub(super) is_located: bool,
-    /// The `s3://` URL that it was given, and what was known of stores when it was signed.
+    /// The original `s3://` URL, and the generation of the store's state when the request was signed.
     pub(super) store_url: Option<(String, u64)>,
-    /// Microseconds of the thread's clock.
+    /// When the request was submitted, in microseconds of the thread's clock.
     pub(super) submitted: u64,
-    /// Its last attempt.
+    /// Times of the last attempt.
     pub(super) attempt: AttemptTimes,
 }
 
@@ -68,38 +68,38 @@ impl TaskRequest {
         true
     }
 
-    /// The method as it is now.
+    /// Returns the current method.
     pub(super) fn method(&self) -> &str {
         self.effects.method(self.call.as_deref())
     }
 
-    /// Whether it may be made more than once.
+    /// Whether the request may be repeated.
     pub(super) fn is_idempotent(&self) -> bool {
         self.effects.may_repeat(self.call.as_deref())
     }
 
-    /// Whether it is a `GET` or `HEAD`, where it is now.
+    /// Whether the current request is a `GET` or `HEAD`.
     pub(super) fn only_reads(&self) -> bool {
         self.effects.only_reads(self.call.as_deref())
     }
 
-    /// Its reply is held until it is certain whose it is.
+    /// Whether the reply is held until it is certain whose it is.
     pub(super) fn wants_certainty(&self) -> bool {
         self.collector.as_ref().is_some_and(|collector| collector.shared.is_certain)
     }
 
-    /// All that its program has waits for it.
+    /// Whether all replies that the program has wait for this one.
     pub(super) fn is_wanted(&self) -> bool {
         self.collector.as_ref().is_some_and(|collector| collector.shared.wants(self.slot))
     }
 
-    /// The program has given its stream up.
+    /// Whether the program has abandoned the stream.
     pub(super) fn is_dropped(&self) -> bool {
         self.collector.as_ref().is_none_or(|collector| collector.shared.is_closed())
     }
 }
 
-/// A batch, and how far it is taken.
+/// A batch, and the position of its next request.
 struct QueuedBatch {
     collector: Rc<ReplyCollector>,
     requests: RequestBatch,
@@ -111,7 +111,7 @@ struct QueuedBatch {
 pub(super) struct RequestQueue {
     batches: VecDeque<QueuedBatch>,
     count: usize,
-    /// Those to be made again, by time and a number that tells them apart.
+    /// Requests to be repeated, by time and a unique number.
     waiting: BTreeMap<(Millis, u64), TaskRequest>,
     waited: u64,
 }
@@ -122,13 +122,13 @@ impl RequestQueue {
         self.batches.push_back(QueuedBatch { collector, requests, submitted, next: 0 });
     }
 
-    /// It is made again at this time.
+    /// Adds a request to be repeated at this time.
     pub(super) fn wait(&mut self, request: TaskRequest, until: Millis) {
         self.waited += 1;
         self.waiting.insert((until, self.waited), request);
     }
 
-    /// Takes the next request. A batch that is used up is given to `used`.
+    /// Takes the next request. Passes a finished batch to `used`.
     pub(super) fn take(
         &mut self,
         request: &mut TaskRequest,
@@ -139,7 +139,7 @@ impl RequestQueue {
             *request = due.remove();
             return true;
         }
-        // A batch may be used up by what was wanted.
+        // The wanted request may have finished a batch.
         while let Some(batch) = self.batches.front_mut() {
             let is_taken = request.start(&batch.collector, &batch.requests, batch.next, batch.submitted);
             batch.next += 1;
@@ -158,13 +158,13 @@ impl RequestQueue {
         false
     }
 
-    /// Takes the one request that everything else waits for, if it is among these.
+    /// Takes the request that everything else waits for, if it is in this queue.
     pub(super) fn take_wanted(&mut self, request: &mut TaskRequest, now: Millis) -> bool {
         let due = self.waiting.range(..=(now, u64::MAX)).find(|(_, request)| request.is_wanted());
         if let Some(key) = due.map(|(key, _)| *key) {
             return self.waiting.remove(&key).map(|due| *request = due).is_some();
         }
-        // What is wanted is the first of its stream.
+        // The wanted request is the first of its stream.
         for batch in &mut self.batches {
             let next = batch.requests.get(batch.next).map(|(requested, _)| requested.slot);
             if next.is_some_and(|slot| batch.collector.shared.wants(slot)) {
@@ -176,7 +176,7 @@ impl RequestQueue {
         false
     }
 
-    /// Forgets what belongs to streams that were given up.
+    /// Removes the requests of abandoned streams.
     pub(super) fn forget_dropped(&mut self) {
         self.batches.retain(|batch| {
             let is_dropped = batch.collector.shared.is_closed();
@@ -186,7 +186,7 @@ impl RequestQueue {
         self.waiting.retain(|_, request| !request.is_dropped());
     }
 
-    /// How many can be begun at a time.
+    /// Returns how many requests can begin now.
     pub(super) fn ready(&self, now: Millis) -> usize {
         self.count + self.waiting.range(..=(now, u64::MAX)).count()
     }

@@ -7,10 +7,10 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::reply::content_encoding::{ContentEncoding, DecodeError, not_asked_for};
 use fetchmill_model::verdict::fields_in;
 
-/// Memory that a task keeps for its next body.
+/// Bytes of memory that a task keeps for its next body.
 const KEPT_BYTES: usize = 16 * 1024;
 
-/// What a task receives.
+/// The reply that a task receives.
 pub(super) type StreamBody = Resumable<ReplyBuffer>;
 
 /// See [`StreamBody`].
@@ -19,9 +19,9 @@ pub(super) struct ReplyBuffer {
     pub(super) head: Vec<u8>,
     pub(super) kept: FieldSpans,
     pub(super) body: Vec<u8>,
-    /// What the head says that comes; nothing when it does not tell.
+    /// Body length from the head; `None` if the head does not give it.
     length: Option<u64>,
-    /// What it counts for among the large bodies of the thread.
+    /// Bytes that this body counts among the large bodies of the thread.
     pub(super) reserved: usize,
 }
 
@@ -34,17 +34,17 @@ impl ReplyBuffer {
         self.length = None;
     }
 
-    /// The bytes of memory that the whole body is going to take, as far as it is known.
+    /// Returns the bytes of memory that the whole body will take, as far as known.
     pub(super) fn expected(&self) -> usize {
         self.body.len().max(self.length.and_then(|length| usize::try_from(length).ok()).unwrap_or(0))
     }
 
-    /// Bytes of memory that it has.
+    /// Returns the bytes of memory in use.
     pub(super) fn memory(&self) -> usize {
         self.head.capacity() + self.body.capacity()
     }
 
-    /// Decodes the body, which is complete, as its head says. At most `bytes_max` come of it.
+    /// Decodes the complete body as its head says, to at most `bytes_max` bytes.
     pub(super) fn decode(&mut self, bytes_max: u64) -> Result<(), Failure> {
         let encoding = ContentEncoding::of_fields(fields_in(&self.head, b"content-encoding:"))
             .map_err(|name| Failure::new(FailureKind::BadEncoding, not_asked_for(&name)))?;
@@ -63,7 +63,7 @@ impl ReplyBuffer {
         })
     }
 
-    /// Where the reply says that the object is.
+    /// Returns the URL of the reply's `Location`.
     pub(super) fn location(&self) -> Option<&[u8]> {
         self.kept.location.map(|span| span.in_head(&self.head))
     }
@@ -85,7 +85,7 @@ impl BodySink for ReplyBuffer {
         self.kept = head.kept;
         if let Framing::Length(length) = head.framing {
             self.length = Some(length);
-            // A length is only a claim: memory for more of it is taken as it comes.
+            // A length is only a claim. Allocate more memory as the body arrives.
             self.body.reserve(usize::try_from(length).unwrap_or(MIB).min(MIB));
         }
     }

@@ -1,4 +1,4 @@
-//! The life of one task: take a request, exchange, answer ([`crate::attempt`]).
+//! The life of one task: take a request, exchange it, and answer ([`crate::attempt`]).
 
 use std::rc::Rc;
 
@@ -20,7 +20,7 @@ use fetchmill_net::{
 };
 
 impl FetchThread {
-    /// Until the thread ends.
+    /// Serves requests until the thread ends.
     pub(super) async fn serve(self: &Rc<Self>, place: &Rc<TaskState>) {
         let mut task = StreamConnection::default();
         let mut request = TaskRequest::default();
@@ -39,12 +39,12 @@ impl FetchThread {
         }
     }
 
-    /// Waits until the request may go out; `false` when the watch has expired before.
+    /// Waits until the request may go out. Returns `false` if the watch expires first.
     async fn wait_for_paces(&self, origin: &OriginConnections, watch: &Deadlines) -> bool {
         if origin.pace.is_some() || self.pace.is_some() {
             let _waiting = self.concurrency.load.wait_for_pace();
             let paces = self.pace.iter().chain(origin.pace.as_deref());
-            // One that has expired is of a stream that was given up.
+            // An expired watch belongs to an abandoned stream.
             keep_pace(paces, || self.exact.micros(), watch).await;
         }
         if !self.throttling.is_active() {
@@ -54,7 +54,8 @@ impl FetchThread {
         self.throttling.wait(&origin.key, || self.exact.micros(), watch).await
     }
 
-    /// It is no URL, or one of a bucket whose credentials are not there, or not yet.
+    /// Handles a request without a place: an invalid URL, or a bucket without credentials or whose credentials are
+    /// still loading.
     fn not_located(&self, request: &mut TaskRequest, kind: FailureKind) -> AttemptEnd {
         let reason = match kind {
             FailureKind::Credentials if self.store.loading().is_some() => {
@@ -67,7 +68,7 @@ impl FetchThread {
         self.fail(request, Failure::new(kind, reason))
     }
 
-    /// The origin of a request; that of the last one, usually.
+    /// Returns the origin of a request, usually that of the last one.
     fn locate(&self, request: &mut TaskRequest) -> Result<Rc<OriginConnections>, FailureKind> {
         let mut last = self.last_origin.borrow_mut();
         if let Some(last) = &*last
@@ -81,7 +82,7 @@ impl FetchThread {
             request.is_located = true;
             if request.at.url.starts_with("s3:") {
                 let url = self.buckets.http_url(&request.at.url);
-                // Until its store is known it has no place.
+                // The request has no place until its store is known.
                 request.is_located = url.is_ok();
                 let url = url?;
                 request.store_url =
@@ -104,7 +105,7 @@ impl FetchThread {
             match self.pool.open(connection, watch, request.at.reach).await {
                 Ok(()) => return Ok(()),
                 Err(ConnectFailure::Failed(kind)) => return Err(Failure::unconnected(kind)),
-                // Out of descriptors or ports: the request is not to blame.
+                // Descriptors or ports have run out, which is not the request's fault.
                 Err(ConnectFailure::Exhausted(_)) => tokio::time::sleep(limits::EXHAUSTED_PAUSE).await,
             }
             if request.is_dropped() {
@@ -236,7 +237,8 @@ impl Requester for FetchThread {
         self.settle(request, incoming, replied, connection.address())
     }
 
-    /// Without certainty the program gets it at once, and an error later if it turns out to be in doubt.
+    /// Holds a reply. A stream that does not wait for certainty gets it immediately, and an error later if it becomes
+    /// doubtful.
     fn hold_reply(
         &self,
         task: &mut StreamConnection,

@@ -1,5 +1,5 @@
-//! Replies of a stream that are certain only when their connection was silent afterwards ([`fetchmill_net::certain`]). Until then a
-//! stream holds them, or has handed them over and remembers that.
+//! Replies of a stream that are certain only after their connection was silent ([`fetchmill_net::certain`]). Until then
+//! a stream holds them, or remembers that it has handed them over.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use fetchmill_model::planner::origin::Millis;
 use fetchmill_net::certain::Judged;
 use fetchmill_net::{Deadlines, OriginConnections};
 
-/// How often connections that have rested are looked at.
+/// Interval between checks of connections that have rested.
 const SWEEP: Duration = Duration::from_secs(1);
 
 impl FetchThread {
@@ -36,7 +36,7 @@ impl FetchThread {
         }
     }
 
-    /// After a reply the connection goes on, asks to be ended with its next request, or rests.
+    /// Decides what a connection does after a reply: continue, end with the next request, or rest.
     pub(super) async fn step_connection(&self, task: &mut StreamConnection, watch: &Deadlines) {
         let share = limits::HELD_BYTES_MAX / self.concurrency.limit();
         let UncertainReplies { bytes, given, .. } = &task.held;
@@ -49,13 +49,13 @@ impl FetchThread {
         }
     }
 
-    /// Connections that may rest beside those of the tasks.
+    /// Returns how many connections may rest in addition to those of the tasks.
     fn resting_max(&self) -> usize {
         limits::resting_connections(self.concurrency.limit())
     }
 
-    /// Before a task opens a connection: if more rest than may, the task waits until they are fewer. One that holds a request
-    /// that may not be made again is not abandoned for it.
+    /// Limits resting connections before a task opens one. If too many rest, the task waits until fewer do. A
+    /// connection that holds a reply to a request that may not be repeated is not abandoned.
     pub(super) async fn bound_rests(&self, watch: &Deadlines) {
         watch.rest();
         let may_be_lost =
@@ -65,10 +65,10 @@ impl FetchThread {
         }
     }
 
-    /// Ends rests when they are due. Until the thread ends.
+    /// Ends rests when they are due, until the thread ends.
     pub(super) async fn finish_rests(self: Rc<Self>) {
         loop {
-            // The timeout is one of the two expected ends.
+            // The timeout is one of the two expected results.
             let _ = tokio::time::timeout(SWEEP, self.resting.due()).await;
             self.sweep_rested();
             while let Some((mut task, judged)) = self.resting.take_rested(Instant::now()) {
@@ -82,7 +82,7 @@ impl FetchThread {
         }
     }
 
-    /// Keeps a connection that has rested, the oldest no longer when there are as many as may be needed.
+    /// Keeps a connection that has rested. If as many are kept as may be needed, the oldest goes.
     fn keep_rested(&self, task: StreamConnection) {
         let mut rested = self.rested.borrow_mut();
         let is_full = rested.len() >= self.concurrency.limit();
@@ -116,7 +116,7 @@ impl FetchThread {
         }
     }
 
-    /// Checks those that have rested; those that nobody uses are closed.
+    /// Checks the connections that have rested, and closes those that are unused.
     fn sweep_rested(&self) {
         let oldest = self.clock.get().saturating_sub(limits::KEEP_ALIVE_IDLE.as_millis() as Millis);
         let mut rested = self.rested.take();
@@ -132,18 +132,18 @@ impl FetchThread {
         self.judge(task, judged);
     }
 
-    /// The server ends the connection after this reply.
+    /// Handles a connection that the server ends after this reply.
     pub(super) async fn end_connection(&self, task: &mut StreamConnection, watch: &Deadlines) {
         let _resting = Counted::new(&self.resting_here);
         let judged = self.resting.end(task, self.resting_max(), watch).await;
         self.judge(task, judged);
     }
 
-    /// Without a request: what the connection has brought becomes certain, then it is kept for a while.
+    /// Waits without a request. The replies of the connection become certain, then it is kept for a while.
     pub(super) async fn wait_idle(&self, task: &mut StreamConnection, place: &TaskState) {
         let is_uncertain = task.is_holding();
         if is_uncertain {
-            // The clock of deadlines has steps: two of them are at least one.
+            // The clock of deadlines has steps: two steps are at least one full step long.
             place.watch.only(task.begin_rest() + limits::TICK);
             self.waiting_for_silence.set(self.waiting_for_silence.get() + 1);
             self.hub.wake.notify_one();
@@ -169,7 +169,7 @@ impl FetchThread {
         }
     }
 
-    /// Acts on what is known of the replies that a connection has brought.
+    /// Acts on the judgement of the replies that a connection has brought.
     pub(super) fn judge(&self, task: &mut StreamConnection, judged: Judged) {
         let uncertain = &mut task.held;
         match judged {
@@ -187,7 +187,7 @@ impl FetchThread {
         }
     }
 
-    /// What is held is certain: it is handed over, or what else follows from it.
+    /// Hands over the held replies, which are certain now, or takes the action that they require.
     fn commit(&self, uncertain: &mut UncertainReplies) {
         let UncertainReplies { held, given, last, .. } = uncertain;
         decide(given);
@@ -205,7 +205,7 @@ impl FetchThread {
         }
     }
 
-    /// What the connection has brought will never be certain: what is held is asked for again, without an attempt more.
+    /// Requests the held replies again, because they will never be certain. This does not count as an attempt.
     fn ask_again(&self, uncertain: &mut UncertainReplies) {
         decide(&uncertain.given);
         uncertain.given.clear();
@@ -234,7 +234,7 @@ impl FetchThread {
     }
 }
 
-/// These are certain, or will never be.
+/// Notes that these replies are certain, or never will be.
 fn decide(given: &[GivenReply]) {
     for same in given.chunk_by(|(one, _), (other, _)| Rc::ptr_eq(one, other)) {
         same[0].0.shared.decide(same.len());

@@ -41,17 +41,17 @@ pub struct ReplyRows {
 }
 
 impl ReplyRows {
-    /// How many rows.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.rows
     }
 
-    /// Whether there is none.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.rows == 0
     }
 
-    /// Bytes of all texts and bodies.
+    /// Returns the bytes of all texts and bodies.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -81,7 +81,7 @@ impl ReplyRows {
         self.total_time.append_value(record.times.total as f64 / 1e6);
     }
 
-    /// The rows as a batch; the next one starts.
+    /// Returns the rows as a batch, and begins the next one.
     pub fn finish(&mut self) -> Result<RecordBatch, ArrowError> {
         (self.rows, self.bytes) = (0, 0);
         let columns: Vec<ArrayRef> = vec![

@@ -1,7 +1,8 @@
-//! The paces of origins that throttle (docs/internals/decisions/0018), each with its own.
+//! The pace of each origin that throttles (docs/internals/decisions/0018).
 //!
-//! An origin that gives nothing but refusals has none: the program gets them. A thread's own, so nothing is locked. An origin is known from its first refusal on, until it has refused nothing for
-//! [`limits::STREAM_THROTTLED_FOR`]: without any refusal a request and a reply cost one look at an empty table.
+//! An origin that only refuses has no pace: the program gets its refusals. The state belongs to one thread, so nothing
+//! is locked. An origin is known from its first refusal until it has not refused anything for
+//! [`limits::STREAM_THROTTLED_FOR`]. Without any refusal, a request and a reply each cost one look at an empty table.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -19,9 +20,9 @@ use fetchmill_net::{Deadlines, OriginConnections};
 struct ThrottledOrigin {
     congestion: RefCell<Congestion>,
     pace: Pace,
-    /// Only the first task of a line takes a place: a new pace would not change places that are taken.
+    /// Only the first task of the line takes a place: a new pace would not change places that are already taken.
     line: tokio::sync::Mutex<()>,
-    /// Since the last tick.
+    /// Counted since the last tick.
     successes: Cell<u32>,
     refused: Cell<u32>,
     refused_at: Cell<Millis>,
@@ -41,7 +42,7 @@ impl ThrottledOrigin {
         }
     }
 
-    /// Whether it gives something beside its refusals.
+    /// Whether the origin grants some requests in addition to its refusals.
     fn gives(&self, now: Millis) -> bool {
         let lately = limits::STREAM_REFUSED_ONLY.as_millis() as Millis;
         self.succeeded_at.get().is_some_and(|at| now.saturating_sub(at) < lately)
@@ -68,7 +69,7 @@ impl ThrottledOrigin {
 #[derive(Default)]
 pub(super) struct Throttling {
     origins: RefCell<HashMap<OriginKey, Rc<ThrottledOrigin>>>,
-    /// Who gave something last, before it refused anything.
+    /// The origin with the last success, before any refusal.
     last_success: RefCell<Option<(Rc<OriginConnections>, Millis)>>,
 }
 
@@ -106,7 +107,7 @@ impl Throttling {
         last.as_ref().filter(|(known, _)| Rc::ptr_eq(known, origin)).map(|(_, at)| *at)
     }
 
-    /// Some milliseconds have passed.
+    /// Updates the paces at a tick.
     pub(super) fn tick(&self, now: Millis) {
         let mut origins = self.origins.borrow_mut();
         origins.retain(|_, throttled| {
@@ -120,7 +121,7 @@ impl Throttling {
         !self.origins.borrow().is_empty()
     }
 
-    /// Whether any has a pace now.
+    /// Whether any origin has a pace now.
     pub(super) fn has_pace(&self) -> bool {
         self.origins.borrow().values().any(|throttled| throttled.pace.is_set())
     }
@@ -129,7 +130,7 @@ impl Throttling {
         self.origins.borrow().get(origin).filter(|throttled| throttled.pace.is_set()).cloned()
     }
 
-    /// Whether the origin of a normalised URL throttles: it refuses some requests and gives others what they ask for.
+    /// Whether the origin of a normalised URL throttles: it refuses some requests and grants others.
     pub(super) fn is_throttled(&self, url: &str, now: Millis) -> bool {
         self.is_active()
             && OriginKey::of_url(url).is_some_and(|(origin, _)| {
@@ -137,7 +138,7 @@ impl Throttling {
             })
     }
 
-    /// Waits until the origin's pace allows one more request; `false` when the watch has expired before.
+    /// Waits until the origin's pace allows one more request. Returns `false` if the watch expires first.
     pub(super) async fn wait(&self, origin: &OriginKey, micros: impl Fn() -> u64, watch: &Deadlines) -> bool {
         let Some(throttled) = self.paced(origin) else { return true };
         watch.rest();

@@ -1,4 +1,4 @@
-//! A connection of a stream with what it has brought and is not certain yet.
+//! A stream's connection, with its replies that are not certain yet.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -12,12 +12,13 @@ use fetchmill_net::certain::{CertainConnection, HeldReplies};
 /// A task's connection with the replies that are not certain yet.
 pub(super) type StreamConnection = CertainConnection<UncertainReplies>;
 
-/// See the module. Memory: a share of `HELD_BYTES_MAX`, and one body more; places of at most `STREAM_UNCERTAIN_MAX` replies.
+/// See the module. Memory: a share of `HELD_BYTES_MAX`, and one more body; positions of at most `STREAM_UNCERTAIN_MAX`
+/// replies.
 #[derive(Default)]
 pub(super) struct UncertainReplies {
     pub(super) held: Vec<HeldReply>,
     pub(super) given: Vec<GivenReply>,
-    /// Those that became certain last: should the rest have been too short, they are in doubt.
+    /// The replies that became certain last. If the rest was too short, they become doubtful.
     pub(super) last: Vec<GivenReply>,
     pub(super) bytes: usize,
 }
@@ -27,15 +28,15 @@ pub(super) struct HeldReply {
     pub(super) request: TaskRequest,
     pub(super) incoming: StreamBody,
     pub(super) replied: ReceivedReply,
-    /// Where it came from; none through a proxy.
+    /// Address of the server; `None` through a proxy.
     pub(super) address: Option<SocketAddr>,
 }
 
-/// A reply that the program has, or will have: its place in the input.
+/// A reply that the program has or will have, by its position in the input.
 pub(super) type GivenReply = (Rc<ReplyCollector>, u64);
 
 impl HeldReplies for UncertainReplies {
-    // They may be another program's than the one that has left its stream.
+    // The replies may belong to another program than the one that has left its stream.
     const OUTLIVE_WATCH: bool = true;
 
     fn is_empty(&self) -> bool {

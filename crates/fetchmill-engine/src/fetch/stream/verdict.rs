@@ -1,5 +1,5 @@
-//! Carries out what follows from an attempt ([`fetchmill_model::verdict`]): gives the reply, waits, corrects. A program gets every
-//! reply, whatever its status, once nothing more is to be tried.
+//! Carries out the verdict on an attempt ([`fetchmill_model::verdict`]): give the reply, wait, or correct. A program
+//! gets every reply, whatever its status, once no further attempt is planned.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -34,13 +34,13 @@ impl FetchThread {
             gives_every_reply: true,
             retried: self.options.http.retry_status,
             accepted: self.options.http.accept,
-            // It gives others what they ask for, and this one when its turn comes.
+            // The origin grants other requests, and will grant this one in its turn.
             is_patient: self.throttling.is_throttled(&request.at.url, self.clock.get()),
             ..Rules::default()
         }
     }
 
-    /// A complete reply, when it is certain whose it is.
+    /// Handles a complete reply, once it is certain whose it is.
     pub(super) fn settle(
         &self,
         request: &mut TaskRequest,
@@ -108,13 +108,13 @@ impl FetchThread {
         AttemptEnd::Over
     }
 
-    /// With `opt_out`, what reserves the content of a success, whose body is decoded.
+    /// Returns what reserves the content of a success, whose body is decoded (`opt_out`).
     fn opt_out(&self, incoming: &ReplyBuffer, status: u16) -> Option<OptOut> {
         let is_read = self.options.http.opt_out && (200..300).contains(&status);
         is_read.then(|| OptOut::of_reply(&incoming.head, &incoming.body)).flatten()
     }
 
-    /// Decodes a body that was asked for encoded, up to the largest one.
+    /// Decodes a body that may be encoded, up to the maximum size.
     fn decode(&self, incoming: &mut ReplyBuffer, head: &Head) -> Result<(), Failure> {
         if self.options.http.compressed && head.framing != Framing::None {
             incoming.decode(self.options.http.max_size)
@@ -123,19 +123,19 @@ impl FetchThread {
         }
     }
 
-    /// What came and what was wanted, if the body of a success has another type.
+    /// Returns the received and the expected types, if the body of a success has another type.
     fn refused_type(&self, request: &TaskRequest, incoming: &ReplyBuffer, status: u16) -> Option<String> {
         let is_object = (200..300).contains(&status) && request.method() != "HEAD";
         if is_object { self.options.http.accept.refusal(&incoming.body) } else { None }
     }
 
-    /// Whether the body is not what the store has said of it.
+    /// Whether the body contradicts the store's checksum.
     fn is_damaged(&self, request: &TaskRequest, incoming: &ReplyBuffer, status: u16) -> bool {
         let is_object = request.store_url.is_some() && status == 200 && request.method() == "GET";
         is_object && self.store.options.checksums && is_damaged(&incoming.head, &incoming.body)
     }
 
-    /// The reply is the program's.
+    /// Gives the reply to the program.
     fn give(&self, request: &TaskRequest, incoming: &mut ReplyBuffer, status: u16) {
         let times = self.times(request);
         let url = request.at.is_redirected().then(|| request.at.url.as_str().into());
@@ -162,7 +162,7 @@ impl FetchThread {
         }
     }
 
-    /// An attempt failed: it waits for another one, or that is its answer.
+    /// Handles a failed attempt: the request waits for another attempt, or has failed.
     pub(super) fn failed(&self, request: &mut TaskRequest, failure: Failure) -> AttemptEnd {
         match request.state.after_failure(failure.kind, &self.rules(request), self.clock.get()) {
             Verdict::Retry(kind) => self.wait_for(request, kind, None),
@@ -173,14 +173,15 @@ impl FetchThread {
     fn wait_for(&self, request: &mut TaskRequest, kind: FailureKind, asked: Option<Millis>) -> AttemptEnd {
         let is_refused =
             kind == FailureKind::Throttled && self.throttling.is_throttled(&request.at.url, self.clock.get());
-        // All that a stream has in memory would wait for as long as the origin asks, which gives others what they want.
+        // Ignore the requested delay: all replies of the stream would wait in memory for that long, although the origin
+        // grants other requests.
         let (attempts, asked) = if is_refused { (0, None) } else { (request.state.attempts, asked) };
         let wait = delay(kind, attempts, asked, self.jitter.borrow_mut().draw());
         self.wait(std::mem::take(request), wait);
         AttemptEnd::Over
     }
 
-    /// There will be no reply.
+    /// Ends a request without a reply.
     pub(super) fn fail(&self, request: &TaskRequest, failure: Failure) -> AttemptEnd {
         let Failure { kind, reason } = failure;
         self.give_none(request, NoReply::Failed(kind), failure_detail(kind, 0, Some(&reason)).into());
@@ -194,7 +195,7 @@ impl FetchThread {
         }
     }
 
-    /// Takes note of what a store has shown to be wrong; none when there is nothing to do about it.
+    /// Notes what a store has shown to be wrong. Returns `None` if nothing can be done about it.
     fn correct(&self, request: &mut TaskRequest, correction: Correction) -> Option<AttemptEnd> {
         let (url, generation) = request.store_url.as_ref()?;
         let bucket = split_url(url).and_then(|(bucket, _)| BucketName::parse(bucket).ok());
@@ -203,13 +204,13 @@ impl FetchThread {
             Renewal::Pending => AttemptEnd::Renewing,
             Renewal::Failed(_) => return None,
         };
-        // Where its bucket is may have changed.
+        // The bucket's place may have changed.
         request.at.url.clone_from(url);
         request.is_located = false;
         Some(next)
     }
 
-    /// Waits until it is known whether there are newer credentials. If not, the reply to the next attempt tells it.
+    /// Waits until it is known whether there are newer credentials. If not, the reply to the next attempt shows it.
     pub(super) async fn renewed(&self, request: &TaskRequest) {
         while let Some((_, generation)) = &request.store_url
             && !request.is_dropped()

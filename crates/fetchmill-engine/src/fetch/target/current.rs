@@ -1,4 +1,4 @@
-//! The target that a connection is at, whoever makes the request.
+//! The current target of a connection, for every kind of engine.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -26,68 +26,69 @@ use fetchmill_model::target::{Sequence, WaitingTarget};
 use fetchmill_model::verdict::{AttemptState, Rules};
 use fetchmill_store::sink::EntryDescription;
 
-/// The target of a task. Its memory is used for one after the other.
+/// The target of a task. The memory is reused for the next target.
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct CurrentTarget {
     pub(crate) sequence: Sequence,
-    /// As it stands in its page: a name, or what a list says of it.
+    /// The entry in the target's page: a name, or a line of a list.
     pub(crate) entry: Vec<u8>,
-    /// What it is called.
+    /// The name before storing.
     pub(crate) name: Vec<u8>,
-    /// Where it is asked for. Without a URL that follows from its name; else it is a list's, or a redirect's.
+    /// The URL. Empty if it follows from the name; otherwise it comes from a list or a redirect.
     pub(crate) at: Location,
-    /// What it is asked with, when that is no plain `GET`.
+    /// The custom request; `None` = a plain `GET`.
     pub(crate) request: Option<Arc<CustomRequest>>,
-    /// What has become of that.
+    /// Effects of redirects on the request.
     pub(crate) effects: RedirectEffects,
-    /// Those whose parts of the object are asked for with its own.
+    /// Targets whose parts of the same object are requested together with this one.
     pub(crate) joined: JoinedTargets,
-    /// Replies that were no object of it, since it was taken from its page ([`fetchmill_model::object::kept_reply`]).
+    /// Replies that were not the object, since the target was taken from its page
+    /// ([`fetchmill_model::object::kept_reply`]).
     pub(crate) replies: Vec<u8>,
-    /// It is an object of a store of S3; where it is stands in [`CurrentTarget::at`], when it is of a list.
+    /// Whether the target is an object of an S3 store. If it comes from a list, [`CurrentTarget::at`] has its place.
     pub(crate) is_of_store: bool,
-    /// Its last request has shown a token (`--bearer-command`).
+    /// Whether the last request carried a token (`--bearer-command`).
     pub(crate) shows_token: bool,
-    /// Which credentials its last request was made with.
+    /// Generation of the credentials of the last request.
     pub(crate) credentials_generation: u64,
-    /// Bytes that its body is reckoned as, in a job with a rate of bytes.
+    /// Estimated bytes of the body, in a job with a rate of bytes.
     pub(crate) reserved: usize,
-    /// Its name and URL are known.
+    /// Whether the name and the URL are known.
     pub(crate) is_located: bool,
-    /// What was spent on it.
+    /// Attempts and time spent on the target.
     pub(crate) state: AttemptState,
-    /// Why its last attempt failed, if there was one.
+    /// Failure kind of the last attempt, if there was one.
     pub(crate) last_kind: Option<FailureKind>,
-    /// In a job over many hosts: the one that it is at.
+    /// The target's host, in a job over many hosts.
     pub(crate) host: HostId,
-    /// It counts as in flight there.
+    /// Whether the target counts as in flight at its host.
     pub(crate) is_admitted: bool,
     pub(crate) admitted_at: Millis,
-    /// It asks for its host's robots.txt first.
+    /// Whether the target requests its host's robots.txt first.
     pub(crate) asks_robots: bool,
-    /// When the worker took it, and when the address of its host was asked for: microseconds on the job's clock.
+    /// When the worker took the target, and when it requested the host's address: microseconds on the job's clock.
     pub(crate) taken_at: u64,
     pub(crate) asked_at: u64,
-    /// That address, or those.
+    /// The addresses of the host.
     pub(crate) found: Option<Arc<[IpAddr]>>,
-    /// How long it waited for it, microseconds.
+    /// Microseconds that the lookup took.
     pub(crate) looked_up_in: Option<u64>,
     /// Whether there was little load when its last request went out.
     pub(crate) asked_unloaded: bool,
-    /// For the row of a check.
+    /// Observed values, for the row of a check.
     pub(crate) seen: ObservedReply,
 }
 
 impl CurrentTarget {
-    /// Of a page: its first attempt.
+    /// Starts the first attempt at a target of a page.
     pub(crate) fn start_first(&mut self, sequence: Sequence, entry: &[u8]) {
         self.sequence = sequence;
         self.start(entry);
         self.state = AttemptState::default();
     }
 
-    /// One that waited for another attempt.
+    /// Starts another attempt at a target that waited for it.
     pub(crate) fn start_again(&mut self, waiting: &WaitingTarget) {
         self.sequence = waiting.sequence;
         self.start(&waiting.name);
@@ -96,12 +97,12 @@ impl CurrentTarget {
         self.last_kind = Some(waiting.kind);
     }
 
-    /// What it is called before it is stored.
+    /// Returns the name before storing.
     pub(crate) fn name(&self, naming: Naming) -> &[u8] {
         if naming == Naming::Whole { &self.entry } else { &self.name }
     }
 
-    /// What it is stored as, when its reply has come.
+    /// Returns the name to store the object under, once the reply has come.
     pub(crate) fn stored_name(
         &self,
         (naming, names): (Naming, &StoredNames),
@@ -114,7 +115,7 @@ impl CurrentTarget {
         names.stored(&self.entry, listed, facts.content_type)
     }
 
-    /// What its listing, or a manifest, said of the object, if it did.
+    /// Returns what the listing or a manifest says of the object, if it says anything.
     pub(crate) fn listed(&self, naming: Naming) -> Option<ListedKey<'_>> {
         let listed = match naming {
             Naming::Whole | Naming::Item => return None,
@@ -125,7 +126,7 @@ impl CurrentTarget {
             Naming::Listed => ListedKey::read(&self.entry),
             Naming::Url | Naming::Path | Naming::EncodedPath | Naming::Number | Naming::Extension => {
                 let ExpectedObject { size, etag, .. } = ListEntry::read(&self.entry).expected;
-                // Of a part only its own length is known.
+                // For a part, only its own length is known.
                 let size = self.range().map_or(size, |range| Some(range.length()));
                 ListedKey { size, etag: etag.unwrap_or_default(), ..ListedKey::default() }
             }
@@ -133,8 +134,8 @@ impl CurrentTarget {
         listed.size.is_some().then_some(listed)
     }
 
-    /// What is known of it when it was fetched and is stored under this name, with what its list says and where it was
-    /// found.
+    /// Returns the facts of a fetched target that is stored under the name `stored`, including its listed values and
+    /// its URL.
     pub(crate) fn facts<'t>(&'t self, naming: Naming, stored: &[u8], facts: Facts<'t>) -> Facts<'t> {
         let listed = Some(self.name(naming)).filter(|listed| *listed != stored);
         let facts = Facts { listed, replies: self.kept_replies(), ..facts };
@@ -147,7 +148,7 @@ impl CurrentTarget {
         Facts { url, kept, entry, ..facts }
     }
 
-    /// The same when it was not.
+    /// Returns the description of a target that was not fetched.
     pub(crate) fn described(&self, naming: Naming, outcome: Outcome) -> EntryDescription<'_> {
         let name = self.name(naming);
         let replies = self.kept_replies();
@@ -156,7 +157,7 @@ impl CurrentTarget {
         }
         let entry = ListEntry::read(&self.entry);
         let detail = entry.reason().filter(|_| outcome == Outcome::Failed(FailureKind::Url));
-        // The list's own, not where a redirect led: it is tried again from there.
+        // Use the listed URL, not a redirect's destination: another attempt starts there.
         let url = Some(entry.url).filter(|url| *url != name && !url.is_empty());
         EntryDescription {
             name,
@@ -168,7 +169,7 @@ impl CurrentTarget {
         }
     }
 
-    /// Its replies have gone with its outcome: they do not hold their memory until the next target.
+    /// Frees the memory of the kept replies, which have gone with the outcome.
     pub(crate) fn forget_replies(&mut self) {
         self.replies = Vec::new();
     }
@@ -177,8 +178,7 @@ impl CurrentTarget {
         Some(self.replies.as_slice()).filter(|replies| !replies.is_empty())
     }
 
-    /// Finds its name and URL, and checks the name that it will be stored under if that is to be a path; `path` is memory
-    /// that is used for one after the other.
+    /// Finds the name and URL. If `paths` is given, the name must be a valid path to store under.
     pub(crate) fn read_entry(
         &mut self,
         naming: Naming,
@@ -202,7 +202,7 @@ impl CurrentTarget {
                 self.is_of_store = true;
             }
         }
-        // A folder's names are bytes: there it is a name like any other.
+        // A folder's names are bytes, and such a name is valid there.
         if naming == Naming::Whole && name::has_surrogate(self.name(naming)) {
             return Err(FailureKind::Name);
         }
@@ -216,17 +216,17 @@ impl CurrentTarget {
         Ok(())
     }
 
-    /// The part of its object that is asked for; none: all of it.
+    /// Returns the requested part of the object; `None` = the whole object.
     pub(crate) fn range(&self) -> Option<ByteRange> {
         self.request.as_deref()?.range
     }
 
-    /// What its body must have.
+    /// Returns the hash that the body must have.
     pub(crate) fn hash(&self) -> Option<&ExpectedHash> {
         self.request.as_deref()?.hash.as_ref()
     }
 
-    /// Whether its request says on which condition the object is wanted.
+    /// Whether the request is conditional.
     pub(crate) fn is_conditional(&self) -> bool {
         let Some(request) = self.request.as_deref().filter(|request| !request.fields.is_empty()) else {
             return false;
@@ -234,37 +234,38 @@ impl CurrentTarget {
         self.effects.fields(Some(request)).iter().any(|(name, _)| is_condition(name))
     }
 
-    /// Whether its request says that this version of the object is not wanted.
+    /// Whether the request's conditions exclude this version of the object.
     pub(crate) fn has_version(&self, etag: &[u8]) -> bool {
         let fields = self.effects.fields(self.request.as_deref());
         let mut conditions =
             fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case(IF_NONE_MATCH)).peekable();
-        // By its time alone it has any version.
+        // A condition on the time alone matches any version.
         conditions.peek().is_none() || conditions.any(|(_, etags)| names_etag(etags, etag))
     }
 
-    /// Whether its request must not be made twice, whatever redirects have made of it.
+    /// Whether the request must not be made twice, even after redirects.
     pub(crate) fn is_once(&self) -> bool {
         self.request.as_deref().is_some_and(|request| !request.is_idempotent)
     }
 
-    /// Whether it may be asked for from the start, as another attempt does: its request was not made, or may be made twice.
+    /// Whether the target may start again, as another attempt does. It may if its request was not made, or may be made
+    /// twice.
     pub(crate) fn may_start_again(&self) -> bool {
         !self.effects.was_sent() || !self.is_once()
     }
 
-    /// Whether it may be asked for once more where redirects have led it.
+    /// Whether the request may be repeated at the URL where redirects have led it.
     pub(crate) fn may_repeat(&self) -> bool {
         !self.effects.was_sent() || self.effects.may_repeat(self.request.as_deref())
     }
 
-    /// What was known of where it is does not hold any more.
+    /// Forgets the target's place, which may be outdated.
     pub(crate) fn forget_location(&mut self) {
         self.is_located = false;
         self.at.url.clear();
     }
 
-    /// As it stands in a page: nothing else is known of it.
+    /// Starts with an entry of a page, and forgets everything else.
     pub(crate) fn start(&mut self, entry: &[u8]) {
         self.entry.clear();
         self.entry.extend_from_slice(entry);
@@ -279,19 +280,19 @@ impl CurrentTarget {
         self.seen.clear();
     }
 
-    /// The bucket of a list's target; none for one that a bucket's own listing has brought.
+    /// Returns the bucket of a list's target. `None` for a target from a bucket's own listing.
     pub(crate) fn bucket(&self, naming: Naming) -> Option<BucketName> {
         let url = naming.has_url().then(|| ListEntry::read(&self.entry).url)?;
         let (bucket, _) = split_url(std::str::from_utf8(url).ok()?)?;
         BucketName::parse(bucket).ok()
     }
 
-    /// Whether this is the one more attempt at what seemed dead.
+    /// Whether this attempt is the recheck of a target that seemed dead.
     pub(crate) fn is_second_look(&self, rules: &Rules) -> bool {
         rules.has_second_look && self.state.throttled_since > 0
     }
 
-    /// Another attempt at it, with what was counted.
+    /// Plans another attempt, with the counts so far.
     pub(crate) fn again(&self, kind: FailureKind, retry_after: Option<Millis>) -> Retry {
         let target = WaitingTarget {
             sequence: self.sequence,
@@ -304,7 +305,7 @@ impl CurrentTarget {
         Retry { target, retry_after, not_before: None }
     }
 
-    /// The same attempt later: it has had no more.
+    /// Defers the target without counting an attempt.
     pub(crate) fn aside(&self, not_before: Millis) -> Retry {
         let kind = self.last_kind.unwrap_or(FailureKind::Throttled);
         let retry = self.again(kind, None);

@@ -1,4 +1,4 @@
-//! Targets whose parts of one object are asked for together, by the request of the first of them (`--coalesce`).
+//! Targets whose parts of one object are requested together, by the request of the first one (`--coalesce`).
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use crate::request::custom_request::CustomRequest;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::target::{Sequence, TargetList, WaitingTarget};
 
-/// See the module. Memory: as many entries as whoever joins them allows.
+/// See the module. Memory: as many entries as the joining code allows.
 #[derive(Debug, Default)]
 pub(crate) struct JoinedTargets {
-    /// What the first one asks for by itself; none: nothing is asked for together.
+    /// The first target's own request; `None` = nothing is joined.
     pub(super) own: Option<Arc<CustomRequest>>,
-    /// The others, in the order of their list. Without `own` they are those that are to be asked for alone.
+    /// The other targets, in the order of their list. Without `own`, they wait to be requested alone.
     pub(super) others: TargetList,
 }
 
@@ -21,22 +21,22 @@ impl JoinedTargets {
         self.others.clear();
     }
 
-    /// Another target, of a first attempt.
+    /// Adds a target that had no attempt.
     pub(crate) fn push(&mut self, sequence: Sequence, entry: &[u8]) {
         self.others.push(sequence, entry, 0, 0);
     }
 
-    /// How many there are besides the first one.
+    /// Returns the number of targets besides the first one.
     pub(crate) fn len(&self) -> usize {
         self.others.len()
     }
 
-    /// Bytes that they have in memory.
+    /// Returns the bytes of these targets in memory.
     pub(crate) fn memory(&self) -> usize {
         self.others.memory()
     }
 
-    /// Those that nothing has become of, which are to be asked for alone.
+    /// Takes the targets without an outcome, which are to be requested alone.
     pub(crate) fn take_alone(&mut self) -> Vec<WaitingTarget> {
         let alone = self.others.waiting(FailureKind::Throttled, 0).collect();
         self.others.clear();

@@ -1,4 +1,4 @@
-//! What a target asks for when others are joined to it.
+//! The request of a target that others are joined to.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use fetchmill_model::target::request::TargetRequest;
 use fetchmill_model::verdict::AttemptState;
 
 impl CurrentTarget {
-    /// The part that another target asks for, if its request is this one's but for the part.
+    /// Returns the part that another target requests, if both requests differ only in the part.
     pub(crate) fn part_of_same_object(&self, entry: &[u8]) -> Option<ByteRange> {
         let (own, other) = (ListEntry::read(&self.entry), ListEntry::read(entry));
         if own.url != other.url {
@@ -25,19 +25,20 @@ impl CurrentTarget {
         (without_part(own) == without_part(other)).then_some(range)
     }
 
-    /// Its request asks for this part from now on, in which are its own and those of the others that were joined to it.
+    /// Replaces the request by one for `range`, which covers this target's part and those of the joined targets.
     pub(crate) fn ask_for_joined(&mut self, range: ByteRange) {
         let Some(own) = self.request.take() else { return };
         self.request = Some(Arc::new(own.with_range(range)));
         self.joined.own = Some(own);
     }
 
-    /// Whether its request asks for the parts of others, too.
+    /// Whether the request also covers the parts of others.
     pub(crate) fn is_joined(&self) -> bool {
         self.joined.own.is_some()
     }
 
-    /// Its request is its own again, of which nothing counts that came of the joined one. The others are to be asked for alone.
+    /// Restores the target's own request. The attempts of the joined request no longer count. The other targets are to
+    /// be requested alone.
     pub(crate) fn split(&mut self) {
         if let Some(own) = self.joined.own.take() {
             self.request = Some(own);
@@ -45,13 +46,13 @@ impl CurrentTarget {
         }
     }
 
-    /// The same, and the others are given away.
+    /// Does the same, and returns the other targets.
     pub(crate) fn take_joined(&mut self) -> TargetList {
         self.split();
         std::mem::take(&mut self.joined.others)
     }
 
-    /// The others as they go back to the planner: their request was another one's attempt, and no attempt of theirs.
+    /// Returns the other targets to the planner. The joined request was not an attempt at them.
     pub(crate) fn plan_joined_again(&mut self, now: Millis) -> impl Iterator<Item = Retry> {
         let alone = self.joined.take_alone();
         self.split();

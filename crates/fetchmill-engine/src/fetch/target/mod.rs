@@ -1,4 +1,4 @@
-//! Targets on their way: what a worker, a dispatcher and the worker of a list have of them.
+//! Targets in progress: the parts that a worker, a dispatcher and a list worker share.
 
 mod current;
 mod joined;

@@ -1,4 +1,4 @@
-//! What the attempts at a target have shown, for the row of a check.
+//! Observations from the attempts at a target, for the row of a check.
 
 use std::net::SocketAddr;
 
@@ -7,27 +7,27 @@ use fetchmill_model::object::Micros;
 use fetchmill_model::target::extra_columns::write_extra;
 use fetchmill_net::{Connection, Phases};
 
-/// What an attempt has shown so far, for a row. Its memory is used for one after the other.
+/// The observations of an attempt so far, for a row. The memory is reused.
 #[derive(Debug, Default)]
 pub(crate) struct ObservedReply {
-    /// When the attempt began; 0: it has not.
+    /// When the attempt began; 0 = it has not begun.
     pub(crate) started_at: Micros,
-    /// Of the reply whose head came; 0: none has.
+    /// Status of the reply; 0 = no head has come.
     pub(crate) status: u16,
     pub(crate) content_length: Option<u64>,
     pub(crate) content_type: Vec<u8>,
     pub(crate) body_bytes: u64,
     pub(crate) version: Option<Version>,
-    /// Of the last connection, or the attempt at one.
+    /// Address of the last connection, or of the last attempt to open one.
     pub(crate) address: Option<SocketAddr>,
-    /// Of all hops.
+    /// Sum over all hops.
     pub(crate) phases: Phases,
-    /// Where redirects have led, [as kept values](write_extra).
+    /// URLs that redirects have led to, [as kept values](write_extra).
     pub(crate) hops: Vec<u8>,
 }
 
 impl ObservedReply {
-    /// Nothing yet.
+    /// Forgets all observations.
     pub(crate) fn clear(&mut self) {
         self.started_at = 0;
         self.address = None;
@@ -36,13 +36,13 @@ impl ObservedReply {
         self.forget_reply();
     }
 
-    /// What the attempt on this connection took is added to what those before it did.
+    /// Adds the times of the attempt on this connection to those before it.
     pub(crate) fn connection(&mut self, connection: &Connection) {
         let phases = connection.phases();
         let add = |sum: &mut Option<u64>, more: Option<u64>| {
             *sum = sum.map_or(more, |sum| Some(sum + more.unwrap_or(0)));
         };
-        // The look-up is counted where it is asked for.
+        // The lookup is counted where the address is requested.
         add(&mut self.phases.connect, phases.connect);
         add(&mut self.phases.tls, phases.tls);
         add(&mut self.phases.first_byte, phases.first_byte);
@@ -51,12 +51,12 @@ impl ObservedReply {
         self.version = connection.version();
     }
 
-    /// A redirect leads here.
+    /// Notes that a redirect leads to this URL.
     pub(crate) fn hop(&mut self, url: &str) {
         write_extra(std::iter::once(Some(url.as_bytes())), &mut self.hops);
     }
 
-    /// The attempt goes on at another URL, or on another connection.
+    /// Forgets the reply, because the attempt continues at another URL or on another connection.
     pub(crate) fn forget_reply(&mut self) {
         self.status = 0;
         self.content_length = None;
@@ -64,7 +64,7 @@ impl ObservedReply {
         self.body_bytes = 0;
     }
 
-    /// A head has come.
+    /// Notes a received head.
     pub(crate) fn head(&mut self, head: &Head, bytes: &[u8]) {
         self.forget_reply();
         self.status = head.status;
@@ -76,12 +76,12 @@ impl ObservedReply {
         }
     }
 
-    /// So many bytes of the body have come.
+    /// Notes `length` received bytes of the body.
     pub(crate) fn piece(&mut self, length: usize) {
         self.body_bytes += length as u64;
     }
 
-    /// What an exchange has shown of its reply belongs to it from now on.
+    /// Moves the reply that an exchange has observed to this attempt.
     pub(crate) fn take_reply(&mut self, other: &mut ObservedReply) {
         self.status = other.status;
         self.content_length = other.content_length;

@@ -1,4 +1,4 @@
-//! The batch that a worker is at.
+//! The current batch of a worker.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::current::CurrentTarget;
 use fetchmill_model::target::{Batch, Page, Sequence, WaitingTarget};
 
-/// What is left of a batch.
+/// The rest of a batch.
 #[derive(Debug, Default)]
 pub(crate) enum TargetQueue {
     #[default]
@@ -50,12 +50,12 @@ impl TargetQueue {
             }
             TargetQueue::Empty => return false,
         }
-        // A batch that is used up must not hold its page.
+        // A finished batch must not keep its page in memory.
         *self = TargetQueue::Empty;
         false
     }
 
-    /// The number and the entry of the one that is taken next, if that will be its first attempt.
+    /// Returns the number and the entry of the next target, if it will be a first attempt.
     pub(crate) fn next_first(&self) -> Option<(Sequence, &[u8])> {
         let (page, position) = match self {
             TargetQueue::Page(page, range) => (page, Some(range.start).filter(|_| !range.is_empty())?),
@@ -70,7 +70,7 @@ impl TargetQueue {
         Some((page.first + position as Sequence, page.names.get(position)))
     }
 
-    /// Leaves out the one that is taken next: somebody else has it.
+    /// Skips the next target, because another caller has taken it.
     pub(crate) fn skip(&mut self) {
         match self {
             TargetQueue::Page(_, range) => drop(range.next()),
@@ -89,7 +89,7 @@ impl TargetQueue {
         }
     }
 
-    /// The only one that is left, if it is.
+    /// Returns the only remaining target, if there is exactly one.
     pub(crate) fn only(&self) -> Option<Sequence> {
         match self {
             TargetQueue::Page(page, range) if range.len() == 1 => Some(page.first + range.start as Sequence),
@@ -102,7 +102,7 @@ impl TargetQueue {
         self.len() == 0
     }
 
-    /// What was not started.
+    /// Takes the targets that were not started.
     pub(crate) fn give_back(&mut self) -> Option<Batch> {
         if self.is_empty() {
             return None;

@@ -1,4 +1,4 @@
-//! Where a target is asked for: by its name at the only origin, or by the URL that a list or a redirect gives.
+//! The URL of a target: its name at the only origin, or the URL that a list or a redirect gives.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use fetchmill_model::target::entry::Naming;
 use fetchmill_net::{Connection, Deadlines, OriginConnections, RequestTarget};
 
 impl Worker {
-    /// The origin that has the target. The first time its name is checked and its URL is found.
+    /// Returns the origin that has the target. The first call checks the target's name and finds its URL.
     pub(super) fn locate(&self, target: &mut CurrentTarget) -> Result<Rc<OriginConnections>, FailureKind> {
         if !target.is_located {
             self.read_entry(target)?;
@@ -24,7 +24,8 @@ impl Worker {
         self.origins.of_target(&target.at.url, &self.pool)
     }
 
-    /// The same, as far as it is known without a connection: a job over many hosts asks first whether it may go there.
+    /// Returns the key of the target's origin, without a connection. A job over many hosts asks this before it looks up
+    /// the host.
     pub(super) fn origin_key(&self, target: &mut CurrentTarget) -> Result<OriginKey, FailureKind> {
         if !target.is_located {
             self.read_entry(target)?;
@@ -66,7 +67,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Whether the rest of a target may be asked for, should its body break off.
+    /// Whether the rest of a target may be requested if its body breaks off.
     pub(super) fn may_be_resumed(&self, target: &CurrentTarget) -> bool {
         !self.has_rows()
             && !self.setup.decodes
@@ -74,7 +75,7 @@ impl Worker {
             && target.effects.may_be_resumed(target.request.as_deref())
     }
 
-    /// The path of the target's URL at its origin.
+    /// Returns the path of the target's URL at its origin.
     pub(super) fn path_at<'t>(&self, origin: &OriginConnections, target: &'t CurrentTarget) -> Cow<'t, str> {
         if let Some(path) = origin.key.path_of(&target.at.url) {
             return path.into();
@@ -84,9 +85,9 @@ impl Worker {
         String::from_utf8_lossy(&path).into_owned().into()
     }
 
-    /// Waits until the next request may go out, of the job and to this host; `false` when the job ends before that.
+    /// Waits until the rates of the job and of this host allow the next request. Returns `false` if the job ends first.
     pub(super) async fn keep_pace(&self, origin: &OriginConnections, watch: &Deadlines) -> bool {
-        // In a job over many hosts it was admitted at its host's pace.
+        // In a job over many hosts, admission to the host already kept the host's pace.
         let of_host = origin.pace.as_deref().filter(|_| !self.control().origins.are_many());
         let paces = self.control().pace.iter().chain(of_host);
         let micros = || self.control().clock.micros();
@@ -96,7 +97,7 @@ impl Worker {
             && self.keep_bytes(watch).await
     }
 
-    /// The same until what has come of bodies is within its rate.
+    /// Waits until the received body bytes are within their rate. Returns `false` if the job ends first.
     async fn keep_bytes(&self, watch: &Deadlines) -> bool {
         let Some(meter) = &self.control().body_meter else { return true };
         while let Some(wait) = meter.wait().filter(|_| !self.supply.is_done()) {
@@ -109,8 +110,8 @@ impl Worker {
         !self.supply.is_done()
     }
 
-    /// The same while the only origin throttles. Connections wait in a line, and only the first of them takes a place:
-    /// a new pace would not change places that are taken.
+    /// Waits for the pace of the only origin while it throttles. Returns `false` if the job ends first. Connections
+    /// wait in a line, and only the first one takes a place: a new pace would not change places that are already taken.
     async fn keep_origin_pace(&self, watch: &Deadlines) -> bool {
         let pace = &self.control().plan.origin_pace;
         if !pace.is_set() {
@@ -126,8 +127,8 @@ impl Worker {
     }
 }
 
-/// The same with the method, body and fields of a request that is no plain `GET`; `fields` are what redirects have left of
-/// these, and `cookies` what replies have set.
+/// Builds the call for a target, with the method, body and fields of a request that is not a plain `GET`. `fields` are
+/// the request fields that redirects have left, and `cookies` the cookies that replies have set.
 pub(super) fn call_of<'t>(
     origin: &OriginConnections,
     target: &'t CurrentTarget,
@@ -139,7 +140,7 @@ pub(super) fn call_of<'t>(
     RequestParts { method: effects.method(request), path, fields, body: effects.body(request), cookies }
 }
 
-/// What the target's origin is asked for.
+/// Returns the path or the name that is requested from the target's origin.
 pub(super) fn asked_for<'t>(
     origin: &OriginConnections,
     target: &'t CurrentTarget,

@@ -1,8 +1,8 @@
-//! Targets of a job over many hosts before they get a connection: each waits for its host's address, and for its turn
-//! there. None of this waiting takes a place of those in flight, so no host that is slow, dead or huge holds up others.
+//! Targets of a job over many hosts before they get a connection. Each waits for its host's address, then for its turn
+//! at that host. Waiting targets do not count as in flight, so a slow, dead or huge host does not hold up the others.
 //!
-//! What waits is bounded: a target for which there is no place here is deferred: it waits in the journal and comes back
-//! later.
+//! The number of waiting targets is bounded. A target without a place here is deferred: it waits in the journal and
+//! comes back later.
 
 use super::start_quota::{TO_LOOK_UP, TO_TAKE};
 use super::state::Worker;
@@ -16,7 +16,7 @@ use fetchmill_model::planner::origin::Millis;
 use fetchmill_net::dns::{LookUpEnd, LookUpKind, LookUpStart};
 
 impl Worker {
-    /// Takes the next target that may go; `false` when there is none now.
+    /// Takes the next target that may start. Returns `false` if no target may start now.
     pub(super) fn take_of_hosts(&self, target: &mut CurrentTarget) -> bool {
         loop {
             if !self.start_quota.allows() {
@@ -43,21 +43,22 @@ impl Worker {
         }
     }
 
-    /// Whether a target that its host has admitted starts: with the question for robots.txt, or since that permits it.
+    /// Whether a target that its host has admitted may start. It starts if it asks for robots.txt, or if robots.txt
+    /// permits its URL.
     fn may_start(&self, target: &mut CurrentTarget) -> bool {
         if target.asks_robots {
             return true;
         }
         if self.waiters.needs_robots(target.host) {
-            // It was forgotten meanwhile.
+            // The host's robots.txt was forgotten while the target waited.
             self.leave(target, RequestOutcome::Nothing);
             return self.admit(target);
         }
         self.is_permitted(target)
     }
 
-    /// Whether a target may go at once. If not it is somewhere else afterwards: it waits here, is deferred, or has its
-    /// outcome.
+    /// Whether a target may start immediately. Otherwise it has moved when this returns: it waits here, is deferred, or
+    /// has its outcome.
     pub(super) fn admit(&self, target: &mut CurrentTarget) -> bool {
         let key = match self.origin_key(target) {
             Ok(key) => key,
@@ -72,7 +73,7 @@ impl Worker {
         };
         let host = HostId::of_url(target.at.url.as_bytes());
         target.host = host;
-        // Where it was before has another address.
+        // The addresses found earlier may belong to another host.
         target.found = None;
         if !self.is_permitted(target) {
             return false;
@@ -92,13 +93,14 @@ impl Worker {
             && (target.asks_robots || self.is_permitted(target))
     }
 
-    /// Asks for the address of a target's host; without it the target waits for it, or has failed.
+    /// Requests the address of a target's host. Returns `false` if the address is not known now: the target waits for
+    /// it, or has failed.
     fn knows_address(&self, key: &OriginKey, target: &mut CurrentTarget, now: Millis) -> bool {
         let how = if self.is_second_look(target) { LookUpKind::Again } else { LookUpKind::Usual };
         self.begin_row(target);
         target.asked_at = self.control().clock.micros();
         if target.last_kind == Some(FailureKind::DnsTimeout) && self.pool.names().is_slow_full() {
-            // It was slow before: it would only take the place of one that may be fast.
+            // The name was slow before. Looking it up now could take the place of a name that is fast.
             self.defer(target, self.waiters.place_among_slow(now), now);
             return false;
         }
@@ -135,14 +137,14 @@ impl Worker {
         false
     }
 
-    /// A target waits for its host in memory, where it is already, or is deferred.
+    /// Leaves a target where it waits for its host: in memory, where it already is, or deferred to the journal.
     pub(super) fn wait_at(&self, place: WaitPlace, target: &CurrentTarget, now: Millis) {
         if let WaitPlace::Journal(until) = place {
             self.defer(target, until, now);
         }
     }
 
-    /// What the tick does: hosts whose time has come, and places for those that wait to start.
+    /// Runs at each tick: releases hosts whose time has come, and gives places to targets that wait to start.
     pub(super) fn tick_hosts(&self, elapsed: Millis, now: Millis) {
         self.pool.names().tick();
         while let Some(host) = self.waiters.take_due(now) {
@@ -152,12 +154,12 @@ impl Worker {
         if let Some(places) = self.start_quota.tick(elapsed, now) {
             self.idle_connections.wake(places);
         } else if !self.supply.is_empty() {
-            // What kept it from being taken may have passed without a word.
+            // The reason why a connection took no target may have passed without a notification.
             self.idle_connections.wake_one();
         }
     }
 
-    /// Names that were looked up: their targets go on.
+    /// Takes the answers of name lookups. The targets of these hosts continue.
     pub(super) fn take_answers(&self) {
         let now = self.clock.now();
         let micros = self.control().clock.micros();
@@ -185,7 +187,7 @@ impl Worker {
         self.ask_again();
     }
 
-    /// Targets whose names found no place may find one now.
+    /// Retries targets whose names had no place among the running lookups.
     fn ask_again(&self) {
         loop {
             let blocked = self.waiters.blocked();
@@ -198,11 +200,11 @@ impl Worker {
             }
             self.idle_connections.wake_one();
         }
-        // Nothing holds up the rest of the batch any more.
+        // The other targets of the batch are no longer held up.
         self.idle_connections.wake(self.supply.len());
     }
 
-    /// There is no address: that was an attempt.
+    /// Notes that a lookup found no address. This counts as an attempt.
     fn was_not_found(&self, mut target: CurrentTarget, kind: FailureKind, now: Millis) {
         self.waiters.note(target.host, RequestOutcome::Failure(kind), now);
         let _ = self.failed(&mut target, Failure::unconnected(kind), None);

@@ -23,7 +23,7 @@ impl Worker {
         false
     }
 
-    /// Whether nothing is there to do, and the planner has nothing either.
+    /// Whether this worker has nothing to do and the planner has nothing for it.
     pub(super) fn is_idle(&self) -> bool {
         if !self.supply.is_empty() || self.waiters.has_ready() {
             return false;
@@ -35,19 +35,19 @@ impl Worker {
         false
     }
 
-    /// Wakes connections for so many targets, as far as these may be in flight.
+    /// Wakes connections for up to `targets` targets, limited by the room in flight.
     pub(super) fn wake_for(&self, targets: usize) {
         self.idle_connections.wake(targets.min(self.in_flight.room()));
     }
 
-    /// What this worker finishes in a second, and something for each connection.
+    /// Returns the batch size: the targets that this worker finishes in a second, and at least one for each connection.
     fn batch_size(&self) -> usize {
         let for_each = self.control().coalescing.gap_max().map_or(1, |_| limits::JOINED_TARGETS_MAX);
         let least = (self.setup.pool.connections.min(64) * for_each).min(limits::BATCH_TARGETS_MAX);
         (self.outcomes.rate() as usize).clamp(least, limits::BATCH_TARGETS_MAX)
     }
 
-    /// Sends the block to the sink; waits while the sink is behind.
+    /// Sends the block to the sink. Waits while the sink is congested.
     pub(super) async fn send_block(&self, is_last: bool) {
         if self.sink.is_congested() {
             if self.outcomes.is_full() {
@@ -60,14 +60,14 @@ impl Worker {
         }
     }
 
-    /// Wakes the connections that found no memory, when there is some.
+    /// Wakes the connections that waited for memory, once there is some.
     pub(super) fn look_for_memory(&self) {
         if self.sink.found_memory(self.load.heads_to_come()) {
             self.idle_connections.wake_all();
         }
     }
 
-    /// Takes what goes to the sink now.
+    /// Takes the block that goes to the sink now.
     fn take_block(&self) -> Block {
         self.outcomes.take_block(self.sink.take_empty(), &self.control().counters[self.setup.index])
     }

@@ -1,5 +1,5 @@
-//! Requests that must not be made twice: the journal knows of them before they are made, so that a run that is killed is
-//! not followed by one that makes them again. Once a batch, and only for batches that have any.
+//! Requests that must not be made twice. The journal records them before they are made, so the run after a killed one
+//! does not make them again. One record covers a batch, and only batches with such requests have one.
 
 use super::state::Worker;
 use crate::attempt::Failure;
@@ -9,12 +9,12 @@ use fetchmill_model::outcome::{FailureKind, Outcome, Runs};
 use fetchmill_model::target::{Batch, Sequence, TargetList};
 use fetchmill_model::verdict::Rules;
 
-/// What is said of a target that is not asked for again.
+/// Detail of a target that is not requested again.
 const INTERRUPTED: &str = "the run that had it was killed: whether its request was made is not known; \
                            --retry-failed=worker makes it again";
 
 impl Worker {
-    /// Takes a batch; whether it can be begun at once.
+    /// Takes a batch. Returns whether it can begin immediately.
     pub(super) fn begin_batch(&self, batch: Batch) -> bool {
         let mut once = self.once_in(&batch);
         if once.is_empty() {
@@ -48,7 +48,8 @@ impl Worker {
         }
     }
 
-    /// Whether a target must not be asked for, since a run before has perhaps done that; then it has its outcome.
+    /// Whether a target must not be requested because an earlier run may have done so. In that case the target now has
+    /// its outcome.
     pub(super) fn was_interrupted(&self, target: &CurrentTarget) -> bool {
         let is_interrupted = target.is_once()
             && !target.effects.was_sent()
@@ -59,31 +60,32 @@ impl Worker {
         is_interrupted
     }
 
-    /// What holds for the attempts at a target. Another one begins where the list says, behind no redirect.
+    /// Returns the rules for attempts at a target. Another attempt starts at the listed URL, not after a redirect.
     pub(super) fn rules(&self, target: &CurrentTarget) -> Rules {
         Rules { may_repeat: target.may_start_again(), ..self.setup.rules }
     }
 
-    /// The worker ends: what waits for the host that a redirect has led it to cannot be pending, since its request was made.
+    /// Fails the waiting targets that cannot stay pending when the worker ends: their requests must not be made twice, and
+    /// were made before a redirect led to another host.
     pub(super) fn fail_all_left(&self) {
         for target in self.waiters.take_all() {
             self.fail_left(&target);
         }
     }
 
-    /// Whose reply it is cannot be known: a target that must not be asked for twice has failed, with its outcome in what
-    /// goes to the sink next.
+    /// Fails a target that must not be requested twice, because nobody can know whose reply came. The outcome is among
+    /// those that go to the sink next.
     pub(super) fn fail_uncertain(&self, target: &CurrentTarget, failure: &Failure) {
         self.settle_other(target, Outcome::Failed(failure.kind), 0, 1, Some(&failure.reason));
     }
 
-    /// The same of those among a connection's whose requests must not be made twice.
+    /// Does the same for the targets of a connection whose requests must not be made twice.
     pub(super) fn fail_uncertain_of(&self, targets: &TargetList) {
         for waiting in targets.waiting(FailureKind::Framing, 0) {
             if self.setup.requests.is_once(&waiting.name) {
                 let mut target = CurrentTarget::default();
                 target.start_again(&waiting);
-                // Its name was checked before it was asked for.
+                // The name was checked before the target was requested.
                 let _ = self.origin_key(&mut target);
                 self.fail_uncertain(&target, &Failure::surplus());
             }

@@ -1,4 +1,4 @@
-//! A body while it is received: in memory while it is small and there is room, else in a staging file.
+//! A body while it is received. A small one stays in memory while there is room; others go to a staging file.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -38,9 +38,9 @@ use fetchmill_model::verdict::{
 use fetchmill_net::is_verified;
 use fetchmill_store::sink::{FetchedBody, Properties, Stage, StoredParts};
 
-/// Why a body that has come is not stored, also for people.
+/// Why a complete body is not stored, with a detail for people.
 type BodyProblem = (FailureKind, Option<Box<str>>);
-/// Whether it is.
+/// Whether a complete body can be stored.
 pub(super) type Completion = std::result::Result<(), BodyProblem>;
 
 /// The body that a task of a worker receives.
@@ -50,7 +50,7 @@ pub(super) type WorkerBody = Resumable<BodyReceiver>;
 pub(super) struct BodyReceiver {
     properties: Properties,
     sequence: Sequence,
-    /// The head's bytes when they are kept, and where the fields are that matter.
+    /// The head's bytes, if they are kept.
     head: Vec<u8>,
     fields: FieldSpans,
     memory: Vec<u8>,
@@ -59,31 +59,31 @@ pub(super) struct BodyReceiver {
     failed: Option<Error>,
     budget: Arc<BodyMemory>,
     meter: Option<Arc<BodyMeter>>,
-    /// What is reserved of it.
+    /// Bytes reserved of the memory budget.
     reserved: usize,
-    /// Where bodies go that are too large for memory: where the sink stages, so that a file is written once. None when
-    /// bodies are not kept.
+    /// The sink's stage, for bodies that are too large for memory. The file is written only once. `None` if bodies are
+    /// not kept.
     stage: Option<Arc<Stage>>,
-    /// What a row tells of it, in a check.
+    /// In a check, the values of the target's row.
     seen: Option<ObservedReply>,
-    /// No more of it is read.
+    /// Length in bytes after which no more of the body is read.
     enough: u64,
-    /// Of a store: what its listing said of the length, and how a body begins that may be no object.
+    /// For a store: the listed length, and the start of a body that may not be an object.
     expected: ExpectedBody,
     start: Vec<u8>,
     is_caught: bool,
-    /// The part of an object that was asked for.
+    /// The requested part of an object.
     part: Option<ExpectedPart>,
     /// See [`ReplyFacts::is_conditional`].
     is_conditional: bool,
-    /// Whether the store's checksum of it is wanted, and that of what comes.
+    /// Whether to compare the body with the checksum that the store gives.
     wants_checksum: bool,
     checksum: Option<BodyChecksum>,
-    /// The same of what a list says, over the body as it is stored.
+    /// The checksum that a list gives, computed over the stored body.
     hash: Option<BodyChecksum>,
-    /// How what comes is decoded; none: it is stored as it was sent.
+    /// Whether the body is decoded.
     decoding: Decoding,
-    /// Bytes that came, whatever was made of them.
+    /// Received bytes, before any decoding.
     received: u64,
     expected_hash: Option<ExpectedHash>,
     /// With `--opt-out`.
@@ -92,18 +92,18 @@ pub(super) struct BodyReceiver {
     type_start: Option<BodyStart>,
 }
 
-/// Whether what comes is decoded.
+/// Whether the body is decoded.
 #[derive(Debug, PartialEq, Eq)]
 enum Decoding {
-    /// It is stored as it was sent.
+    /// The body is stored as it was sent.
     Off,
-    /// As its head says, once all of it has come.
+    /// The body is decoded once it is complete, with the encoding that its head names.
     Due(NamedEncoding),
     Done,
 }
 
 impl Decoding {
-    /// How it is to be decoded, if that is due.
+    /// Returns the encoding if the body is still to be decoded.
     fn take(&mut self) -> NamedEncoding {
         let Decoding::Due(encoding) = self else { return Ok(None) };
         let encoding = std::mem::replace(encoding, Ok(None));
@@ -112,20 +112,20 @@ impl Decoding {
     }
 }
 
-/// What comes, as far as it is known before.
+/// The expected kind of body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ExpectedBody {
-    /// It is not looked at.
+    /// The body is not inspected.
     Anything,
     /// An object of a store, or an error in its place.
     Object,
-    /// The same, and so long.
+    /// An object of this length, or an error in its place.
     ObjectOf(u64),
 }
 
 impl BodyReceiver {
-    /// In a check a body is read to `enough` bytes. With `opts_out` it is searched for a reservation, and with `shows_type` its
-    /// start is kept.
+    /// In a check, a body is read up to `enough` bytes. `opts_out` searches the body for a reservation, and
+    /// `shows_type` keeps its start.
     pub(super) fn new(
         properties: Properties,
         budget: Arc<BodyMemory>,
@@ -179,7 +179,7 @@ impl BodyReceiver {
         }
     }
 
-    /// Another body comes, for this target. What is left of the last one is forgotten.
+    /// Starts another body, for this target, and forgets the last one.
     pub(super) fn start(&mut self, sequence: Sequence) {
         self.forget();
         self.release_head();
@@ -195,27 +195,27 @@ impl BodyReceiver {
         }
     }
 
-    /// What comes is an object of a store, that its listing has said to be so long, if it has.
+    /// Expects an object of a store, of this `length` if the listing gives one.
     pub(super) fn expect(&mut self, length: Option<u64>) {
         self.expected = length.map_or(ExpectedBody::Object, ExpectedBody::ObjectOf);
     }
 
-    /// What comes is to be this part of an object.
+    /// Expects this part of an object.
     pub(super) fn expect_part(&mut self, range: ByteRange) {
         self.part = Some(ExpectedPart::new(range));
     }
 
-    /// The object is asked for on a condition: that it has not changed is an answer.
+    /// Expects the reply to a conditional request: "not modified" is an answer.
     pub(super) fn expect_condition(&mut self) {
         self.is_conditional = true;
     }
 
-    /// What comes may be encoded, and is stored decoded.
+    /// Expects a body that may be encoded, and stores it decoded.
     pub(super) fn expect_encoding(&mut self) {
         self.decoding = Decoding::Due(Ok(None));
     }
 
-    /// What has come, for the verdict.
+    /// Returns the facts of the reply for the verdict.
     pub(super) fn reply_facts<'r>(
         &'r self,
         head: &Head,
@@ -247,21 +247,21 @@ impl BodyReceiver {
         facts
     }
 
-    /// What comes is compared with the checksum that the store gives, if it gives one.
+    /// Compares the body with the checksum that the store gives, if it gives one.
     pub(super) fn expect_checksum(&mut self) {
         self.wants_checksum = true;
     }
 
-    /// What comes is compared with this, too.
+    /// Also compares the body with this hash.
     pub(super) fn expect_hash(&mut self, hash: &ExpectedHash) {
         self.hash = Some(BodyChecksum::of_hash(hash));
         self.expected_hash = Some(*hash);
     }
 
-    /// What is wrong with the body, which is complete. It is decoded, if it is encoded: at most so many bytes come of it,
-    /// as many as its source has `listed`, if it says how many.
+    /// Decodes and checks the complete body, and returns what is wrong with it. A decoded body may have up to
+    /// `bytes_max` bytes, or the `listed` size if the source gives one.
     pub(super) fn complete(&mut self, bytes_max: u64, listed: Option<u64>) -> Completion {
-        // A store's checksum is of what it sends, that of a list of what is stored.
+        // A store's checksum covers the bytes it sends. A list's checksum covers the stored bytes.
         let differs = |said: Option<BodyChecksum>| said.is_some_and(|checksum| !checksum.matches());
         if differs(self.checksum.take()) {
             return Err((
@@ -289,7 +289,7 @@ impl BodyReceiver {
         Ok(())
     }
 
-    /// Puts what the body says in its place. One that lies in the stage is read from the file that has lost its name.
+    /// Replaces the body by its decoded content. A body in the stage is read from its file, which no longer has a name.
     fn decode(&mut self, encoding: ContentEncoding, bytes_max: u64) -> Completion {
         let memory = std::mem::take(&mut self.memory);
         self.reserve_memory();
@@ -318,7 +318,7 @@ impl BodyReceiver {
         }
     }
 
-    /// Whether more is wanted.
+    /// Takes a decoded piece. Returns whether more is wanted.
     fn take_decoded(&mut self, piece: &[u8]) -> bool {
         self.length += piece.len() as u64;
         if let Some(hash) = &mut self.hash {
@@ -329,7 +329,7 @@ impl BodyReceiver {
         !self.has_failed()
     }
 
-    /// What a body shows of itself is that of the next one from now on.
+    /// Forgets the collected evidence, before the next body or the decoded one.
     fn forget_evidence(&mut self) {
         if let Some(opt_out) = &mut self.opt_out {
             opt_out.start();
@@ -339,7 +339,7 @@ impl BodyReceiver {
         }
     }
 
-    /// Takes a piece of the body as it is stored, for what the body shows of itself.
+    /// Collects evidence from a piece of the stored body.
     fn note_evidence(&mut self, piece: &[u8]) {
         if let Some(opt_out) = &mut self.opt_out {
             opt_out.piece(piece);
@@ -358,7 +358,7 @@ impl BodyReceiver {
         (self.length, self.received) = (0, 0);
     }
 
-    /// The body, complete.
+    /// Returns the complete body.
     pub(super) fn get(&self) -> FetchedBody<'_> {
         if self.spill.is_some() {
             FetchedBody::Spilled(self.length)
@@ -369,12 +369,12 @@ impl BodyReceiver {
         }
     }
 
-    /// The ETag of an object that was said what to be: see [`BodyReceiver::expect`].
+    /// Returns the ETag of an expected object: see [`BodyReceiver::expect`].
     pub(super) fn etag(&self) -> Option<&[u8]> {
         self.fields.etag.map(|span| span.in_head(&self.head))
     }
 
-    /// These bytes of it; none when it is not in memory.
+    /// Returns these bytes of the body. `None` if the body is not in memory.
     pub(super) fn cut(&self, position: Range<usize>) -> Option<FetchedBody<'_>> {
         if self.spill.is_some() {
             None
@@ -385,12 +385,12 @@ impl BodyReceiver {
         }
     }
 
-    /// How long the head is, as far as it is kept.
+    /// Returns the length of the head in bytes, as far as it is kept.
     pub(super) fn head_bytes(&self) -> usize {
         self.head.len()
     }
 
-    /// What the sink keeps of the head.
+    /// Returns the parts of the head that the sink keeps.
     pub(super) fn facts(&self, status: u16) -> Facts<'_> {
         if self.properties.keeps < StoredParts::Facts {
             return Facts { status, content_encoding: self.content_encoding(), ..Facts::default() };
@@ -408,13 +408,13 @@ impl BodyReceiver {
         }
     }
 
-    /// The encoding that the body is stored in: nobody has asked for it.
+    /// The `Content-Encoding` of the stored body, which the request did not ask for.
     fn content_encoding(&self) -> Option<&[u8]> {
         let encoding = self.fields.content_encoding?.in_head(&self.head);
         (self.decoding == Decoding::Off && !is_identity(encoding)).then_some(encoding)
     }
 
-    /// Adds the reply, which is no object, to those that its target keeps.
+    /// Adds a reply that is not an object to those that its target keeps.
     pub(super) fn keep_reply(&mut self, target: &mut CurrentTarget, is_hop: bool) {
         let in_stage = match (&self.spill, &self.stage) {
             (Some(_), Some(stage)) => match stage.read_start(self.sequence, KEPT_BODY_BYTES_MAX) {
@@ -438,30 +438,30 @@ impl BodyReceiver {
         if is_hop { reply.write_hop(replies) } else { reply.cut_to(KEPT_BODY_BYTES_MAX).write(replies) }
     }
 
-    /// The body has been handed over: its staging file belongs to the sink.
+    /// Notes that the sink has taken the body, and with it the staging file.
     pub(super) fn handed_over(&mut self) {
         self.spill = None;
         self.release();
         self.release_head();
     }
 
-    /// Where the reply says that the object is.
+    /// Returns the URL of the reply's `Location`.
     pub(super) fn location(&self) -> Option<&[u8]> {
         self.fields.location.map(|span| span.in_head(&self.head))
     }
 
-    /// What a redirect says.
+    /// Returns the head of a redirect.
     pub(super) fn redirect_head(&self, now: Millis) -> RedirectHead<'_> {
         RedirectHead { location: self.location(), head: &self.head, now }
     }
 
     /// The field `WWW-Authenticate` of a reply with this status.
     pub(super) fn challenge(&self, status: u16) -> Option<&[u8]> {
-        // The head of a reply that nobody wanted is that of an earlier one.
+        // If a reply was discarded, the head here still belongs to an earlier one.
         field_in(&self.head, b"www-authenticate:").filter(|_| is_refusal(status))
     }
 
-    /// What the reply has shown, in a check.
+    /// Returns the observed values of the reply, in a check.
     pub(super) fn seen(&mut self) -> Option<&mut ObservedReply> {
         self.seen.as_mut()
     }
@@ -470,17 +470,17 @@ impl BodyReceiver {
         self.properties.keeps >= StoredParts::Bodies
     }
 
-    /// Bytes that came of it; encoded ones where it is encoded.
+    /// Returns the received bytes of the body, before decoding.
     pub(super) fn received(&self) -> u64 {
         self.received
     }
 
-    /// What went wrong on this machine.
+    /// Takes the error that this machine caused.
     pub(super) fn take_failure(&mut self) -> Option<Error> {
         self.failed.take()
     }
 
-    /// What is wanted of the head: all of it, or of a long one only the values that are looked at.
+    /// Keeps the wanted part of the head: all of it, or only the needed values of a long one.
     fn keep_head(&mut self, head: &Head, bytes: &[u8]) {
         self.fields = head.kept;
         let is_wanted = self.properties.keeps >= StoredParts::Facts
@@ -506,7 +506,7 @@ impl BodyReceiver {
         self.reserve_memory();
     }
 
-    /// The connection's next head is probably shorter.
+    /// Frees a large head, because the connection's next one is probably shorter.
     fn release_head(&mut self) {
         if self.head.capacity() > HEAD_KEPT_BYTES {
             self.head = Vec::new();
@@ -519,7 +519,7 @@ impl BodyReceiver {
         needed > BODY_MEMORY_BYTES_MAX || (needed > BODY_FREE_BYTES && !self.budget.has_room(more))
     }
 
-    /// Reserves what is in memory now, in place of what was.
+    /// Adjusts the reservation to the bytes that are in memory now.
     fn reserve_memory(&mut self) {
         let held = self.memory.len() + self.head.len();
         let needed = if held > BODY_FREE_BYTES { held } else { 0 };
@@ -531,7 +531,7 @@ impl BodyReceiver {
         self.reserved = needed;
     }
 
-    /// In memory, or in the stage.
+    /// Keeps a piece in memory or in the stage.
     fn keep(&mut self, bytes: &[u8]) {
         if self.spill.is_some() || self.must_spill(bytes.len()) {
             if let Err(error) = self.spill(bytes) {
@@ -560,7 +560,7 @@ impl BodyReceiver {
 }
 
 impl ResumableBody for BodyReceiver {
-    /// Its staging file is removed.
+    /// Removes the staging file.
     fn forget(&mut self) {
         if self.spill.take().is_some()
             && let Some(stage) = &self.stage
@@ -622,7 +622,7 @@ impl BodySink for BodyReceiver {
             meter.take(bytes.len());
         }
         if let Some(seen) = &mut self.seen {
-            // What came beyond it in the same read does not count.
+            // Bytes beyond `enough` that came in the same read do not count.
             seen.piece(bytes.len().min(self.enough.saturating_sub(self.length) as usize));
         }
         self.length += bytes.len() as u64;
@@ -646,7 +646,7 @@ impl BodySink for BodyReceiver {
     }
 }
 
-/// Whether a reply says that its request lacks credentials, or that they are not enough.
+/// Whether a status means that the credentials of a request are missing or insufficient.
 fn is_refusal(status: u16) -> bool {
     matches!(status, 401 | 403)
 }

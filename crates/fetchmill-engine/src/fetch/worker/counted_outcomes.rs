@@ -1,4 +1,4 @@
-//! Outcomes in a block, with what is counted of them.
+//! Outcomes in a block, with their counts.
 
 use crate::control::counters::{Counters, Delta};
 use fetchmill_model::object::Facts;
@@ -12,7 +12,7 @@ use fetchmill_store::sink::{Block, BlockBody, EntryDescription, FetchedBody};
 pub(super) struct CountedOutcomes {
     block: Block,
     delta: Delta,
-    /// Targets that have their outcome and are not yet reported to the planner.
+    /// Targets with an outcome that is not yet reported to the planner.
     settled: usize,
 }
 
@@ -55,7 +55,7 @@ impl CountedOutcomes {
         self.block.push_row(sequence, outcome, status, row.attempts, row.body_bytes, line);
     }
 
-    /// Adds to the last one the host whose robots.txt forbids it.
+    /// Adds the host whose robots.txt forbids the last target.
     pub(super) fn note_forbidding_host(&mut self, host: &str) {
         self.block.note_forbidding_host(host);
     }
@@ -96,12 +96,12 @@ impl CountedOutcomes {
         self.block.memory()
     }
 
-    /// Returns how many targets are not yet reported to the planner.
+    /// Returns how many finished targets are not yet reported to the planner.
     pub(super) fn settled(&self) -> usize {
         self.settled
     }
 
-    /// Returns the same, and counts them as reported.
+    /// Returns this number and counts the targets as reported.
     pub(super) fn take_settled(&mut self) -> usize {
         std::mem::take(&mut self.settled)
     }

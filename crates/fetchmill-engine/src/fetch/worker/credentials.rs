@@ -1,4 +1,4 @@
-//! Whose credentials requests are made with: a store's, or the tokens of a command.
+//! The credentials of requests: those of a store, or tokens from a command.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use fetchmill_model::limits;
 use fetchmill_model::origin::OriginKey;
 
 impl Worker {
-    /// Takes note of which credentials a request to this origin is made with: those that are known now, or later ones.
+    /// Notes which credentials a request to this origin uses: those that are known now, or later ones.
     pub(super) fn note_credentials(&self, target: &mut CurrentTarget, key: &OriginKey) {
         let tokens = self.control().tokens.as_ref().filter(|tokens| tokens.is_for(key));
         target.shows_token = tokens.is_some();
@@ -21,14 +21,14 @@ impl Worker {
         }
     }
 
-    /// A reply with this status has come to a request with a token.
+    /// Notes the status of a reply to a request with a token.
     pub(super) fn note_token(&self, target: &CurrentTarget, status: u16) {
         if let Some(tokens) = self.control().tokens.as_ref().filter(|_| target.shows_token) {
             tokens.note_reply(status, target.credentials_generation);
         }
     }
 
-    /// What there is in place of the credentials of its last request, which were refused.
+    /// Returns what replaces the refused credentials of the target's last request.
     pub(super) fn renew(&self, target: &CurrentTarget) -> Renewal {
         let control = self.control();
         match control.tokens.as_ref().filter(|_| target.shows_token) {
@@ -37,8 +37,8 @@ impl Worker {
         }
     }
 
-    /// Waits for newer credentials; `false` when there will be none, or the job ends: the target stays pending. It keeps
-    /// its connection's place, so that no other target is sent with what has expired.
+    /// Waits for newer credentials. Returns `false` if there will not be any or the job ends; the target then stays
+    /// pending. The target keeps its connection, so no other target is sent with the expired credentials.
     pub(super) async fn renewed(&self, target: &CurrentTarget) -> bool {
         loop {
             match self.renew(target) {

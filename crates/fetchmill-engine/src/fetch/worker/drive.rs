@@ -14,7 +14,7 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_net::Deadlines;
 
-/// However a connection's task ends, by a panic too, the worker's end does not wait for it.
+/// Counts a running connection task. The worker's end does not wait for a task that has ended, even by a panic.
 struct Running {
     running: Rc<Cell<usize>>,
     ended: Rc<tokio::sync::Notify>,
@@ -29,7 +29,7 @@ impl Drop for Running {
     }
 }
 
-/// The connections' tasks of a worker, and what looks after their deadlines.
+/// The connection tasks of a worker, and the deadlines of each.
 #[derive(Default)]
 struct Tasks {
     watches: RefCell<Vec<Rc<Deadlines>>>,
@@ -66,7 +66,7 @@ impl Worker {
         Ok(())
     }
 
-    /// As many as may have a target now; those that there are stay.
+    /// Starts the tasks that may have a target now. Existing tasks stay.
     fn start_tasks(self: &Rc<Self>, tasks: &Tasks) {
         let mut watches = tasks.watches.borrow_mut();
         while watches.len() < self.in_flight.share().min(self.setup.pool.connections) {
@@ -82,14 +82,14 @@ impl Worker {
         }
     }
 
-    /// What the planner is told at a tick.
+    /// Reports the load to the planner, at a tick.
     fn tell_load(&self) {
         if self.control().finds_concurrency() {
             self.report.set_load(self.load.take(self.in_flight.count()));
         }
     }
 
-    /// What whoever samples the job is told: at a tick what the worker's capacity is used for, twice a second the rest.
+    /// Reports to the job's sampler: the use of the worker's capacity at each tick, and the rest twice a second.
     fn tell_telemetry(&self, now: Millis) {
         let telemetry = &self.control().telemetry.workers[self.setup.index];
         let share = self.in_flight.share();
@@ -104,7 +104,7 @@ impl Worker {
         self.load.report_latency_if_due(telemetry, now);
     }
 
-    /// Why there are not as many requests in flight as there may be.
+    /// Returns why fewer requests are in flight than allowed.
     fn use_of_idle(&self, now: Millis) -> CapacityUse {
         if self.sink.holds_back() {
             CapacityUse::Sink
@@ -121,9 +121,9 @@ impl Worker {
         }
     }
 
-    /// A server may be slow because of how many connections there are: what neither requests nor rests need is closed, and
-    /// soon behind a number in flight that became lower, since the next round is to show what the server gives without it.
-    /// With many hosts, which of them is needed next is not known.
+    /// Closes connections that neither requests nor rests need, since open connections can slow a server down. They are
+    /// closed soon after the number in flight was lowered: the next round must measure the server without them. With
+    /// many hosts nobody can know which connection is needed next, so all stay.
     fn sweep_connections(&self, now: Millis) {
         let needed = if self.control().origins.are_many() { usize::MAX } else { self.in_flight.share() };
         let surplus = if self.in_flight.was_lowered(now) {
@@ -134,7 +134,7 @@ impl Worker {
         self.pool.sweep(needed, surplus);
     }
 
-    /// The planner may want more in flight than before, or less: then those that finish take no other target.
+    /// Adopts the planner's share of targets in flight. After a lower share, tasks that finish take no other target.
     fn take_share(self: &Rc<Self>, tasks: &Tasks) {
         let share = self.control().plan.share(self.setup.index);
         let before = self.in_flight.set_share(share, self.control().clock.now());
@@ -147,7 +147,7 @@ impl Worker {
         }
     }
 
-    /// Something has changed: the planner may have targets.
+    /// Checks for targets and memory after something has changed. The planner may have targets again.
     fn look_again(&self) {
         self.supply.refill();
         self.wake_for(self.supply.begin_noted());
@@ -176,13 +176,13 @@ impl Worker {
             self.turn(0);
         }
         self.take_share(tasks);
-        // The tick must not wait for a sink that is behind.
+        // The tick must not wait for a congested sink.
         if self.sink.has_room() {
             self.send_block(false).await;
         }
     }
 
-    /// Ends attempts that take too long, and notes when the last of the others would be ended.
+    /// Ends attempts that take too long, and notes the latest deadline of the others.
     fn check_deadlines(&self, tasks: &Tasks) {
         let mut last = 0;
         for watch in tasks.watches.borrow().iter() {
@@ -208,14 +208,14 @@ impl Worker {
         }
     }
 
-    /// The last block and the last report.
+    /// Sends the last block and the last report.
     async fn finish(&self) {
         if self.control().stop.get() != Stop::Abort {
             self.sink.end_congestion();
             self.send_block(true).await;
         }
         self.turn(0);
-        // Attempts that settled nothing are in no block.
+        // Attempts without an outcome are not in any block.
         self.outcomes.publish_counts(&self.control().counters[self.setup.index]);
         self.control().counters[self.setup.index].set_in_flight(0);
         self.load.report_latency(&self.control().telemetry.workers[self.setup.index]);

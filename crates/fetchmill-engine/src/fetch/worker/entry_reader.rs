@@ -1,4 +1,4 @@
-//! Reads where a target is asked for from its entry.
+//! Reads a target's URL from its entry.
 
 use std::cell::RefCell;
 
@@ -8,7 +8,7 @@ use fetchmill_model::outcome::FailureKind;
 use fetchmill_model::target::entry::Naming;
 use fetchmill_model::target::stored_name::StoredNames;
 
-/// The buckets that entries may name, and memory that all readings share.
+/// The buckets that entries may name, and a buffer that all readings share.
 pub(super) struct EntryReader {
     buckets: BucketResolver,
     path: RefCell<Vec<u8>>,

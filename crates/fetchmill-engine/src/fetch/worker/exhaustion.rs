@@ -4,13 +4,13 @@ use std::cell::Cell;
 
 use fetchmill_model::planner::origin::Millis;
 
-/// Milliseconds after which a machine without any open connection is taken for broken.
+/// Milliseconds after which a machine that cannot open any connection counts as broken.
 const ENDS_AFTER: Millis = 10_000;
 
-/// The time since when no connection could be opened for want of descriptors or ports.
+/// The time since which no connection could be opened for lack of descriptors or ports.
 #[derive(Debug, Default)]
 pub(super) struct Exhaustion {
-    /// `None` = the last connection was opened.
+    /// `None` if the last attempt opened a connection.
     since: Cell<Option<Millis>>,
 }
 
@@ -20,7 +20,8 @@ impl Exhaustion {
         self.since.set(None);
     }
 
-    /// Notes that none could be opened, and returns whether the job ends for that: if none of `open` is left, after 10 s.
+    /// Notes that no connection could be opened. Returns whether the job ends: after 10 s, if none of `open`
+    /// connections is left.
     pub(super) fn note(&self, open: usize, now: Millis) -> bool {
         let since = self.since.get().unwrap_or(now);
         self.since.set(Some(since));

@@ -1,4 +1,4 @@
-//! What the reply of a failed target says for people.
+//! Details for people, from the reply of a failed target.
 
 use super::body::BodyReceiver;
 use super::state::Worker;
@@ -10,7 +10,7 @@ use fetchmill_model::verdict::Verdict;
 use fetchmill_model::verdict::failure_detail::{StatusFacts, status_detail};
 
 impl Worker {
-    /// Adds what a reply says to a verdict that its status has brought about and that has no other detail.
+    /// Adds the reply's own explanation to a verdict that follows from its status and has no other detail.
     pub(super) fn explain_status(
         &self,
         target: &CurrentTarget,
@@ -27,7 +27,7 @@ impl Worker {
             challenge: body.challenge(head.status),
             location: body.location(),
             retry_after: head.retry_after.map(|after| after.wait(self.clock.now() / 1000)),
-            // What a store refuses, its own document says.
+            // If a store refuses a request, its own document says why.
             had_credentials: (!target.is_of_store).then(|| self.shows_credentials(target)),
         };
         verdict.with_detail(Some(status_detail(&facts).into()))

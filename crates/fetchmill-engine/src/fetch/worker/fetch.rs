@@ -1,4 +1,4 @@
-//! The life of one connection of a worker: take a target, exchange, settle; and what follows from each failure.
+//! The life of one connection of a worker: take a target, send its request, finish it, and handle failures.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use fetchmill_model::limits;
 use fetchmill_model::planner::hosts::RequestOutcome;
 use fetchmill_net::Deadlines;
 
-/// A reply's worth of the origin's state is told to the planner at the latest after so many failures.
+/// After this many failures, the state of the origin is reported to the planner at the latest.
 const RETRIES_REPORTED_AT: usize = 16;
 
 impl Worker {
-    /// Until the job ends.
+    /// Fetches targets until the job ends.
     pub(super) async fn fetch(self: &Rc<Self>, watch: &Rc<Deadlines>) {
         let mut task = WorkerConnection::default();
         let mut batch = TargetBatch::default();
@@ -72,7 +72,8 @@ impl Worker {
         self.resting.part(&mut task, &self.pool);
     }
 
-    /// Attempts at one target, as many as are made at once; `came` is what has come of its first one, if that was made.
+    /// Makes the attempts at one target that follow each other immediately. `came` is the result of the first attempt,
+    /// if it was already made.
     async fn fetch_target(
         &self,
         task: &mut WorkerConnection,
@@ -83,7 +84,7 @@ impl Worker {
     ) {
         fulfil(self, task, target, body, watch, came).await;
         self.plan_joined_again(target);
-        // With a target that another host has now, there is nothing to leave.
+        // A target that has moved to another host has already left this one.
         self.leave(target, RequestOutcome::Nothing);
     }
 
@@ -123,9 +124,9 @@ impl Worker {
         self.supply.take(target)
     }
 
-    /// Without a target the connection rests, or is kept for a while.
+    /// Waits without a target. The connection rests, or is kept for a while.
     async fn wait_idle(&self, task: &mut WorkerConnection, watch: &Rc<Deadlines>) {
-        // A task above the share has no use for a connection: others may.
+        // A task above the share does not need its connection. Let others use it.
         if task.is_holding() || self.in_flight.is_full() {
             self.resting.part(task, &self.pool);
         }

@@ -1,4 +1,4 @@
-//! The connection of a task with the outcomes that it holds.
+//! The connection of a task, with the outcomes that wait until they are certain.
 
 use std::cell::RefCell;
 
@@ -10,24 +10,25 @@ use fetchmill_model::target::{Sequence, TargetList};
 use fetchmill_model::verdict::AttemptState;
 use fetchmill_net::certain::{CertainConnection, HeldReplies};
 
-/// A task's connection with what it has brought and is not certain yet.
+/// A task's connection, with its outcomes that are not certain yet.
 pub(super) type WorkerConnection = CertainConnection<HeldOutcomes>;
 
-/// What is held is counted in steps of this size, so that a small object costs nothing here.
+/// Held bytes are counted in steps of this size, so a small object costs nothing here.
 const COUNTED_BYTES: usize = 4096;
 
-/// Outcomes that wait until it is certain whose replies they are. Memory: a share of `HELD_BYTES_MAX`, and one body more.
+/// Outcomes that wait until it is certain whose replies they are. Memory: a share of `HELD_BYTES_MAX`, and one more
+/// body.
 #[derive(Debug, Default)]
 pub(super) struct HeldOutcomes {
     outcomes: CountedOutcomes,
     targets: TargetList,
-    /// Bytes that are reserved of the worker's memory for bodies.
+    /// Bytes reserved of the worker's memory for bodies.
     reserved: usize,
 }
 
 impl HeldOutcomes {
-    /// Runs `settle` with what is held in place of what goes to the sink `next`. It must note each target that it settles. It
-    /// does not wait, so nothing else can be written there.
+    /// Runs `settle` and collects its outcomes here instead of in `next`, which goes to the sink. `settle` must note
+    /// each target that it finishes. It does not wait, so nothing else can be written to `next` meanwhile.
     pub(super) fn collect<T>(
         &mut self,
         next: &OutcomeBuffer,
@@ -48,8 +49,8 @@ impl HeldOutcomes {
         done
     }
 
-    /// Moves what is held to what goes to the sink `next`. If the replies `may_be_shifted`, the targets become the `last`
-    /// certain ones of their connection.
+    /// Moves the held outcomes to `next`, which goes to the sink. If the replies `may_be_shifted`, the targets become
+    /// the `last` certain ones of their connection.
     pub(super) fn commit(
         &mut self,
         next: &OutcomeBuffer,
@@ -67,7 +68,7 @@ impl HeldOutcomes {
         self.targets.clear();
     }
 
-    /// Forgets what is held.
+    /// Forgets the held outcomes.
     pub(super) fn clear(&mut self, memory: &BodyMemory) {
         self.release(memory);
         self.outcomes.clear();

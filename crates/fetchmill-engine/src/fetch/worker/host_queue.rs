@@ -9,26 +9,26 @@ use crate::fetch::target::CurrentTarget;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::reply::certainty::MonotonicMicros;
 
-/// Targets of a host that had to wait until its pace is believed.
+/// Number of a host's targets that must have gone before its measured pace is used.
 const PACE_SAMPLE: u32 = 16;
-/// Between two targets of a host without a rate that are deferred, before its pace is known: microseconds.
+/// Microseconds between two deferred targets of a host without a rate, before its pace is known.
 const FIRST_PACE: u64 = 1000;
 
-/// Targets of a host in their order, what they wait for, and how fast they go.
+/// Targets of a host in their order, the reason why they wait, and their pace.
 #[derive(Debug, Default)]
 pub(super) struct HostQueue {
     targets: VecDeque<CurrentTarget>,
-    /// `None` before it waits.
+    /// Reason why the host waits; `None` before it waits.
     waits_for: Option<HostWait>,
-    /// It waits for a place beside prompt hosts.
+    /// Whether the host waits for a place that prompt hosts leave free.
     is_crowded: bool,
-    /// When a timer wakes it; `None` = no timer does.
+    /// When a timer wakes the host; `None` = no timer is set.
     due: Option<Millis>,
-    /// Since when it waits.
+    /// When the wait began.
     since: Millis,
-    /// Targets that have gone since then.
+    /// Targets that have gone since `since`.
     gone: u32,
-    /// When the last one that was deferred comes back, microseconds.
+    /// When the last deferred target comes back, in microseconds.
     deferred_until: u64,
 }
 
@@ -70,7 +70,7 @@ impl HostQueue {
         self.waits_for
     }
 
-    /// Notes what they wait for from here on.
+    /// Notes the reason why targets wait from now on.
     pub(super) fn wait_for(&mut self, wait: Option<HostWait>) {
         self.waits_for = wait;
     }
@@ -79,7 +79,7 @@ impl HostQueue {
         self.waits_for == Some(HostWait::Address)
     }
 
-    /// Gives the end of a look-up to its targets, and the addresses if there are any.
+    /// Passes the end of a lookup to the waiting targets, with the addresses if there are any.
     pub(super) fn end_look_up(&mut self, addresses: Option<&Arc<[IpAddr]>>, now: MonotonicMicros) {
         for target in &mut self.targets {
             target.looked_up_in = Some(now.saturating_sub(target.asked_at));
@@ -89,7 +89,7 @@ impl HostQueue {
         }
     }
 
-    /// Notes that it waits for a place beside prompt hosts; `false` if it did before.
+    /// Notes that the host waits for a place that prompt hosts leave free. Returns `false` if it already did.
     pub(super) fn enter_crowd(&mut self) -> bool {
         !std::mem::replace(&mut self.is_crowded, true)
     }
@@ -98,7 +98,7 @@ impl HostQueue {
         self.is_crowded = false;
     }
 
-    /// Sets the timer that wakes it; `false` if one wakes it before.
+    /// Sets the timer that wakes the host. Returns `false` if an earlier timer is set.
     pub(super) fn set_due(&mut self, then: Millis) -> bool {
         let is_earlier = self.due.is_none_or(|due| then < due);
         if is_earlier {
@@ -111,8 +111,8 @@ impl HostQueue {
         self.due = None;
     }
 
-    /// Returns when a target comes back for which there is no room: when the others should have gone. `interval` is the
-    /// host's rate in microseconds a target, and `outlook` when the host takes targets again.
+    /// Returns when a target without room here comes back: when the targets before it should have gone. `interval` is
+    /// the host's rate in microseconds a target. `outlook` is the time when the host takes targets again.
     pub(super) fn defer(&mut self, interval: u64, outlook: Millis, now: Millis) -> Millis {
         let seen = now.saturating_sub(self.since).max(1) * 1000 / u64::from(self.gone.max(1));
         let pace = if self.gone < PACE_SAMPLE { FIRST_PACE } else { seen };

@@ -1,4 +1,5 @@
-//! Hosts of a job over many: who waits for one goes when another leaves it, when it has rested, or never, when it is dead.
+//! Turns at the hosts of a job over many. A waiting target goes when another leaves the host or when the host has
+//! rested. At a dead host it never goes.
 
 use super::state::Worker;
 use super::waiters::AdmissionStep;
@@ -7,7 +8,7 @@ use fetchmill_model::outcome::{FailureKind, Outcome};
 use fetchmill_model::planner::hosts::{HostId, RequestOutcome};
 
 impl Worker {
-    /// A target has left its host: the next one may go.
+    /// Notes that a target has left its host, and releases the next one.
     pub(super) fn leave(&self, target: &mut CurrentTarget, seen: RequestOutcome) {
         if std::mem::take(&mut target.is_admitted) {
             let now = self.clock.now();
@@ -18,14 +19,14 @@ impl Worker {
         }
     }
 
-    /// Lets those go that wait for a place beside prompt hosts.
+    /// Releases hosts that wait for a place that prompt hosts leave free.
     pub(super) fn release_crowded(&self) {
         while let Some(host) = self.waiters.take_crowded(self.clock.now()) {
             self.release(host);
         }
     }
 
-    /// Lets those go that wait for a host, as far as they may.
+    /// Releases the targets that wait for a host, as far as they may go.
     pub(super) fn release(&self, host: HostId) {
         let now = self.clock.now();
         loop {
@@ -48,7 +49,7 @@ impl Worker {
         }
     }
 
-    /// The host is dead: so is the target, without an attempt more.
+    /// Ends a target because its host is dead, without another attempt.
     pub(super) fn close(&self, target: &mut CurrentTarget, kind: FailureKind) {
         if target.state.wants_second_look(kind, &self.setup.rules) {
             self.look_again_later(target, kind);

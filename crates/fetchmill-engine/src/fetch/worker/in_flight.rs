@@ -1,13 +1,13 @@
-//! How many targets a worker has in flight, and how many it may have.
+//! How many targets a worker has in flight, and how many are allowed.
 
 use std::cell::Cell;
 
 use fetchmill_model::planner::origin::Millis;
 
-/// Milliseconds for which a share counts as lowered.
+/// Milliseconds for which a share counts as recently lowered.
 const LOWERED: Millis = 5_000;
 
-/// The targets that a worker has in flight, out of the share that the planner leaves to it.
+/// The targets that a worker has in flight, and the share that the planner allows.
 #[derive(Debug)]
 pub(super) struct InFlight {
     count: Cell<usize>,
@@ -21,12 +21,12 @@ impl InFlight {
         InFlight { count: Cell::new(0), share: Cell::new(share), lowered_at: Cell::new(None) }
     }
 
-    /// Counts a target that was taken.
+    /// Counts a target that is now in flight.
     pub(super) fn enter(&self) {
         self.count.set(self.count.get() + 1);
     }
 
-    /// Counts a target that is over.
+    /// Counts a target that is no longer in flight.
     pub(super) fn leave(&self) {
         self.count.set(self.count.get() - 1);
     }
@@ -52,7 +52,7 @@ impl InFlight {
         self.room() == 0
     }
 
-    /// Sets the share and returns the one before. Targets above a lower share stay until they are over.
+    /// Sets the share and returns the previous one. Targets above a lower share stay until they are finished.
     pub(super) fn set_share(&self, share: usize, now: Millis) -> usize {
         let before = self.share.replace(share);
         if share < before {

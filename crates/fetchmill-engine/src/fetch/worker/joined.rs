@@ -1,6 +1,6 @@
-//! Parts of one object that are asked for together (`--coalesce`). The request is an attempt at the first of them, and
-//! fails as one. What comes is cut when it is exactly what was asked for; whatever else settles an attempt settles nothing here,
-//! and each part is asked for by itself.
+//! Parts of one object that are requested together (`--coalesce`). The request counts as an attempt at the first part,
+//! and fails as one. If the reply is exactly the requested range, it is cut into the parts. Otherwise nothing is
+//! decided here, and each part is requested alone.
 
 use super::body::BodyReceiver;
 use super::state::Worker;
@@ -14,7 +14,7 @@ use fetchmill_net::ReceivedReply;
 use fetchmill_store::sink::FetchedBody;
 
 impl Worker {
-    /// Takes more targets to the first one, as far as their parts may be asked for with its own.
+    /// Joins more targets to the first one, as far as one request can cover their parts.
     pub(super) fn join(&self, first: &mut CurrentTarget) {
         let Some(gap_max) = self.control().coalescing.gap_max() else { return };
         if !self.may_join(first) {
@@ -30,7 +30,7 @@ impl Worker {
             }
             let part = first.part_of_same_object(entry).filter(|_| !self.control().plan.is_probe(sequence));
             let Some(part) = part else { return false };
-            // Parts that overlap are stored apart: their bytes are many more than come.
+            // Parts that overlap are stored separately: their bytes can exceed the received bytes by far.
             bytes = bytes.saturating_add(part.length());
             let joined = range.join(part, gap_max).filter(|joined| joined.length().max(bytes) <= length_max);
             let Some(joined) = joined else { return false };
@@ -43,7 +43,7 @@ impl Worker {
         }
     }
 
-    /// Whether others may go with it: it is a first attempt, at the only origin, and there is memory.
+    /// Whether others may join this target. It must be a first attempt at the only origin, and there must be memory.
     fn may_join(&self, first: &mut CurrentTarget) -> bool {
         if first.state.attempts > 0
             || first.state.throttled_since > 0
@@ -55,14 +55,14 @@ impl Worker {
         }
         let is_located = self.locate(first).is_ok();
         if !is_located {
-            // Its attempt tells why, from the start.
+            // The later attempt locates it again, and reports why it failed.
             first.forget_location();
         }
         is_located
     }
 
-    /// The joined part has come: each target gets its own, and `note` is told of it. One that its bytes do not fit is asked for
-    /// alone.
+    /// Cuts the received range: each target gets its own part and is passed to `note`. A target that does not fit its
+    /// bytes is requested alone.
     pub(super) fn cut(
         &self,
         first: &mut CurrentTarget,
@@ -73,7 +73,7 @@ impl Worker {
         let Some(whole) = first.range() else { return AttemptEnd::Split };
         self.control().coalescing.note_joined();
         self.outcomes.note_received(body.received());
-        // What a head says is kept with each of them.
+        // Each target keeps a copy of the head.
         if body.head_bytes() * (first.joined.len() + 1) > limits::BODY_MEMORY_BYTES_MAX {
             return AttemptEnd::Split;
         }
@@ -92,7 +92,7 @@ impl Worker {
         if is_stored { AttemptEnd::Over } else { AttemptEnd::Split }
     }
 
-    /// Stores a target's part of what has come; `false` when it is not there, or not what its list says.
+    /// Stores a target's part of the received range. Returns `false` if the part is missing or contradicts the list.
     fn store_cut(
         &self,
         target: &mut CurrentTarget,
@@ -114,7 +114,7 @@ impl Worker {
         true
     }
 
-    /// Those that were asked for with a target, and nothing has become of, go back to the planner.
+    /// Returns to the planner the targets that were requested together with this one and have no outcome.
     pub(super) fn plan_joined_again(&self, target: &mut CurrentTarget) {
         if target.is_joined() {
             let now = self.clock.now();

@@ -1,5 +1,5 @@
-//! What a worker has in flight, and the replies that came: for who finds out how many requests are useful, and for who
-//! samples the job.
+//! A worker's requests in flight and received replies. Used to find the useful number of requests, and to sample the
+//! job.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
@@ -10,24 +10,24 @@ use fetchmill_model::origin::OriginKey;
 use fetchmill_model::planner::origin::Millis;
 use fetchmill_model::reply::certainty::MonotonicMicros;
 
-/// Few requests are in flight when they are at most this part of what may be.
+/// Requests in flight count as few below the allowed number divided by this.
 const FEW: usize = 8;
-/// Milliseconds between two reports of what replies took.
+/// Milliseconds between two reports of reply times.
 const LATENCY_EVERY: Millis = 500;
 
-/// Counted once a reply, so without a lock.
+/// Counters that are updated once a reply, so without a lock.
 #[derive(Debug, Default)]
 pub(super) struct WorkerLoad {
     counter: LoadCounter,
-    /// Replies whose requests went out when few others were in flight, and what they took.
+    /// Replies whose requests went out while few others were in flight, and the sum of their times.
     unloaded: Cell<(u64, MonotonicMicros)>,
-    /// Bytes of the longest head that came of late, where heads are stored.
+    /// Bytes of the longest recent head, if heads are stored.
     head_bytes: Cell<u32>,
     /// Bytes of the largest reply in a pipelined batch.
     largest_reply: Cell<usize>,
     histogram: RefCell<LatencyHistogram>,
     origins: RefCell<OriginHistograms>,
-    /// When what replies took was reported last.
+    /// When reply times were last reported.
     reported_at: Cell<Millis>,
 }
 
@@ -40,7 +40,8 @@ impl Deref for WorkerLoad {
 }
 
 impl WorkerLoad {
-    /// A complete reply that is no sign of trouble. `is_unloaded`: see [`WorkerLoad::is_low`], when its request went out.
+    /// Notes a complete reply that is not a sign of trouble. `is_unloaded`: [`WorkerLoad::is_low`] when its request
+    /// went out.
     pub(super) fn note_reply(&self, took: MonotonicMicros, bytes: u64, is_unloaded: bool) {
         self.histogram.borrow_mut().record(took);
         if is_unloaded {
@@ -50,23 +51,24 @@ impl WorkerLoad {
         self.counter.note(took, bytes);
     }
 
-    /// A head that is going to be stored. A longer one than its successors counts for a few dozen of them.
+    /// Notes a head that is going to be stored. A head longer than its successors counts for a few dozen of them.
     pub(super) fn note_stored_head(&self, length: u32) {
         let before = self.head_bytes.get();
         self.head_bytes.set(length.max(before - before / 16));
     }
 
-    /// Bytes of memory that the heads of replies to come may take: unlike bodies they cannot wait in a file.
+    /// Returns the bytes of memory that the heads of coming replies may take. Unlike bodies, heads cannot wait in a
+    /// file.
     pub(super) fn heads_to_come(&self) -> usize {
         self.counter.places().0 * self.head_bytes.get() as usize
     }
 
-    /// The same reply, in a job over many origins.
+    /// Notes the time of a reply for its origin, in a job over many origins.
     pub(super) fn note_origin(&self, origin: &OriginKey, took: MonotonicMicros) {
         self.origins.borrow_mut().record(origin, took);
     }
 
-    /// Whether few requests are out, of so many that may be.
+    /// Whether few requests are in flight, compared with the `share` that is allowed.
     pub(super) fn is_low(&self, share: usize) -> bool {
         self.counter.places().0 < (share / FEW).max(1)
     }
@@ -81,7 +83,7 @@ impl WorkerLoad {
         self.largest_reply.get()
     }
 
-    /// Reports what replies took if that is due.
+    /// Reports reply times if that is due.
     pub(super) fn report_latency_if_due(&self, telemetry: &WorkerTelemetry, now: Millis) {
         if now.saturating_sub(self.reported_at.get()) >= LATENCY_EVERY {
             self.reported_at.set(now);
@@ -89,7 +91,7 @@ impl WorkerLoad {
         }
     }
 
-    /// Reports what replies took, for the job's samples.
+    /// Reports reply times, for the job's samples.
     pub(super) fn report_latency(&self, telemetry: &WorkerTelemetry) {
         telemetry.add_latency(&mut self.histogram.borrow_mut());
         telemetry.add_origins(&mut self.origins.borrow_mut());

@@ -1,10 +1,10 @@
 //! A worker: a thread that fetches, with its connections as tasks of a current-thread runtime.
 //!
-//! On the path of one object there is no lock, no task, no message and no timer: a connection takes a target from
-//! the worker's batch, sends, receives, and appends the outcome to the worker's block. The planner's lock is taken
-//! once a batch, the sink gets whole blocks, and deadlines are looked at by a tick.
+//! The path of one object has no lock, no task, no message and no timer. A connection takes a target from the worker's
+//! batch, sends, receives, and appends the outcome to the worker's block. The planner's lock is taken once a batch, the
+//! sink gets whole blocks, and a tick checks the deadlines.
 //!
-//! `state` composes the worker of small states, each with private fields in a file of its own:
+//! `state` builds the worker from small states, each with private fields in its own file:
 //!
 //! - targets that come: `target_supply`, and in a job over many hosts `waiters` (`host_queue`) and `start_quota`;
 //! - where they are: `entry_reader`, `origin_lookup`, `part_etags`;
@@ -12,7 +12,7 @@
 //! - outcomes that go: `outcome_buffer` (`counted_outcomes`), `held_outcomes`, `pending_report`, `sink_queue`;
 //! - this machine: `worker_clock`, `exhaustion`.
 //!
-//! The other files have what the worker does with them.
+//! The other files contain the operations of the worker on this state.
 
 mod address;
 mod admission;

@@ -7,7 +7,7 @@ use fetchmill_model::origin::OriginKey;
 use fetchmill_model::outcome::FailureKind;
 use fetchmill_net::{OriginConnections, Pool};
 
-/// The origins that a worker has found: that of a server that lists its objects itself, and that of the last URL.
+/// The origins that a worker has found: the server that lists its own objects, and the origin of the last URL.
 pub(super) struct OriginLookup {
     server: Option<Rc<OriginConnections>>,
     last: RefCell<Option<Rc<OriginConnections>>>,
@@ -23,7 +23,7 @@ impl OriginLookup {
         self.server.as_ref()
     }
 
-    /// Returns the origin of a target's URL, which is empty as long as the target is at the server that listed it.
+    /// Returns the origin of a target's URL. The URL is empty while the target is at the server that listed it.
     pub(super) fn of_target(&self, url: &str, pool: &Pool) -> Result<Rc<OriginConnections>, FailureKind> {
         match &self.server {
             Some(server) if url.is_empty() => Ok(Rc::clone(server)),
@@ -31,7 +31,7 @@ impl OriginLookup {
         }
     }
 
-    /// Returns the origin of a URL: the one of the last URL, usually.
+    /// Returns the origin of a URL, usually that of the last URL.
     fn of_url(&self, url: &str, pool: &Pool) -> Result<Rc<OriginConnections>, FailureKind> {
         let mut last = self.last.borrow_mut();
         if let Some(last) = last.as_ref().filter(|last| last.key.path_of(url).is_some()) {

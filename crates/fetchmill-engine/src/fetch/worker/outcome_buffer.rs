@@ -11,7 +11,7 @@ use fetchmill_model::row::CheckRow;
 use fetchmill_model::target::Sequence;
 use fetchmill_store::sink::{Block, EntryDescription, FetchedBody};
 
-/// Outcomes on their way to the sink, and how many targets a second get theirs.
+/// Outcomes on their way to the sink, and the rate of finished targets.
 #[derive(Debug, Default)]
 pub(super) struct OutcomeBuffer {
     next: RefCell<CountedOutcomes>,
@@ -57,7 +57,7 @@ impl OutcomeBuffer {
         self.finish();
     }
 
-    /// Adds to the last one the host whose robots.txt forbids it.
+    /// Adds the host whose robots.txt forbids the last target.
     pub(super) fn note_forbidding_host(&self, host: &str) {
         self.next.borrow_mut().note_forbidding_host(host);
     }
@@ -75,7 +75,7 @@ impl OutcomeBuffer {
         self.next.borrow_mut().note_received(bytes);
     }
 
-    /// Exchanges what goes to the sink next with other outcomes.
+    /// Swaps the outcomes that go to the sink next with other outcomes.
     pub(super) fn swap(&self, other: &mut CountedOutcomes) {
         std::mem::swap(&mut *self.next.borrow_mut(), other);
     }
@@ -90,29 +90,29 @@ impl OutcomeBuffer {
         self.next.borrow().is_full()
     }
 
-    /// Whether nothing goes to the sink.
+    /// Whether there are no outcomes for the sink.
     pub(super) fn is_empty(&self) -> bool {
         self.next.borrow().is_empty()
     }
 
-    /// Returns how many targets are not yet reported to the planner.
+    /// Returns how many finished targets are not yet reported to the planner.
     pub(super) fn settled(&self) -> usize {
         self.next.borrow().settled()
     }
 
-    /// Returns the same, and counts them as reported.
+    /// Returns this number and counts the targets as reported.
     pub(super) fn take_settled(&self) -> usize {
         self.next.borrow_mut().take_settled()
     }
 
-    /// Returns the block for the sink, with an `empty` one in its place. Its counts become visible.
+    /// Returns the block for the sink and puts an `empty` one in its place. The block's counts become visible.
     pub(super) fn take_block(&self, empty: Block, counters: &Counters) -> Block {
         let mut next = self.next.borrow_mut();
         next.publish_counts(counters);
         next.take_block(empty)
     }
 
-    /// Makes the counts visible of attempts that are in no block.
+    /// Publishes the counts of attempts that are not in any block.
     pub(super) fn publish_counts(&self, counters: &Counters) {
         self.next.borrow_mut().publish_counts(counters);
     }
@@ -123,7 +123,7 @@ impl OutcomeBuffer {
         self.rate.set(self.rate.get() * 0.8 + rate * 0.2);
     }
 
-    /// Returns how many targets are finished in a second.
+    /// Returns the number of targets finished in a second.
     pub(super) fn rate(&self) -> f64 {
         self.rate.get()
     }

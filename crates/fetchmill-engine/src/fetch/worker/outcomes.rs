@@ -1,4 +1,4 @@
-//! What becomes of a target: its outcome goes into the block, another attempt to the planner.
+//! The end of an attempt: an outcome goes into the block, another attempt goes to the planner.
 
 use super::state::Worker;
 use crate::fetch::target::CurrentTarget;
@@ -7,11 +7,11 @@ use fetchmill_model::outcome::{FailureKind, Outcome};
 use fetchmill_model::planner::Retry;
 use fetchmill_model::planner::origin::Millis;
 
-/// What is said of a target that a redirect led to a host that could not be asked at once.
+/// Detail of a target that a redirect led to a host that could not be requested immediately.
 const LEFT: &str = "the request was made, and the host that its redirect leads to could not be asked at once";
 
 impl Worker {
-    /// `made` is 1 when an attempt was made that is not counted in the target.
+    /// Finishes a target. `made` is 1 if an attempt was made that the target does not count yet.
     pub(super) fn settle_other(
         &self,
         target: &CurrentTarget,
@@ -29,13 +29,13 @@ impl Worker {
             described.detail = described.detail.or(own.as_deref().or(detail).map(str::as_bytes));
             self.outcomes.push_other(target.sequence, outcome, status, attempts, &described);
         }
-        // A complete reply of whatever status is a sign of life; a name without a request is none.
+        // A complete reply of any status is a sign of life. A name without a request is not.
         if status != 0 && !is_trouble(outcome) {
             self.report.note_success();
         }
     }
 
-    /// Puts a target aside for its second look.
+    /// Defers a target until its recheck.
     pub(super) fn look_again_later(&self, target: &mut CurrentTarget, kind: FailureKind) {
         let later = self.clock.now() + limits::SECOND_LOOK_AFTER.as_millis() as Millis;
         target.state.throttled_since = later;
@@ -43,7 +43,7 @@ impl Worker {
         self.report.plan_again(Retry { not_before: Some(later), ..again });
     }
 
-    /// An attempt failed, behind so many that counted.
+    /// Notes a failed attempt, after `attempts` attempts that counted.
     pub(super) fn observe(&self, kind: FailureKind, attempts: u32, retry_after: Option<Millis>) {
         if self.has_rows() || self.control().origins.are_many() {
             return;
@@ -51,7 +51,7 @@ impl Worker {
         self.report.note_failure(kind, attempts, retry_after);
     }
 
-    /// A target whose request must not be made twice, and was made, cannot wait for another attempt: it has failed.
+    /// Fails a target whose request was made and must not be made twice. It cannot wait for another attempt.
     pub(super) fn fail_left(&self, target: &CurrentTarget) {
         if !target.may_start_again() {
             let kind = target.last_kind.unwrap_or(FailureKind::Worker);
@@ -59,8 +59,8 @@ impl Worker {
         }
     }
 
-    /// Puts a target aside, on disk when that is for long. It has had no attempt more. One that a redirect has led on would
-    /// be asked for from the start then: if it must not be, it has failed.
+    /// Defers a target, on disk if the wait is long. This does not count as an attempt. A target that a redirect has
+    /// led on would start from its first URL again. If it must not do so, it fails.
     pub(super) fn defer(&self, target: &CurrentTarget, not_before: Millis, now: Millis) {
         if !target.may_start_again() {
             return self.fail_left(target);

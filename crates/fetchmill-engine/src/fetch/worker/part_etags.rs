@@ -1,12 +1,14 @@
-//! Whether two parts are of the same object: a worker remembers the strong ETags of those whose parts it has fetched last.
+//! Whether two parts belong to the same object. A worker remembers the strong ETags of the objects whose parts it
+//! fetched last.
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
 
 use fetchmill_model::limits::PART_ETAGS_MAX;
 
-/// See the module. Memory: `PART_ETAGS_MAX` places, taken with the first part. An object that comes to a place of another one
-/// takes it. Both are remembered by hashes of a secret key, so that no server can choose two of the same.
+/// See the module. Memory: `PART_ETAGS_MAX` places, allocated with the first part. A new object replaces an older one
+/// in its place. Objects and ETags are remembered by hashes with a secret key, so that no server can provoke a
+/// collision.
 #[derive(Debug, Default)]
 pub(super) struct PartEtags {
     keys: RandomState,
@@ -15,8 +17,8 @@ pub(super) struct PartEtags {
 }
 
 impl PartEtags {
-    /// Whether nothing speaks against it that a part with this ETag is of the same object as the last one of its URL. A weak
-    /// ETag, or none, says nothing.
+    /// Returns `false` if a part with this ETag contradicts the last part of the same URL. A weak or missing ETag never
+    /// contradicts.
     pub(super) fn agrees(&self, url: &[u8], etag: Option<&[u8]>) -> bool {
         let Some(etag) = etag.filter(|etag| etag.starts_with(b"\"")) else { return true };
         let (object, tag) = (self.keys.hash_one(url), self.keys.hash_one(etag));
@@ -31,7 +33,7 @@ impl PartEtags {
         place.1 == tag
     }
 
-    /// What was seen may have belonged to others.
+    /// Forgets all ETags, because they may have come with other objects' replies.
     pub(super) fn forget(&self) {
         self.places.borrow_mut().clear();
     }

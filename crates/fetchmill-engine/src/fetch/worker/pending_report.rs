@@ -1,4 +1,4 @@
-//! What a worker reports to the planner next.
+//! The next report of a worker to the planner.
 
 use std::cell::RefCell;
 
@@ -7,8 +7,7 @@ use fetchmill_model::planner::concurrency::Load;
 use fetchmill_model::planner::origin::{Millis, Observations};
 use fetchmill_model::planner::{Retry, WorkerReport};
 
-/// The report to the planner, without the number of targets that have their outcome: these are counted where their
-/// outcomes are.
+/// The next report to the planner, without the number of finished targets. That number is kept with the outcomes.
 #[derive(Debug, Default)]
 pub(super) struct PendingReport {
     report: RefCell<WorkerReport>,
@@ -20,8 +19,7 @@ impl PendingReport {
         self.report.borrow_mut().observed.successes += 1;
     }
 
-    /// Notes the same of a fetched target. One `entry` for each report is kept: it can be asked for again, to see whether
-    /// the origin is well.
+    /// Notes a fetched target. Each report keeps one `entry`, which can be requested again to check the origin.
     pub(super) fn note_fetched(&self, entry: &[u8]) {
         let mut report = self.report.borrow_mut();
         report.observed.successes += 1;
@@ -35,7 +33,7 @@ impl PendingReport {
         self.report.borrow_mut().observed.note_failure(kind, attempts, retry_after);
     }
 
-    /// Notes that a target has come back that asked whether the origin is well.
+    /// Notes that a target has come back that checked the origin.
     pub(super) fn note_probe(&self) {
         self.report.borrow_mut().observed.probes += 1;
     }
@@ -58,13 +56,13 @@ impl PendingReport {
         self.report.borrow().retries.len()
     }
 
-    /// Whether there is nothing that the planner must know soon. A fetched entry alone can wait.
+    /// Whether the planner need not know anything soon. A fetched entry alone can wait.
     pub(super) fn is_empty(&self) -> bool {
         let report = self.report.borrow();
         report.load.is_none() && report.retries.is_empty() && report.observed == Observations::default()
     }
 
-    /// Returns the report, with the number of targets that have their outcome, and begins the next one.
+    /// Returns the report, with the number of finished targets, and begins the next one.
     pub(super) fn take(&self, settled: usize) -> WorkerReport {
         WorkerReport { settled, ..self.report.take() }
     }

@@ -1,5 +1,5 @@
-//! A batch of requests that are sent at once on one connection: settled when all of their replies have come, and otherwise
-//! asked for again one by one.
+//! A batch of requests that are sent together on one connection. If all replies come, the targets are finished;
+//! otherwise each one is requested alone.
 
 use super::address::asked_for;
 use super::body::WorkerBody;
@@ -15,16 +15,16 @@ use fetchmill_net::{
     BrokenBatch, BrokenExchange, Deadlines, IdleState, OriginConnections, PipelinedReplies, ReceivedReply,
 };
 
-/// The targets of a task: one, or as many as are asked for at once. Memory: as many targets as a batch may have, and the
-/// replies to them.
+/// The targets of a task: one, or a batch that is requested together. Memory: the targets and replies of one full
+/// batch.
 pub(super) struct TargetBatch {
     targets: Vec<CurrentTarget>,
-    /// How many of them are asked for at once; none: the first one alone.
+    /// Number of targets requested together; 0 = only the first one, alone.
     count: usize,
     replies: PipelinedReplies,
-    /// Those that are asked for alone, the first one last, with what has come of them already.
+    /// Targets to request alone, the first one last, with the results they already have.
     alone: Vec<(usize, Option<AttemptEnd>)>,
-    /// The same of those that were asked for by the request of the first one, which did not give them.
+    /// Targets to request alone because the joined request of the first one did not give them.
     split: std::vec::IntoIter<WaitingTarget>,
 }
 
@@ -41,12 +41,12 @@ impl Default for TargetBatch {
 }
 
 impl TargetBatch {
-    /// The one that is taken first.
+    /// Returns the target that is taken first.
     pub(super) fn first(&mut self) -> &mut CurrentTarget {
         &mut self.targets[0]
     }
 
-    /// The next one that is asked for alone, and what has come of it already.
+    /// Returns the next target to request alone, and the result it already has.
     pub(super) fn next_alone(&mut self) -> Option<(&mut CurrentTarget, Option<AttemptEnd>)> {
         if let Some((number, came)) = self.alone.pop() {
             return Some((&mut self.targets[number], came));
@@ -60,7 +60,7 @@ impl TargetBatch {
         Some((target, None))
     }
 
-    /// Each is asked for alone.
+    /// Requests each target of the batch alone.
     fn split(&mut self) {
         self.alone.extend((0..self.count).rev().map(|number| (number, None)));
     }
@@ -74,7 +74,7 @@ impl TargetBatch {
 }
 
 impl Worker {
-    /// Takes more targets to the first one, as far as they may be asked for at once on the connection.
+    /// Adds more targets to the first one, as far as the connection can request them together.
     pub(super) fn gather(&self, task: &mut WorkerConnection, batch: &mut TargetBatch) {
         let most = self.batch_max(task, batch.first());
         batch.count = 1;
@@ -96,7 +96,7 @@ impl Worker {
         }
     }
 
-    /// How many requests may be sent at once, with this one.
+    /// Returns how many requests may be sent together, including this one.
     fn batch_max(&self, task: &mut WorkerConnection, first: &mut CurrentTarget) -> usize {
         let connection = &task.connection;
         if !self.origins.server().is_some_and(|server| connection.is_at(server)) {
@@ -104,7 +104,7 @@ impl Worker {
         }
         let replies = connection.replies();
         let allowed = self.control().pipeline.batch_max(replies) as usize;
-        // Never before one plain reply: it has shown that the server keeps the connection.
+        // Do not pipeline before one plain reply: that reply shows that the server keeps the connection.
         if allowed <= 1
             || replies == 0
             || !self.is_plain(first)
@@ -119,7 +119,7 @@ impl Worker {
         allowed.min(certain).min(room).max(1)
     }
 
-    /// Whether a target's request may go out with others: its first one, and nothing is known that speaks against it.
+    /// Whether a target's request may go out with others: it is the first attempt, and nothing known speaks against it.
     fn is_plain(&self, target: &mut CurrentTarget) -> bool {
         target.state.attempts == 0
             && target.state.throttled_since == 0
@@ -129,8 +129,8 @@ impl Worker {
             && target.request.is_none()
     }
 
-    /// Asks for the targets that are asked for at once, if there are any. Those for which that has settled nothing are asked
-    /// for alone then.
+    /// Requests the targets of the batch together, if there are any. Targets that get no outcome this way are requested
+    /// alone afterwards.
     pub(super) async fn fetch_together(
         &self,
         task: &mut WorkerConnection,
@@ -186,7 +186,7 @@ impl Worker {
         task.connection.exchange_batch(batch.count, &self.buffers, &mut batch.replies, watch).await
     }
 
-    /// All replies of a batch have come: they are held until it is certain whose they are.
+    /// Holds the replies of a complete batch until it is certain whose they are.
     fn settle_batch(&self, task: &mut WorkerConnection, batch: &mut TargetBatch, body: &mut WorkerBody) {
         self.load.note_batch(batch.replies.largest());
         let WorkerConnection { connection, held } = task;
@@ -206,7 +206,7 @@ impl Worker {
         });
     }
 
-    /// A batch is not complete: nothing of it counts.
+    /// Discards an incomplete batch.
     fn met_broken_batch(&self, task: &mut WorkerConnection, broken: BrokenBatch, sent: u64) {
         let pipeline = &self.control().pipeline;
         let replies = task.connection.replies();

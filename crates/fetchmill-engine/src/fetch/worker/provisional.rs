@@ -1,4 +1,4 @@
-//! Outcomes that wait until it is certain whose replies they are: a connection's, until it has rested or has ended.
+//! Outcomes of a connection that wait until it is certain whose replies they are: until it has rested or has ended.
 
 use super::held_outcomes::{HeldOutcomes, WorkerConnection};
 use super::state::Worker;
@@ -11,18 +11,18 @@ use fetchmill_model::target::TargetList;
 use fetchmill_net::certain::Judged;
 
 impl Worker {
-    /// Bytes that a connection may hold.
+    /// Returns the bytes that a connection may hold.
     pub(super) fn held_bytes_max(&self) -> usize {
         let share = limits::HELD_BYTES_MAX / self.control().plan.workers() / self.in_flight.share().max(1);
         share.clamp(limits::HELD_BYTES_MIN, limits::HELD_BYTES_EACH_MAX)
     }
 
-    /// Whether no more may be held on a connection.
+    /// Whether a connection must not hold more.
     pub(super) fn holds_enough(&self, held: &HeldOutcomes) -> bool {
         held.memory() >= self.held_bytes_max() || self.setup.body_memory.is_used_up()
     }
 
-    /// Has `settle` add its outcomes to those that a connection holds ([`HeldOutcomes::collect`]).
+    /// Runs `settle` and adds its outcomes to those that a connection holds ([`HeldOutcomes::collect`]).
     pub(super) fn hold<T>(
         &self,
         held: &mut HeldOutcomes,
@@ -31,7 +31,7 @@ impl Worker {
         held.collect(&self.outcomes, &self.setup.body_memory, settle)
     }
 
-    /// Acts on what is known of the outcomes that a connection holds.
+    /// Acts on the judgement of the outcomes that a connection holds.
     pub(super) fn judge(&self, task: &mut WorkerConnection, judged: Judged) {
         match judged {
             Judged::Pending => {}
@@ -48,14 +48,15 @@ impl Worker {
         }
     }
 
-    /// What is held goes to the sink. The connection remembers the targets if it may turn out that their replies were others'.
+    /// Sends the held outcomes to the sink. If their replies may still turn out to be others', the connection remembers
+    /// the targets.
     fn commit(&self, task: &mut WorkerConnection, may_be_shifted: bool) {
         let WorkerConnection { connection, held } = task;
         held.commit(&self.outcomes, &self.setup.body_memory, connection.last_certain(), may_be_shifted);
     }
 
-    /// It will never be certain: the targets are planned again, without an attempt more. Those whose requests must not be
-    /// made twice have failed.
+    /// Plans the held targets again, because their replies will never be certain. This does not count as an attempt.
+    /// Targets whose requests must not be made twice fail.
     pub(super) fn fetch_again(&self, held: &mut HeldOutcomes, kind: FailureKind) {
         for sequence in held.spilled() {
             if let Some(stage) = &self.setup.stage
@@ -74,7 +75,7 @@ impl Worker {
         held.clear(&self.setup.body_memory);
     }
 
-    /// Targets that were settled before it turned out that their replies may have been others'.
+    /// Marks finished targets as doubtful, because their replies may have been others'.
     pub(super) fn doubt(&self, targets: &TargetList) {
         let naming = self.setup.naming;
         let named = targets.waiting(FailureKind::Framing, 0).map(|target| {

@@ -29,8 +29,9 @@ impl Requester for Worker {
 
     const CERTAIN: CertainReplies = CertainReplies::First;
 
-    /// Returns the origin that has the target; else what became of the target. While credentials are looked for it waits here
-    /// for a moment, since they are there in a second as a rule, and is deferred then: others are not to wait for it.
+    /// Returns the origin that has the target, or what became of the target. If credentials are not loaded yet, the
+    /// target waits here briefly, since they usually come within a second. Then it is deferred, so that others need not
+    /// wait.
     async fn find_origin(
         &self,
         target: &mut CurrentTarget,
@@ -111,7 +112,8 @@ impl Requester for Worker {
         opened
     }
 
-    /// A job that has only this origin ends with the error. Its target stays pending: the next run may trust the server.
+    /// Handles a server that cannot be trusted. If it is the job's only origin, the job ends, and the target stays
+    /// pending: the next run may trust the server. With many hosts, the user is notified.
     fn note_unconnected(
         &self,
         _target: &mut CurrentTarget,
@@ -165,8 +167,8 @@ impl Requester for Worker {
         }
     }
 
-    /// A look at the socket costs a system call: after a reply that waits for a rest anyway it is made only where something
-    /// came before.
+    /// Whether to check the socket, which costs a system call. If a reply waits for a rest anyway, the socket is
+    /// checked only if the origin has sent unsolicited bytes before.
     fn checks_socket(&self, connection: &Connection, is_certain: bool) -> bool {
         is_certain || connection.origin().is_some_and(|origin| origin.replies.borrow().has_surplus())
     }
@@ -268,7 +270,7 @@ impl Requester for Worker {
 }
 
 impl Worker {
-    /// Whether the job cannot go on when this origin is not to be trusted; to a check, that is an answer.
+    /// Whether the job ends if this origin cannot be trusted. For a check, this is an answer.
     fn stops_at(&self, origin: &OriginConnections) -> bool {
         !self.has_rows() && self.control().is_only_origin(&origin.key)
     }
@@ -299,7 +301,7 @@ impl Worker {
         }
     }
 
-    /// A connection to the only origin was opened.
+    /// Notes an opened connection to the only origin.
     fn note_connection(&self, connection: &Connection, target: &CurrentTarget) {
         let (address, took) = (connection.address(), self.pool.take_connect_time());
         if self.control().telemetry.note_connection(address, took)
@@ -310,7 +312,8 @@ impl Worker {
         }
     }
 
-    /// Out of descriptors or ports: the targets are not to blame. With no connection at all the job ends.
+    /// Pauses without descriptors or ports, which is not the targets' fault. If no connection is open, the job ends
+    /// after 10 s.
     async fn rest_exhausted(&self, number: i32) {
         let now = self.clock.now();
         self.start_quota.overload(now);

@@ -1,4 +1,4 @@
-//! Replies as a worker counts them, and the rests and ends of its connections ([`fetchmill_net::certain`]).
+//! Counts the replies of a worker, and handles the rests and ends of its connections ([`fetchmill_net::certain`]).
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use fetchmill_net::{Deadlines, IdleState, PipelinedReplies};
 use fetchmill_store::sink::StoredParts;
 
 impl Worker {
-    /// The replies of a batch have come, to requests that were sent then. Each was awaited for as long as all of them.
+    /// Notes the replies of a batch whose requests were sent at `sent`. Each reply counts the time of the whole batch.
     pub(super) fn note_batch(
         &self,
         task: &mut WorkerConnection,
@@ -32,7 +32,7 @@ impl Worker {
         }
     }
 
-    /// Whether a reply is no sign of trouble: then it counts.
+    /// Counts a reply if it is not a sign of trouble. Returns whether it was counted.
     pub(super) fn note_load(
         &self,
         head: &Head,
@@ -45,24 +45,25 @@ impl Worker {
             if self.setup.properties.keeps >= StoredParts::Heads {
                 self.load.note_stored_head(head.length);
             }
-            // Both take memory while they are in flight.
+            // Body and head both take memory while they are in flight.
             self.load.note_reply(took, bytes + u64::from(head.length), is_unloaded);
         }
         is_well
     }
 
-    /// After a reply the connection goes on, asks to be ended with its next request, or rests.
+    /// Decides what a connection does after a reply: continue, end with the next request, or rest.
     pub(super) async fn step_connection(&self, task: &mut WorkerConnection, watch: &Deadlines) {
         let is_full = self.holds_enough(&task.held);
         let must_rest = task.must_rest(is_full, self.control().clock.micros());
-        // With many hosts the next target has another one, probably: without anything to hold there is nothing to rest for.
+        // With many hosts, the next target probably needs another connection. If nothing is held, a rest is useless.
         if must_rest && (task.is_holding() || !self.control().origins.are_many()) {
             let judged = self.resting.rest(task, self.resting_max(), watch).await;
             self.judge(task, judged);
         }
     }
 
-    /// Connections that may rest beside those that make requests: a part of these. When the job ends, any number.
+    /// Returns how many connections may rest in addition to those in use: a fraction of these. There is no limit when
+    /// the job ends.
     fn resting_max(&self) -> usize {
         if self.supply.is_done() {
             return usize::MAX;
@@ -70,8 +71,8 @@ impl Worker {
         limits::resting_connections(self.in_flight.share()).min(self.setup.resting_max)
     }
 
-    /// Before a task opens a connection: if more rest than may, the task goes on with one of them that leads to its origin, or
-    /// waits until they are fewer.
+    /// Limits resting connections before a task opens one. If too many rest, the task takes one of them that leads to
+    /// its origin, or waits until fewer rest.
     pub(super) async fn bound_rests(
         &self,
         task: &mut WorkerConnection,
@@ -88,7 +89,7 @@ impl Worker {
                 && !connection.is_ending()
                 && !self.holds_enough(&resting.held)
         };
-        // What is asked again wants a connection that has brought nothing.
+        // A repeated request needs a fresh connection.
         while !target.state.is_repeated()
             && let Some(mut found) = self.resting.take_last(is_fit)
         {
@@ -105,13 +106,13 @@ impl Worker {
         }
     }
 
-    /// All that have rested by now, as far as the sink keeps up.
+    /// Ends all rests that are over, as far as the sink keeps up.
     pub(super) async fn finish_rests(&self) {
         let now = Instant::now();
         loop {
             if self.outcomes.is_full() {
                 if !self.sink.has_room() {
-                    // The next tick goes on: it must not wait for a sink that is behind.
+                    // The next tick continues. Do not wait here for a congested sink.
                     return tokio::time::sleep(limits::TICK).await;
                 }
                 self.send_block(false).await;
@@ -122,7 +123,7 @@ impl Worker {
         }
     }
 
-    /// At the end of the worker: those that rest still are waited for, for as long as a rest or the drain may take.
+    /// Waits for the resting connections when the worker ends, for as long as a rest or the drain may take.
     pub(super) async fn end_rests(&self, drain_until: Option<Millis>) {
         let drain = drain_until.unwrap_or(0).saturating_sub(self.control().clock.now());
         let until = Instant::now() + Duration::from_micros(REST_MAX).max(Duration::from_millis(drain));
@@ -139,7 +140,7 @@ impl Worker {
         self.tell_doubtful();
     }
 
-    /// What came too late puts in doubt what was certain before.
+    /// Reports the targets that late unsolicited bytes have made doubtful.
     pub(super) fn tell_doubtful(&self) {
         for targets in self.pool.take_doubtful() {
             self.control().stray.note(0);
@@ -147,19 +148,19 @@ impl Worker {
         }
     }
 
-    /// The server ends the connection after this reply.
+    /// Handles a connection that the server ends after this reply.
     pub(super) async fn end_connection(&self, task: &mut WorkerConnection, watch: &Deadlines) {
         let judged = self.resting.end(task, self.resting_max(), watch).await;
         self.judge(task, judged);
     }
 
-    /// Bytes came that nobody asked for.
+    /// Handles unsolicited bytes.
     pub(super) fn met_surplus(&self, task: &mut WorkerConnection) {
         let surplus = task.met_surplus();
         self.judge(task, surplus);
     }
 
-    /// The connection broke.
+    /// Handles a broken connection.
     pub(super) fn met_break(&self, task: &mut WorkerConnection, silent_since: Option<MonotonicMicros>) {
         let judged = task.met_break(silent_since, self.control().clock.micros());
         self.judge(task, judged);

@@ -1,4 +1,4 @@
-//! `--robots` for a list: the question for a host's robots.txt, and what follows for the host's targets.
+//! `--robots` for a list: the request for a host's robots.txt, and its effect on the host's targets.
 
 use super::held_outcomes::WorkerConnection;
 use super::robots_body::RobotsBody;
@@ -12,7 +12,7 @@ use fetchmill_model::planner::origin::Millis;
 use fetchmill_net::Deadlines;
 
 impl Worker {
-    /// Asks the host of a target for its robots.txt. Its targets go on afterwards.
+    /// Requests the robots.txt of a target's host. The host's targets continue afterwards.
     pub(super) async fn ask_robots(
         &self,
         task: &mut WorkerConnection,
@@ -39,8 +39,8 @@ impl Worker {
         self.take_robots(target, request.into_end());
     }
 
-    /// Waits until a host that a redirect leads to has a place for a request, and returns since when it has one; `None` if it
-    /// has none for long.
+    /// Waits until the host of a redirect has a place for a request, and returns the time of admission. `None` if the
+    /// host has no place within the timeout for a head.
     async fn enter_host(&self, host: HostId, watch: &Deadlines) -> Option<Millis> {
         watch.rest();
         let until = self.clock.now() + watch.timeouts().head.as_millis() as Millis;
@@ -53,7 +53,7 @@ impl Worker {
         None
     }
 
-    /// The question has ended: the target that asked it goes on, and those that waited for it.
+    /// Ends the request for robots.txt: its target continues, and so do those that waited for it.
     fn take_robots(&self, mut target: CurrentTarget, end: RobotsEnd) {
         let (host, now) = (target.host, self.clock.now());
         match end {

@@ -1,4 +1,4 @@
-//! A robots.txt as it comes: as much of it as must be read.
+//! A robots.txt while it is received, as far as it must be read.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use fetchmill_model::limits::{ROBOTS_BYTES_MAX, ROBOTS_FREE_BYTES};
 use fetchmill_model::reply::content_encoding::{ContentEncoding, NamedEncoding};
 use fetchmill_model::verdict::{field_in, fields_in};
 
-/// See the module. Memory: [`ROBOTS_FREE_BYTES`], and up to [`ROBOTS_BYTES_MAX`] within the budget of bodies.
+/// See the module. Memory: [`ROBOTS_FREE_BYTES`], and up to [`ROBOTS_BYTES_MAX`] within the budget for bodies.
 #[derive(Debug)]
 pub(super) struct RobotsBody {
     bytes: Vec<u8>,
     encoding: NamedEncoding,
     location: Option<Vec<u8>>,
     budget: Arc<BodyMemory>,
-    /// What is reserved of it.
+    /// Bytes reserved of the budget.
     reserved: usize,
     has_no_room: bool,
 }
@@ -33,19 +33,19 @@ impl RobotsBody {
         }
     }
 
-    /// Where a redirect leads.
+    /// Returns the target of a redirect.
     pub(super) fn location(&self) -> Option<&[u8]> {
         self.location.as_deref()
     }
 
-    /// Whether more of it came than there was memory for.
+    /// Whether memory ran out for this file.
     pub(super) fn has_no_room(&self) -> bool {
         self.has_no_room
     }
 
-    /// Returns the text, decoded; of one that is badly encoded the start.
+    /// Returns the decoded text. If the encoding is broken, returns the text before the error.
     pub(super) fn text(&self) -> Vec<u8> {
-        // What is no encoding that can be decoded says nothing, or the rules are none.
+        // An unknown or missing encoding leaves the text unchanged.
         let Ok(Some(encoding)) = &self.encoding else { return self.bytes.clone() };
         let mut text = Vec::new();
         let _ = encoding.decode(self.bytes.as_slice(), u64::MAX, |piece| {

@@ -1,5 +1,5 @@
-//! Which hosts of a worker have said what may be asked for, with `--robots`: a host that has not gets one request, for its
-//! robots.txt, and nothing else until that has its answer.
+//! The hosts of a worker whose robots.txt is known, with `--robots`. An unknown host gets one request, for its
+//! robots.txt. It gets no other request until that one has its answer.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -11,23 +11,23 @@ use fetchmill_model::opt_out::robots::HostRobots;
 use fetchmill_model::planner::hosts::HostId;
 use fetchmill_model::planner::recent_hosts::RecentHosts;
 
-/// See the module. Nothing in it is locked but the board, which is looked at when a host is met.
+/// See the module. Only the board has a lock, which is taken when a host is first met.
 #[derive(Debug)]
 pub(super) struct RobotsGate {
     board: Arc<RobotsBoard>,
     known: RefCell<RecentHosts<Arc<HostRobots>>>,
-    /// Hosts that a task of this worker asks: at most one a task.
+    /// Hosts that a task of this worker asks: at most one for each task.
     asking: RefCell<HashSet<HostId>>,
 }
 
 impl RobotsGate {
-    /// Of one of so many workers.
+    /// Makes the gate of one of `workers` workers.
     pub(super) fn new(board: &Arc<RobotsBoard>, workers: usize) -> Self {
         let known = RecentHosts::new(ROBOTS_HOSTS_MAX / workers, ROBOTS_RULES_BYTES_MAX / workers);
         RobotsGate { board: Arc::clone(board), known: RefCell::new(known), asking: RefCell::default() }
     }
 
-    /// Returns what a host has said; `None` if that is not known.
+    /// Returns the robots.txt of a host; `None` if it is not known.
     pub(super) fn known(&self, host: HostId) -> Option<Arc<HostRobots>> {
         self.known.borrow_mut().get(host).cloned()
     }
@@ -37,7 +37,7 @@ impl RobotsGate {
         self.asking.borrow().contains(&host)
     }
 
-    /// Whether the host is known by now, or may be asked by the caller; `false` if another worker asks it.
+    /// Whether the host is known, or the caller may ask it. `false` if another worker asks it.
     pub(super) fn claim(&self, host: HostId) -> bool {
         match self.board.claim(host) {
             RobotsClaim::Granted => drop(self.asking.borrow_mut().insert(host)),
@@ -47,7 +47,7 @@ impl RobotsGate {
         true
     }
 
-    /// The question has its answer; `None` = it has none, and is asked again for another target.
+    /// Notes the end of a request for robots.txt. `None` = it has no answer; another target will ask again.
     pub(super) fn settle(&self, host: HostId, answer: Option<HostRobots>) {
         self.asking.borrow_mut().remove(&host);
         match answer {

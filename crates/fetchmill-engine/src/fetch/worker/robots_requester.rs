@@ -1,5 +1,5 @@
-//! How a worker asks a host for its robots.txt ([`crate::attempt`]): one request, within the bounds of the host, on the connection of
-//! the task that has a target for it.
+//! How a worker requests a host's robots.txt ([`crate::attempt`]): one request, within the limits of the host, on the
+//! connection of the task that has a target there.
 
 use std::rc::Rc;
 
@@ -23,30 +23,30 @@ use fetchmill_net::{BrokenExchange, Connection, Deadlines, OriginConnections, Re
 /// See the module.
 pub(super) struct RobotsRequester<'w>(pub(super) &'w Worker);
 
-/// The question for a host's robots.txt.
+/// The request for a host's robots.txt.
 pub(super) struct RobotsRequest {
-    /// Where it is, with the addresses of its host.
+    /// The URL of the file, with the addresses of its host.
     at: CurrentTarget,
-    /// The host that a redirect has led to, and that has not admitted the request yet.
+    /// The host that a redirect has led to, until it admits the request.
     new_host: Option<HostId>,
     end: RobotsEnd,
 }
 
-/// What came of the question.
+/// The result of the request.
 #[derive(Debug)]
 pub(super) enum RobotsEnd {
-    /// Nothing: the job ends.
+    /// No result: the job ends.
     Nothing,
-    /// The answer, and what it shows of the host.
+    /// The answer, and the state of the host that it shows.
     Answer(HostRobots, RequestOutcome),
     /// No request was made, since the host cannot be reached.
     Unreached(Failure),
-    /// The file came, and there was no memory for it.
+    /// The file came, but there was no memory for it.
     NoRoom,
 }
 
 impl RobotsRequest {
-    /// For the host of a target.
+    /// Makes the request for the host of a target.
     pub(super) fn of(target: &CurrentTarget) -> Self {
         let key = OriginKey::of_url(&target.at.url).map(|(key, _)| key);
         let url = key.map_or_else(String::new, |key| format!("{}{ROBOTS_PATH}", key.text()));
@@ -60,12 +60,12 @@ impl RobotsRequest {
         RobotsRequest { at, new_host: None, end: RobotsEnd::Nothing }
     }
 
-    /// Takes the host that has to admit the request first.
+    /// Takes the host that must admit the request first.
     pub(super) fn take_new_host(&mut self) -> Option<HostId> {
         self.new_host.take()
     }
 
-    /// A host did not admit it in time.
+    /// Notes that a host did not admit the request in time.
     pub(super) fn refuse(&mut self) {
         self.fail(FailureKind::Throttled, "the host that its redirect leads to has no place for a request");
     }
@@ -97,7 +97,7 @@ impl RobotsRequester<'_> {
         status: u16,
     ) -> AttemptEnd {
         let policy = RedirectPolicy { hops_max: ROBOTS_REDIRECTS_MAX, may_leave_origin: true };
-        // The rules of a host are the same for all: no cookie is taken.
+        // A host's rules are the same for everyone, so cookies are ignored.
         let redirect = RedirectHead { location: body.inner.location(), ..RedirectHead::default() };
         match request.at.at.follow(connection.address(), &redirect, policy) {
             Ok(leads_away) => {
@@ -233,7 +233,7 @@ impl Requester for RobotsRequester<'_> {
             return AttemptEnd::Over;
         }
         let seen = match FailureKind::of_status(status) {
-            // Where a redirect led to does not show how its host is.
+            // The reply of a redirect's destination says nothing about this host.
             Err(kind) if kind.is_retryable() && !request.at.at.is_redirected() => {
                 self.0.seen_of(kind, Some(replied), self.0.retry_after(replied))
             }
@@ -242,7 +242,7 @@ impl Requester for RobotsRequester<'_> {
         request.answer(HostRobots::of_reply(status, &body.inner.text()), seen)
     }
 
-    /// A reply that may be another request's says nothing: the question is asked on a fresh connection.
+    /// Discards a reply that may belong to another request. The file is requested again on a fresh connection.
     fn hold_reply(
         &self,
         _task: &mut WorkerConnection,

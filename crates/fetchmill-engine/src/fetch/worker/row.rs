@@ -1,4 +1,4 @@
-//! The rows of a check: what a target's last reply has shown, and how that becomes a line.
+//! The rows of a check: the observed values of a target's last reply, and how they become a line.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use fetchmill_model::target::extra_columns::extra_values;
 use fetchmill_model::verdict::failure_detail::{failure_detail, status_text};
 
 impl Worker {
-    /// An attempt begins, or goes on elsewhere.
+    /// Starts a row when an attempt begins or continues at another URL.
     pub(super) fn begin_row(&self, target: &mut CurrentTarget) {
         if !self.has_rows() {
             return;
@@ -24,7 +24,7 @@ impl Worker {
         }
     }
 
-    /// Adds the row of a target that has its outcome, with all attempts that were made; `bytes` of its body count as fetched.
+    /// Adds the row of a finished target, with all attempts. `bytes` of its body count as fetched.
     pub(super) fn push_row(
         &self,
         target: &CurrentTarget,
@@ -53,7 +53,7 @@ impl Worker {
             content_length: seen.content_length,
             body_bytes: seen.body_bytes,
             attempts,
-            // The look-up of its name may have been long before it.
+            // The name may have been looked up long before the request.
             started_at: begun
                 .map_or(seen.started_at, |begun| unix_micros() - clock.micros().saturating_sub(begun)),
             kept: extra_values(entry.kept_values().unwrap_or_default()).map(value_of).collect(),
@@ -67,15 +67,15 @@ impl Worker {
             first_byte_ms: seen.phases.first_byte.map(millis),
             total_ms: begun.map(|begun| millis(clock.micros().saturating_sub(begun))),
             second_look: self.is_second_look(target),
-            // An answer is one, whoever was busy.
+            // A reply is an answer, even if this machine was overloaded.
             suspect: kind.is_some_and(may_be_dead) && self.start_quota.was_overloaded_since(since),
         };
         self.outcomes.push_row(target.sequence, outcome, bytes, &row);
     }
 }
 
-/// A complete reply has no kind, whatever its status: a check asks what a site answers, not whether people like it.
-/// So has one of which more would come than is read.
+/// Returns the failure kind of a row. A complete reply has no kind, whatever its status: a check reports what a site
+/// answers. The same holds for a body that is longer than the check reads.
 fn kind_of(outcome: Outcome, status: u16) -> Option<FailureKind> {
     use FailureKind::{BodyTooLarge, Redirect, ServerError, Status, Throttled, UnverifiedLength};
     let Outcome::Failed(kind) = outcome else { return None };
@@ -84,7 +84,8 @@ fn kind_of(outcome: Outcome, status: u16) -> Option<FailureKind> {
     (status == 0 || !is_answer).then_some(kind)
 }
 
-/// The detail of a failure or of an absent target, also of one that is a complete reply, or the reason why a target was skipped.
+/// Returns the detail of a failed or absent target, even if the reply is complete. For a skipped target it is the
+/// reason.
 fn detail_of(outcome: Outcome, status: u16, given: Option<&str>) -> Option<Cow<'static, str>> {
     match outcome {
         Outcome::Failed(kind) => Some(failure_detail(kind, status, given).into()),

@@ -1,4 +1,4 @@
-//! What becomes of a target when a complete reply has come.
+//! Finishes a target after a complete reply.
 
 use super::body::{BodyReceiver, WorkerBody};
 use super::state::Worker;
@@ -13,11 +13,12 @@ use fetchmill_model::verdict::Verdict;
 use fetchmill_net::{Connection, ReceivedReply};
 use fetchmill_store::sink::StoredParts;
 
-/// What is said of a part whose object is not the one of the parts before.
+/// Detail of a part that belongs to another object than the parts before it.
 const REPLACED: &str = "its ETag is another one than that of an earlier part: the object was replaced";
 
 impl Worker {
-    /// A complete reply, when it is certain whose it is. `note` is told of each target that it settles.
+    /// Finishes a target with its complete reply, once it is certain whose reply it is. Each finished target is passed
+    /// to `note`.
     pub(super) fn settle(
         &self,
         connection: &Connection,
@@ -98,7 +99,7 @@ impl Worker {
         }
     }
 
-    /// With `--warc-all`, a reply that leads on, or that says why there is no object.
+    /// Keeps a reply that redirects, or that explains why there is no object (`--warc-all`).
     fn keep_reply(
         &self,
         target: &mut CurrentTarget,
@@ -111,7 +112,7 @@ impl Worker {
         }
     }
 
-    /// The object has come, and its body is looked at as a whole.
+    /// Stores the object after its complete body was checked.
     fn store(
         &self,
         target: &mut CurrentTarget,
@@ -119,7 +120,7 @@ impl Worker {
         replied: &ReceivedReply,
     ) -> AttemptEnd {
         let rules = self.rules(target);
-        // What a store lists is what it sends, which the verdict has compared.
+        // A store lists the sent size, which the verdict has already compared.
         let listed = self.listed(target).filter(|_| !target.is_of_store).and_then(|listed| listed.size);
         let completed = body.inner.complete(rules.body_max, listed);
         if body.inner.has_failed() {
@@ -151,13 +152,14 @@ impl Worker {
         }
     }
 
-    /// Whether a part has another ETag than the last one of its object. Where redirects lead does not matter.
+    /// Whether a part has another ETag than the last part of its object. Parts are compared by their listed URL, not by
+    /// the destination of redirects.
     fn is_of_another(&self, target: &CurrentTarget, body: &BodyReceiver) -> bool {
         let url = || ListEntry::read(&target.entry).url;
         target.range().is_some() && !self.part_etags.agrees(url(), body.etag())
     }
 
-    /// Its object was replaced, if the reply is its own: that of a fresh connection is.
+    /// Handles a replaced object. Only the reply on a fresh connection is certain to be the target's own.
     fn met_another(
         &self,
         target: &mut CurrentTarget,

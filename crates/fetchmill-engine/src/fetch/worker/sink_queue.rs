@@ -1,4 +1,4 @@
-//! The way of a worker's blocks to its sink, and what holds the worker back while the sink is behind.
+//! The queue of blocks from a worker to its sink, which slows the worker down while the sink is congested.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -10,16 +10,16 @@ use tokio::sync::mpsc::{Receiver, Sender};
 use crate::control::body_memory::BodyMemory;
 use fetchmill_store::sink::Block;
 
-/// Blocks on their way to the sink. Memory: what the channel takes, and one block for each task while one waits.
+/// Blocks on their way to the sink. Memory: the channel, and one block for each task while one block waits.
 pub(crate) struct SinkQueue {
     blocks: Sender<Block>,
     /// Blocks that the sink has emptied.
     empty: RefCell<Receiver<Block>>,
     /// Full blocks that came while another one waited for the sink.
     backlog: RefCell<VecDeque<Block>>,
-    /// A block waits for the sink: no target is taken.
+    /// Whether a block waits for the sink. While it does, no target is taken.
     is_congested: Cell<bool>,
-    /// A connection took no target because bodies have used up their memory.
+    /// Whether a connection took no target because bodies have used up their memory.
     waits_for_memory: Cell<bool>,
     memory: Arc<BodyMemory>,
 }
@@ -41,7 +41,7 @@ impl SinkQueue {
         self.empty.borrow_mut().try_recv().unwrap_or_default()
     }
 
-    /// Sends a block, and those that come while it waits for the sink. Returns whether it waited.
+    /// Sends a block, and those that arrive while it waits for the sink. Returns whether it waited.
     pub(super) async fn send(&self, block: Block, is_last: bool) -> bool {
         self.memory.reserve(block.memory());
         match self.blocks.try_send(block) {
@@ -55,7 +55,7 @@ impl SinkQueue {
                 self.is_congested.set(false);
                 true
             }
-            // A sink that has ended has ended the job with it.
+            // If the sink has ended, the job has ended too.
             Ok(()) | Err(TrySendError::Closed(_)) => false,
         }
     }
@@ -81,7 +81,8 @@ impl SinkQueue {
         self.blocks.capacity() > 0
     }
 
-    /// Whether there is memory for another body with `heads` bytes of heads to come; if not, it is waited for.
+    /// Whether there is memory for another body and `heads` bytes of coming heads. If not, notes that a connection
+    /// waits for memory.
     pub(super) fn has_memory(&self, heads: usize) -> bool {
         let is_short = self.is_short_of_memory(heads);
         if is_short {
@@ -90,7 +91,7 @@ impl SinkQueue {
         !is_short
     }
 
-    /// Whether memory was waited for and is there now.
+    /// Whether a connection waited for memory and there is some now.
     pub(super) fn found_memory(&self, heads: usize) -> bool {
         let is_found = self.waits_for_memory.get() && !self.is_short_of_memory(heads);
         if is_found {
@@ -99,13 +100,13 @@ impl SinkQueue {
         is_found
     }
 
-    /// Whether no target is taken because the sink is behind.
+    /// Whether no target is taken because the sink cannot keep up.
     pub(super) fn holds_back(&self) -> bool {
         self.is_congested.get() || self.waits_for_memory.get()
     }
 
-    /// Whether bodies have used up their memory and the sink will release some. Memory of bodies that are only being
-    /// received does not count, since a slow server could hold it for long.
+    /// Whether bodies have used up their memory and the sink will release some. Bodies that are still being received do
+    /// not count, since a slow server could hold their memory for long.
     fn is_short_of_memory(&self, heads: usize) -> bool {
         !self.memory.has_room(heads + 1) && self.blocks.capacity() < self.blocks.max_capacity()
     }

@@ -1,24 +1,25 @@
-//! How many targets a worker may start at once, by how well it keeps up.
+//! How many targets a worker may start in one tick, adapted to its load.
 //!
-//! A connection with TLS costs a third of a millisecond of this processor, and thousands may be opened at once: then
-//! every one of them waits for all others, and times out for want of this machine, not of the host. So a worker that is
-//! late opens half as many in its next tick, and one that is in time and has opened as many as it may a quarter more.
+//! A connection with TLS costs a third of a millisecond of this processor, and thousands may be opened together. Then
+//! each waits for all others, and times out because of this machine, not because of the host. So a worker that is late
+//! opens half as many in its next tick. A worker that is in time and has used its whole quota may open a quarter more.
 
 use std::cell::Cell;
 
 use fetchmill_model::limits;
 use fetchmill_model::planner::origin::Millis;
 
-/// A tick that comes later than this has found the worker too busy.
+/// Delay of a tick in milliseconds that shows that the worker is too busy.
 const LATE: Millis = 60;
-/// A tick that is so late that attempts may have failed for it.
+/// Delay of a tick in milliseconds that may have made attempts fail.
 const OVERLOADED: Millis = 500;
 const LEAST: usize = 8;
 const FIRST: usize = 64;
 const MOST: usize = 4096;
-/// What is spent in a tick on targets that may have to wait, about 5 us a piece: replies must not wait for longer.
+/// Limit for the cost of targets that may have to wait, for each tick. One unit takes about 5 us, and replies must not
+/// wait longer.
 const SPENT_MAX: usize = 4096;
-/// Of that, a target that waits behind others of its host, and a name that is looked up besides.
+/// Cost of a target that waits after others of its host, and additional cost of a name lookup.
 pub(super) const TO_TAKE: usize = 1;
 pub(super) const TO_LOOK_UP: usize = 3;
 
@@ -28,7 +29,7 @@ pub(super) struct StartQuota {
     quota: Cell<usize>,
     started: Cell<usize>,
     spent: Cell<usize>,
-    /// Somebody wanted to start one and was not allowed to.
+    /// Whether a target was refused in this tick.
     is_wanted: Cell<bool>,
     overloaded_at: Cell<Millis>,
 }
@@ -53,17 +54,17 @@ impl StartQuota {
         is_allowed
     }
 
-    /// So much was spent on a target of the batch.
+    /// Adds the `cost` of a target of the batch.
     pub(super) fn spend(&self, cost: usize) {
         self.spent.set(self.spent.get() + cost);
     }
 
-    /// One has started.
+    /// Counts a started target.
     pub(super) fn start(&self) {
         self.started.set(self.started.get() + 1);
     }
 
-    /// A tick, so long after the last one. Returned is how many may start, if somebody waits for that.
+    /// Adapts the quota at a tick that came `elapsed` after the last one. Returns the quota if targets wait for it.
     pub(super) fn tick(&self, elapsed: Millis, now: Millis) -> Option<usize> {
         let late = elapsed.saturating_sub(limits::TICK.as_millis() as Millis);
         let quota = self.quota.get();
@@ -80,12 +81,12 @@ impl StartQuota {
         self.is_wanted.take().then(|| self.quota.get())
     }
 
-    /// This machine was too busy, or had no descriptor or port left.
+    /// Notes that this machine was too busy, or had no descriptor or port left.
     pub(super) fn overload(&self, now: Millis) {
         self.overloaded_at.set(now);
     }
 
-    /// Whether that was so at some time since then.
+    /// Whether an overload was noted at or after `then`.
     pub(super) fn was_overloaded_since(&self, then: Millis) -> bool {
         self.overloaded_at.get() >= then.max(1)
     }

@@ -1,4 +1,4 @@
-//! What a worker is made of, and what its tasks share.
+//! The parts of a worker, and the state that its tasks share.
 
 use std::sync::Arc;
 
@@ -33,37 +33,37 @@ use fetchmill_net::certain::RestingConnections;
 use fetchmill_net::{IoBuffers, Pool, PoolSettings};
 use fetchmill_store::sink::{Properties, Stage};
 
-/// What a worker is made of.
+/// The settings and shared parts of a worker.
 pub(crate) struct WorkerSetup {
     pub(crate) index: usize,
     pub(crate) control: Arc<Control>,
-    /// The only origin, when a server lists its objects itself.
+    /// The only origin, if a server lists its own objects.
     pub(crate) server: Option<ListingServer>,
     pub(crate) naming: Naming,
     pub(crate) names: StoredNames,
-    /// Of this worker's connections; there are as many tasks at most.
+    /// Settings of this worker's connections. There are at most as many tasks as connections.
     pub(crate) pool: PoolSettings,
-    /// Connections that may rest beside those of the tasks.
+    /// Connections that may rest in addition to those of the tasks.
     pub(crate) resting_max: usize,
     pub(crate) rules: Rules,
-    /// What targets are asked with.
+    /// Methods, bodies and fields of the requests.
     pub(crate) requests: JobRequests,
-    /// Whether what was fetched may still fail: then what it was asked with goes with it.
+    /// Whether a fetched target may still fail. If so, its entry goes to the sink with it.
     pub(crate) keeps_entries: bool,
-    /// Targets whose request a run before has perhaps made, without an outcome.
+    /// Targets without an outcome that an earlier run may have requested.
     pub(crate) interrupted: Arc<Runs>,
-    /// Whether replies may be encoded, and are stored decoded.
+    /// Whether requests accept encoded replies, which are stored decoded.
     pub(crate) decodes: bool,
     /// Whether objects whose replies reserve them are skipped (`--opt-out`).
     pub(crate) opts_out: bool,
-    /// For the hosts of a job over many.
+    /// Rules for the hosts of a job over many.
     pub(crate) hosts: HostRules,
-    /// In a check, where every outcome is a row: a body is read so far.
+    /// In a check, where every outcome is a row: bytes of a body that are read.
     pub(crate) enough: Option<u64>,
     pub(crate) properties: Properties,
     /// See [`BodyMemory`].
     pub(crate) body_memory: Arc<BodyMemory>,
-    /// Where bodies go that do not fit into it.
+    /// The stage for bodies that do not fit into memory.
     pub(crate) stage: Option<Arc<Stage>>,
 }
 
@@ -77,14 +77,14 @@ pub(super) struct Worker {
     pub(super) supply: TargetSupply,
     pub(super) in_flight: InFlight,
     pub(super) load: WorkerLoad,
-    /// Of the objects whose parts were fetched last.
+    /// ETags of the objects whose parts were fetched last.
     pub(super) part_etags: PartEtags,
     pub(super) waiters: Waiters,
     pub(super) start_quota: StartQuota,
     pub(super) idle_connections: IdleConnections,
-    /// With the connections of the tasks at most one for each, and `resting_max`.
+    /// At most one connection for each task, plus `resting_max`.
     pub(super) resting: RestingConnections<HeldOutcomes>,
-    /// Connections that wait for a place in the origin's pace. Only this thread's, and only while there is one.
+    /// Line of this worker's connections that wait for a place in the origin's pace, if there is one.
     pub(super) pace_line: tokio::sync::Mutex<()>,
     pub(super) buffers: IoBuffers,
     pub(super) outcomes: OutcomeBuffer,
@@ -93,7 +93,7 @@ pub(super) struct Worker {
     pub(super) exhaustion: Exhaustion,
 }
 
-/// Those of a worker, before it has any.
+/// Makes the waiters of a worker, without targets.
 fn waiters_of(setup: &WorkerSetup) -> Waiters {
     let workers = setup.control.plan.workers();
     let robots = setup.control.robots.as_ref().map(|board| RobotsGate::new(board, workers));
@@ -139,7 +139,7 @@ impl Worker {
         &self.setup.control
     }
 
-    /// Whether this is the one more attempt at what seemed dead.
+    /// Whether this is the recheck of a target that seemed dead.
     pub(super) fn is_second_look(&self, target: &CurrentTarget) -> bool {
         target.is_second_look(&self.setup.rules)
     }

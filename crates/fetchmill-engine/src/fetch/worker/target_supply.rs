@@ -1,4 +1,4 @@
-//! The targets that a worker takes next: a batch of the planner, or the time until which there is none.
+//! The targets that a worker takes next: a batch from the planner, or the time until which the planner has none.
 
 use std::cell::{Cell, RefCell};
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -11,7 +11,7 @@ use fetchmill_model::target::{Batch, Sequence};
 /// A batch with requests that must not be made twice, while the journal does not yet know of them.
 struct BeginningBatch {
     batch: Batch,
-    /// Reports that the journal knows of it; the shard means nothing here.
+    /// Reports that the journal has recorded the batch. The shard number is meaningless here.
     noted: Receiver<Option<ShardNumber>>,
 }
 
@@ -31,7 +31,7 @@ impl TargetSupply {
         self.queue.borrow_mut().take(target)
     }
 
-    /// Offers the next target for as long as it is a first attempt and `takes` takes it.
+    /// Offers the next target while it is a first attempt and `takes` accepts it.
     pub(super) fn take_firsts(&self, mut takes: impl FnMut(Sequence, &[u8]) -> bool) {
         let mut queue = self.queue.borrow_mut();
         while let Some((sequence, entry)) = queue.next_first()
@@ -55,7 +55,7 @@ impl TargetSupply {
         self.queue.borrow().only()
     }
 
-    /// Returns the rest of the batch to the planner.
+    /// Returns the rest of the batch, for the planner.
     pub(super) fn give_back(&self) -> Option<Batch> {
         self.queue.borrow_mut().give_back()
     }
@@ -76,8 +76,8 @@ impl TargetSupply {
         self.beginning.borrow().is_some()
     }
 
-    /// Begins the batch that waits for the journal, if it need not wait longer, and returns its number of targets. If
-    /// the journal has ended, the job ends too: the batch is dropped.
+    /// Begins the batch that waits for the journal, if the journal has recorded it. Returns the number of its targets.
+    /// If the journal has ended, the job ends too, and the batch is dropped.
     pub(super) fn begin_noted(&self) -> usize {
         let mut beginning = self.beginning.borrow_mut();
         let is_noted = match beginning.as_ref().map(|beginning| beginning.noted.try_recv()) {
@@ -94,8 +94,8 @@ impl TargetSupply {
         count
     }
 
-    /// Notes that the planner has nothing until `until`. If it was not asked for a batch (`is_asked`), it does not say until
-    /// when the origin rests: then it only makes a known time earlier.
+    /// Notes that the planner has nothing until `until`. Without `is_asked` (the planner was not asked for a batch),
+    /// `until` ignores the origin's rest. It can then only make a known time earlier.
     pub(super) fn wait(&self, until: Millis, is_asked: bool) {
         let known = self.dry_until.get();
         self.dry_until.set(if is_asked { Some(until) } else { known.map(|known| known.min(until)) });
@@ -106,7 +106,7 @@ impl TargetSupply {
         self.dry_until.get().is_some()
     }
 
-    /// Whether the planner had nothing, and is to be asked again now.
+    /// Whether the planner had nothing, and must be asked again now.
     pub(super) fn is_due(&self, now: Millis) -> bool {
         self.dry_until.get().is_some_and(|until| until <= now)
     }

@@ -1,4 +1,5 @@
-//! Carries out what follows from an attempt ([`fetchmill_model::verdict`]): stores, settles, plans another attempt, corrects.
+//! Carries out the verdict on an attempt ([`fetchmill_model::verdict`]): store, finish, plan another attempt, or
+//! correct.
 
 use std::borrow::Cow;
 
@@ -19,7 +20,7 @@ use fetchmill_net::ReceivedReply;
 use fetchmill_store::sink::{FetchedBody, StoredParts};
 
 impl Worker {
-    /// Prepares `task_body` for the reply: what it is to be, as far as that is known.
+    /// Prepares `task_body` for the reply, with everything known about it in advance.
     pub(super) fn expect(&self, target: &CurrentTarget, task_body: &mut WorkerBody) {
         task_body.start(self.may_be_resumed(target));
         let body = &mut task_body.inner;
@@ -53,27 +54,28 @@ impl Worker {
         broken: BrokenFacts,
     ) -> AttemptEnd {
         if self.supply.is_done() && target.may_start_again() {
-            // Dropped while the job ends: the target stays pending.
+            // The attempt was dropped because the job ends. The target stays pending.
             return AttemptEnd::Over;
         }
         let verdict = target.state.after_broken(broken, &self.rules(target), self.clock.now());
         self.carry_out(target, failure.explain(verdict), None)
     }
 
-    /// The job ends before the target was asked for: it stays pending, unless its request was made before a redirect.
+    /// Leaves a target pending because the job ends. If its request was already made before a redirect, it may fail
+    /// instead.
     pub(super) fn leave_pending(&self, target: &CurrentTarget) -> AttemptEnd {
         self.fail_left(target);
         AttemptEnd::Over
     }
 
-    /// There are no credentials yet: it waits for them, as it would for a host.
+    /// Defers a target until there are credentials, as it would wait for a host.
     pub(super) fn defer_for_credentials(&self, target: &mut CurrentTarget) {
         let now = self.clock.now();
         self.defer(target, now, now);
         self.leave(target, RequestOutcome::Nothing);
     }
 
-    /// An attempt failed: it waits for another one, or that is its outcome.
+    /// Handles a failed attempt: the target waits for another attempt, or has failed.
     pub(super) fn failed(
         &self,
         target: &mut CurrentTarget,
@@ -87,7 +89,7 @@ impl Worker {
         self.carry_out(target, failure.explain(verdict), replied)
     }
 
-    /// Everything but the object itself and where it is.
+    /// Carries out every verdict except `Store` and `Redirect`.
     pub(super) fn carry_out(
         &self,
         target: &mut CurrentTarget,
@@ -132,7 +134,7 @@ impl Worker {
         AttemptEnd::Over
     }
 
-    /// What comes of an attempt that would have settled its target: of a joined one nothing does.
+    /// Ends a joined attempt whose verdict would finish its target. A joined attempt finishes none of its targets.
     fn refuse_joined(&self, outcome: Outcome) -> AttemptEnd {
         use FailureKind::{BadRange, BodyTooLarge, RangeIgnored, UnverifiedLength};
         if matches!(outcome, Outcome::Failed(RangeIgnored | BadRange | BodyTooLarge | UnverifiedLength)) {
@@ -141,13 +143,13 @@ impl Worker {
         AttemptEnd::Split
     }
 
-    /// Returns after which time a reply wants to be asked again, if it says so.
+    /// Returns the delay that the reply asks for before the next attempt, if any.
     pub(super) fn retry_after(&self, replied: &ReceivedReply) -> Option<Millis> {
         let retry_after = replied.head.retry_after?;
         Some(retry_after.wait(self.clock.now() / 1000).saturating_mul(1000))
     }
 
-    /// What a failed attempt tells of its host.
+    /// Returns what a failed attempt shows of its host.
     pub(super) fn seen_of(
         &self,
         kind: FailureKind,
@@ -157,13 +159,13 @@ impl Worker {
         if replied.is_some() && kind.class() == FailureClass::Final {
             return RequestOutcome::Answer;
         }
-        // From now on, exactly: the worker's clock is behind by up to a tick, and the host would be asked too early.
+        // Start from the exact time. The worker's clock is late by up to a tick, and the host would be asked too early.
         let until = retry_after
             .map(|wait| self.control().clock.now() + wait.min(limits::RETRY_AFTER_MAX.as_millis() as Millis));
         hosts::seen(kind, until)
     }
 
-    /// The object has come, or as much of it as a check reads.
+    /// Finishes a target whose object has come, or the part of it that a check reads.
     pub(super) fn settle_fetched(&self, target: &mut CurrentTarget, body: FetchedBody<'_>, facts: Facts<'_>) {
         let attempts = target.state.attempts + 1;
         if self.has_rows() {
@@ -186,12 +188,12 @@ impl Worker {
         self.leave(target, RequestOutcome::Answer);
     }
 
-    /// What was listed of an object that is to be fetched as a whole: a check reads the start of it only.
+    /// Returns the listed values of an object that is fetched as a whole. A check reads only the start of it.
     pub(super) fn listed<'t>(&self, target: &'t CurrentTarget) -> Option<ListedKey<'t>> {
         if self.has_rows() { None } else { target.listed(self.setup.naming) }
     }
 
-    /// Takes note of what a store, or a server, has shown to be wrong.
+    /// Notes what a store or a server has shown to be wrong.
     fn correct(&self, target: &mut CurrentTarget, correction: Correction) -> AttemptEnd {
         if target.shows_token {
             return match self.renew(target) {
@@ -213,7 +215,7 @@ impl Worker {
         }
     }
 
-    /// No target will fare better: they stay pending.
+    /// Ends the job, since no other target would fare better. Unfinished targets stay pending.
     fn stop(&self, target: &mut CurrentTarget, error: Error) -> AttemptEnd {
         self.control().stop.fail(error);
         self.leave(target, RequestOutcome::Nothing);

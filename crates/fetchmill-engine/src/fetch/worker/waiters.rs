@@ -1,5 +1,5 @@
-//! Targets of a job over many hosts that wait before they get a connection, by their hosts. What waits is bounded: there
-//! may be no place for a target here.
+//! Targets of a job over many hosts that wait before they get a connection, by host. The number of waiting targets is
+//! bounded, so a target may find no place here.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -20,29 +20,29 @@ use fetchmill_model::reply::certainty::MonotonicMicros;
 use fetchmill_model::verdict::Rules;
 use fetchmill_net::dns::SlotLimits;
 
-/// A name that nobody answers for is looked up for so long: its tries and what they wait for.
+/// Microseconds of a lookup that no name server answers, including all its tries and their delays.
 const DEAD_NAME_MICROS: u64 = 7_100_000;
-/// A rest that is shorter than this is waited for in memory.
+/// Milliseconds below which a rest is waited for in memory.
 pub(super) const SHORT_REST: Millis = 1000;
 
 /// Where a target waits for its host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WaitPlace {
-    /// Here.
+    /// In memory, here.
     Memory,
-    /// In the journal until then: there is no room here.
+    /// In the journal until this time, because there is no room in memory.
     Journal(Millis),
 }
 
-/// What is done with the first target that waits for a host.
+/// The next step for the first target that waits for a host.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AdmissionStep {
-    /// It is ready.
+    /// The target is ready.
     Goes,
     Waits,
-    /// All of the host's are deferred until then.
+    /// All targets of the host are deferred until this time.
     Rests(Millis),
-    /// All of them have failed.
+    /// All targets of the host have failed.
     Ends(FailureKind),
 }
 
@@ -52,23 +52,24 @@ pub(super) struct Waiters {
     rules: Rules,
     hosts: RefCell<HostTable>,
     queues: RefCell<HashMap<HostId, HostQueue>>,
-    /// Of `queues`.
+    /// Counts the reasons of the hosts in `queues`.
     waits: HostWaits,
-    /// With `--robots`.
+    /// `None` without `--robots`.
     robots: Option<RobotsGate>,
-    /// In flight at their hosts, and soon on a connection: of prompt ones and of others, which take turns.
+    /// Targets that have a place at their hosts and will soon have a connection: of prompt hosts and of others, which
+    /// take turns.
     ready: RefCell<[VecDeque<CurrentTarget>; 2]>,
     turn: Cell<usize>,
-    /// Hosts that wait for a place beside prompt ones.
+    /// Hosts that wait for a place that prompt hosts leave free.
     crowded: RefCell<VecDeque<HostId>>,
     timer: RefCell<BinaryHeap<Reverse<(Millis, HostId)>>>,
     /// Targets in `queues`.
     held: Cell<usize>,
     held_max: usize,
-    /// Targets whose names find no place among those that are looked up: no other is taken before they have. Besides
-    /// the one that was taken last they were redirected, so they are no more than tasks.
+    /// Targets whose names find no place among the running lookups. No other target is taken while there are any. All
+    /// but the last one came by a redirect, so there are at most as many as tasks.
     blocked: RefCell<VecDeque<CurrentTarget>>,
-    /// When the last name that was deferred is asked for again, microseconds; and how long after the one before it.
+    /// When the last deferred name is looked up again, in microseconds, and the interval between two of these.
     slow_until: Cell<u64>,
     slow_pace: u64,
 }
@@ -99,14 +100,14 @@ impl Waiters {
         self.hosts.borrow().refusal(target.host, now)
     }
 
-    /// Has the robots.txt of hosts count.
+    /// Makes the robots.txt of hosts count.
     #[must_use]
     pub(super) fn with_robots(self, robots: Option<RobotsGate>) -> Self {
         Waiters { robots, ..self }
     }
 
-    /// Asks for a place for one target of a host. Until a host's robots.txt is known, the first target gets one, and asks
-    /// for that ([`Waiters::asks_robots`]).
+    /// Requests a place for one target of a host. Until the host's robots.txt is known, only the first target gets a
+    /// place, and requests that file ([`Waiters::asks_robots`]).
     pub(super) fn admit(&self, host: HostId, now: Millis) -> Admission {
         let Some(robots) = self.robots.as_ref().filter(|_| self.needs_robots(host)) else {
             return self.admit_at_host(host, now);
@@ -122,12 +123,12 @@ impl Waiters {
         Admission::Later(now + limits::ROBOTS_AWAITED.as_millis() as Millis)
     }
 
-    /// The same for a request that needs no robots.txt.
+    /// Requests a place without asking for robots.txt.
     pub(super) fn admit_at_host(&self, host: HostId, now: Millis) -> Admission {
         self.hosts.borrow_mut().admit(host, now)
     }
 
-    /// Whether a target that was admitted now asks for its host's robots.txt.
+    /// Whether a target that was just admitted must request its host's robots.txt.
     pub(super) fn asks_robots(&self, host: HostId) -> bool {
         self.robots.as_ref().is_some_and(|robots| robots.is_asking(host))
     }
@@ -142,14 +143,14 @@ impl Waiters {
         self.robots.as_ref().is_some_and(|robots| robots.known(host).is_none())
     }
 
-    /// The question for a host's robots.txt has ended; `None` = without an answer.
+    /// Ends the request for a host's robots.txt; `None` = it had no answer.
     pub(super) fn settle_robots(&self, host: HostId, answer: Option<HostRobots>) {
         if let Some(robots) = &self.robots {
             robots.settle(host, answer);
         }
     }
 
-    /// A second look is to find a host as it is then.
+    /// Prepares a recheck: earlier observations of the host no longer count.
     fn doubt_what_was_seen(&self, target: &CurrentTarget, now: Millis) {
         if target.is_second_look(&self.rules) {
             self.hosts.borrow_mut().doubt(target.host, target.state.throttled_since, now);
@@ -171,13 +172,13 @@ impl Waiters {
         self.ready.borrow().iter().any(|ready| !ready.is_empty())
     }
 
-    /// A target may start as soon as a connection is free.
+    /// Adds a target that may start as soon as a connection is free.
     pub(super) fn push_ready(&self, target: CurrentTarget) {
         let is_prompt = self.hosts.borrow().is_prompt(target.host);
         self.ready.borrow_mut()[usize::from(is_prompt)].push_back(target);
     }
 
-    /// The next one that starts.
+    /// Takes the next target that starts.
     pub(super) fn take_ready(&self) -> Option<CurrentTarget> {
         let turn = self.turn.replace(1 - self.turn.get());
         let mut ready = self.ready.borrow_mut();
@@ -185,7 +186,7 @@ impl Waiters {
         taken.or_else(|| ready[1 - turn].pop_front())
     }
 
-    /// Returns what targets of most hosts wait for; `None` if none waits for its host.
+    /// Returns the reason why most hosts wait; `None` if none waits.
     pub(super) fn main_wait(&self) -> Option<HostWait> {
         self.waits.most()
     }
@@ -231,7 +232,7 @@ impl Waiters {
         self.push(queue, target);
     }
 
-    /// Gives the end of a look-up to the targets of a host, and its addresses if there are any.
+    /// Passes the end of a lookup to the targets of a host, with its addresses if there are any.
     pub(super) fn end_look_up(&self, host: HostId, addresses: Option<&Arc<[IpAddr]>>, now: MonotonicMicros) {
         if let Some(queue) = self.queues.borrow_mut().get_mut(&host) {
             self.set_wait(queue, None);
@@ -239,9 +240,9 @@ impl Waiters {
         }
     }
 
-    /// Adds a target after others of its host. Without room it comes back when they should have gone.
+    /// Adds a target after others of its host. Without room, the target comes back when the others should have gone.
     fn hold(&self, queue: &mut HostQueue, target: &mut CurrentTarget, now: Millis) -> WaitPlace {
-        // The first of a queue is always held: it is what wakes the queue.
+        // Always keep the first target of a queue in memory, since it wakes the queue.
         if self.has_room(queue) || queue.is_empty() {
             self.push(queue, std::mem::take(target));
             return WaitPlace::Memory;
@@ -301,14 +302,14 @@ impl Waiters {
         }
     }
 
-    /// Lets a host wait for a place beside prompt ones.
+    /// Lets a host wait for a place that prompt hosts leave free.
     fn wait_for_room(&self, queue: &mut HostQueue, host: HostId) {
         if queue.enter_crowd() {
             self.crowded.borrow_mut().push_back(host);
         }
     }
 
-    /// Removes the first host that waits for a place beside prompt ones, if there is one.
+    /// Removes the first host that waits for such a place, if one is free.
     pub(super) fn take_crowded(&self, now: Millis) -> Option<HostId> {
         if self.crowded.borrow().is_empty() || !self.hosts.borrow().has_room(now) {
             return None;
@@ -326,7 +327,7 @@ impl Waiters {
         }
     }
 
-    /// The next host whose time has come.
+    /// Returns the next host whose time has come.
     pub(super) fn take_due(&self, now: Millis) -> Option<HostId> {
         let mut timer = self.timer.borrow_mut();
         let Reverse((then, host)) = *timer.peek()?;
@@ -355,8 +356,8 @@ impl Waiters {
         self.blocked.borrow_mut().pop_front()
     }
 
-    /// When a name that was deferred is asked for again: as fast as slow names end, so that those that are never
-    /// answered for do not come back all the time.
+    /// Returns when a deferred name is looked up again. Deferred names come back as fast as slow lookups end, so names
+    /// that nobody answers for do not come back all the time.
     pub(super) fn place_among_slow(&self, now: Millis) -> Millis {
         let earliest = now * 1000 + DEAD_NAME_MICROS;
         let place = self.slow_until.get().max(earliest) + self.slow_pace;
@@ -364,7 +365,7 @@ impl Waiters {
         place / 1000
     }
 
-    /// Everything that waits.
+    /// Takes all waiting targets.
     pub(super) fn take_all(&self) -> Vec<CurrentTarget> {
         let queues = std::mem::take(&mut *self.queues.borrow_mut());
         let ready = std::mem::take(&mut *self.ready.borrow_mut());
@@ -377,7 +378,7 @@ impl Waiters {
         queued.chain(ready.into_iter().flatten()).chain(blocked).collect()
     }
 
-    /// Everything that waits for a host.
+    /// Takes all targets that wait for a host.
     pub(super) fn take_queue(&self, host: HostId) -> VecDeque<CurrentTarget> {
         let queue = self.queues.borrow_mut().remove(&host);
         self.waits.change(queue.as_ref().and_then(HostQueue::waits_for), None);

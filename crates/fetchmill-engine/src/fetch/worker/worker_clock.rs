@@ -1,18 +1,18 @@
-//! The clock of a worker: it stands still between two ticks.
+//! The clock of a worker, which advances only at ticks.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
 use fetchmill_model::planner::origin::Millis;
 
-/// Milliseconds since the last tick that make one late.
+/// Milliseconds since the last tick after which a tick counts as late.
 const LATE: Millis = 100;
 
 /// The time of the last tick, shared with the connections' deadlines.
 #[derive(Debug)]
 pub(super) struct WorkerClock {
     ticked_at: Rc<Cell<Millis>>,
-    /// The last tick came late and checked no deadline.
+    /// Whether the last tick came late and checked no deadline.
     was_late: Cell<bool>,
 }
 
@@ -26,7 +26,7 @@ impl WorkerClock {
         self.ticked_at.get()
     }
 
-    /// Returns the same for others that follow the ticks.
+    /// Returns the same time as a shared cell, for code that follows the ticks.
     pub(super) fn share(&self) -> Rc<Cell<Millis>> {
         Rc::clone(&self.ticked_at)
     }
@@ -36,8 +36,8 @@ impl WorkerClock {
         now.saturating_sub(self.ticked_at.replace(now)).max(1)
     }
 
-    /// Whether deadlines are checked at a tick that came `elapsed` after the last one. After a late tick replies may be
-    /// here that were in time: they are read first, and the next tick checks.
+    /// Whether a tick that came `elapsed` after the last one checks deadlines. After a late tick, replies that came in
+    /// time may still be unread. They are read first, and the next tick checks.
     pub(super) fn checks_deadlines(&self, elapsed: Millis) -> bool {
         let checks = elapsed < LATE || self.was_late.get();
         self.was_late.set(!checks);

@@ -1,5 +1,5 @@
-//! The end of a run whose threads have ended. If every target has an outcome, the job is concluded; otherwise the next run
-//! continues it.
+//! The end of a run whose threads have ended. If every target has an outcome, the job is concluded. Otherwise the next
+//! run continues it.
 
 use std::sync::Arc;
 
@@ -19,15 +19,16 @@ use fetchmill_store::results;
 /// A job whose threads have ended.
 pub(super) struct FinishedJob {
     pub(super) plan: JobPlan,
-    /// `None` if its thread has failed.
+    /// `None` if the journal's thread has failed.
     pub(super) journal: Option<Journal>,
     /// `None` if the destination is a folder.
     pub(super) uploader: Option<Uploader>,
 }
 
 impl FinishedJob {
-    /// Every target has an outcome: the last transaction, before which a job of rows writes its results, and one of shards
-    /// what it says of targets without an object. Asked to stop, it leaves that to the next run.
+    /// Makes the last transaction, because every target has an outcome. Before it, a job of rows writes its results,
+    /// and a job of shards writes its files about targets without an object. If it is asked to stop, the next run does
+    /// this.
     fn conclude(&self, journal: &mut Journal, control: &Arc<Control>) -> Result<()> {
         let kept_rows = self.plan.request.rows.as_ref().filter(|rows| !rows.is_given);
         if let Some(rows) = kept_rows {
@@ -53,14 +54,15 @@ impl FinishedJob {
         if kept_rows.is_some() { results::remove_shards(&self.plan.place) } else { Ok(()) }
     }
 
-    /// A run that has lost the job may have begun shards before it saw that; no journal has them.
+    /// Removes shards that no journal has. A run that lost the job may have begun them before it noticed.
     fn remove_strays(&self) -> Result<()> {
         let shard_folder = self.plan.sink_setup(1)?.shard_folder();
         let contested = shard_folder.filter(|_| self.plan.place.is_contested());
         contested.map_or(Ok(()), |shard_folder| shard_folder.clear_open(""))
     }
 
-    /// Whether every shard has its index now: not when it is asked to stop meanwhile.
+    /// Writes missing indexes. Returns whether every shard has one, which is not so if the run is asked to stop
+    /// meanwhile.
     fn write_indexes(&self, journal: &Journal, control: &Control) -> Result<bool> {
         let asked = control.stop.get();
         let goes_on = || control.stop.get() == asked;
@@ -68,7 +70,8 @@ impl FinishedJob {
         shard_folder.map_or(Ok(true), |shard_folder| cdxj::write_indexes(journal, &shard_folder, &goes_on))
     }
 
-    /// Whether what stands beside the shards is in its place now: not when it is asked to stop meanwhile.
+    /// Writes the files about targets without an object. Returns whether they are in place, which is not so if the run
+    /// is asked to stop meanwhile.
     fn write_unfetched(&self, journal: &Journal, control: &Arc<Control>) -> Result<bool> {
         let asked = control.stop.get();
         let goes_on = || control.stop.get() == asked;
@@ -84,7 +87,7 @@ impl FinishedJob {
         Ok(true)
     }
 
-    /// Whether nothing has asked it to stop; or only a rule, when all was done already.
+    /// Whether nothing has asked the run to stop, or only a rule did after everything was done.
     fn has_come_to_its_end(&self, journal: &Journal, control: &Control) -> Result<bool> {
         let is_stored = self.plan.request.rows.is_none() && self.plan.request.upload.is_none();
         Ok(match control.stop.get() {
@@ -94,12 +97,12 @@ impl FinishedJob {
         })
     }
 
-    /// Writes the end into the journal. Returns the report.
+    /// Writes the end to the journal. Returns the report.
     pub(super) fn finish(self, shared: &JobState) -> Result<JobReport> {
         let control = &shared.control;
         control.tokens.iter().for_each(|tokens| tokens.close());
         let finished = self.write_end(shared);
-        // Until here something may be uploaded.
+        // Uploads may run until here.
         control.store.close();
         finished
     }
@@ -114,14 +117,14 @@ impl FinishedJob {
             return Err(failure.unwrap_or_else(|| Error::Internal("the journal's thread has ended".into())));
         };
         if control.stop.get() != Stop::Abort && failure.is_none() {
-            // What was not sent stays pending, what was sent has its outcome.
+            // Requests that were not sent stay pending. The others have their outcomes.
             journal.end_requests()?;
             journal.commit()?;
         }
         if failure.is_none() && self.has_come_to_its_end(&journal, control)? {
             notices.extend(self.complete(&mut journal, control)?);
         }
-        // After an error a journaled window may still be there: the next run puts it in its place.
+        // After an error there may still be a journaled window. The next run puts it in place.
         if control.stop.get() != Stop::Abort && journal.staged()?.is_empty() {
             recovery::remove_stage(&self.plan.place.stage_path())?;
         }
@@ -131,12 +134,12 @@ impl FinishedJob {
         }
     }
 
-    /// Returns what the run has failed with: its folder is not there any more, or a thread has failed.
+    /// Returns the failure of the run: its folder has moved, or a thread has failed.
     fn failure(&self, control: &Control) -> Result<Option<Error>> {
         if let Err(moved) = self.plan.place.must_be_in_place() {
             return Ok(Some(moved));
         }
-        // Or in one that another run has taken over: what is on the disk is that run's.
+        // Another run may have taken over the folder. The files on disk are that run's.
         self.plan.place.must_be_ours()?;
         Ok(control.stop.take_failure())
     }

@@ -1,5 +1,5 @@
-//! First contact with the source and the destination, before anything is listed or fetched: finds credentials, the region
-//! of a bucket, the addresses of a server and how it lists, and claims a destination in a bucket.
+//! The first contact with the source and the destination, before anything is listed or fetched. It finds credentials,
+//! the region of a bucket, the addresses of a server and how it lists. It also claims a destination in a bucket.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -34,30 +34,30 @@ pub(super) struct Contact {
     pub(super) plan: JobPlan,
     /// Settings of connections, with the token of a command.
     pub(super) pool: PoolSettings,
-    /// The only origin of the job, when there is one.
+    /// The only origin of the job, if there is one.
     pub(super) server: Option<ListingServer>,
     /// Uploads shards; `None` if the destination is a folder.
     pub(super) uploader: Option<Uploader>,
-    /// The first page of the listing, if it was asked for to find out how the server lists.
+    /// The first page of the listing, if it was requested to detect how the server lists.
     pub(super) first_page: Option<FetchedPage>,
 }
 
 impl Contact {
-    /// Makes contact. Fails also if the job is to end meanwhile.
+    /// Makes contact. Also fails if the job must end meanwhile.
     pub(super) fn make(plan: &JobPlan, journal: &mut Journal, control: &Arc<Control>) -> Result<Self> {
         let pool = plan.pool_settings(&control.store)?;
         control.store.prepare(pool.clone(), 0);
         let plan = contact_store(plan, control, &pool)?;
         let pool = with_tokens(&plan, control, pool)?;
-        // Where it leads to is seen to before anybody is asked for anything.
+        // Check the destination before any request to the source.
         let uploader = prepare_upload(&plan, journal, control, &pool)?;
         let server = find_server(&plan, control, journal.is_listed()?)?;
         let contact = Contact { plan, pool, server, uploader, first_page: None };
         contact.with_listing(journal, control)?.with_item_columns(journal, control)
     }
 
-    /// Sets what the only origin of the job is spared, unless a list leads there: that is known when the first connection
-    /// is open.
+    /// Sets the limit that protects the job's only origin. If a list leads there, this happens when the first
+    /// connection is open.
     pub(super) fn settle_courtesy(&self, control: &Control) {
         let request = &self.plan.request;
         let only = self.server.as_ref().filter(|_| !request.leads_anywhere());
@@ -69,7 +69,7 @@ impl Contact {
         }
     }
 
-    /// Finds out which columns items have, if they are rows of a table, and writes it into the journal.
+    /// Detects the columns of items that are rows of a table, and writes them to the journal.
     fn with_item_columns(self, journal: &Journal, control: &Arc<Control>) -> Result<Self> {
         let Some(pages) = self.plan.request.json_pages().filter(|_| self.plan.needs_item_columns()) else {
             return Ok(self);
@@ -86,13 +86,13 @@ impl Contact {
         Ok(Contact { plan, first_page: Some(first_page), ..self })
     }
 
-    /// Asks the server how it lists, if that is not known, and writes it into the journal.
+    /// Asks the server how it lists, if that is unknown, and writes it to the journal.
     fn with_listing(self, journal: &Journal, control: &Arc<Control>) -> Result<Self> {
         let Some(server) = self.server.as_ref().filter(|_| self.plan.is_listing_unknown()) else {
             return Ok(self);
         };
         if journal.is_begun()? {
-            // What walks folders was recognised when it was opened.
+            // A walk over folders was recognised when it was opened.
             return Ok(Contact { plan: self.plan.listed_as(Listing::Api), ..self });
         }
         let access = PageAccess { server: Some(server.clone()), pool: self.pool.clone(), first_page: None };
@@ -109,7 +109,7 @@ impl Contact {
     }
 }
 
-/// Asks the store where the bucket of the job is. Returns the plan with its region.
+/// Asks the store for the region of the job's bucket. Returns the plan with this region.
 fn contact_store(plan: &JobPlan, control: &Arc<Control>, pool: &PoolSettings) -> Result<JobPlan> {
     let SourceOptions::S3 { bucket, prefix } = &plan.request.source else { return Ok(plan.clone()) };
     let store = &control.store;
@@ -121,7 +121,7 @@ fn contact_store(plan: &JobPlan, control: &Arc<Control>, pool: &PoolSettings) ->
     Ok(plan.in_region(store.place(bucket)?.region))
 }
 
-/// Runs the command that prints tokens, if there is one: connections show the token.
+/// Runs the command that prints tokens, if there is one. Returns settings of connections that send the token.
 fn with_tokens(plan: &JobPlan, control: &Arc<Control>, pool: PoolSettings) -> Result<PoolSettings> {
     let (Some(tokens), Some(command)) = (&control.tokens, &plan.request.bearer_command) else {
         return Ok(pool);
@@ -130,7 +130,7 @@ fn with_tokens(plan: &JobPlan, control: &Arc<Control>, pool: PoolSettings) -> Re
     Ok(tokens.shown_by(pool))
 }
 
-/// Returns the uploader of shards, if the destination is a bucket: below its prefix there is nothing but this job's.
+/// Returns the uploader of shards if the destination is a bucket. Only objects of this job may be below its prefix.
 fn prepare_upload(
     plan: &JobPlan,
     journal: &mut Journal,
@@ -154,14 +154,14 @@ fn prepare_upload(
         uploader.claim(control)?;
         journal.claim_destination()?;
     }
-    // A run that is to fetch nothing makes the same object once more.
+    // A run without anything to fetch would upload the same object again.
     if !journal.is_settled()? || plan.request.retry_failed.is_some() {
         withdraw_failures(&uploader, journal, control)?;
     }
     Ok(Some(uploader))
 }
 
-/// Removes what an earlier run has uploaded of failures, before more is fetched.
+/// Removes the failures file that an earlier run has uploaded, before more is fetched.
 fn withdraw_failures(uploader: &Uploader, journal: &Journal, control: &Arc<Control>) -> Result<()> {
     for file in journal.unfetched()? {
         uploader.withdraw_failures(control, &file.data)?;
@@ -175,7 +175,8 @@ fn find_server(plan: &JobPlan, control: &Control, is_listed: bool) -> Result<Opt
     if !plan.request.leads_anywhere() {
         control.origins.set_server(key.clone());
     }
-    // A store has many addresses, which change: they are looked up while the job runs. A proxy looks its own up.
+    // A store has many addresses, which change, so they are looked up while the job runs. A proxy makes its own
+    // lookups.
     let is_of_store = matches!(plan.request.source, SourceOptions::S3 { .. });
     if is_of_store || plan.request.http.proxy_of(&key).is_some() {
         return Ok(Some(ListingServer { key, template, addresses: None }));
@@ -187,7 +188,7 @@ fn find_server(plan: &JobPlan, control: &Control, is_listed: bool) -> Result<Opt
     Ok(Some(ListingServer { key, template, addresses: Some(addresses) }))
 }
 
-/// Looks the host of an origin up, until the job is to end.
+/// Looks up the host of an origin, until the job must end.
 fn look_up(
     plan: &JobPlan,
     control: &Control,

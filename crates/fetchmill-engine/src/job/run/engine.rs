@@ -1,4 +1,4 @@
-//! The threads that fetch, or make rows, each with a writer beside it. They end with the job.
+//! The threads that fetch or make rows, each with a writer thread. They end with the job.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -27,7 +27,7 @@ use fetchmill_store::sink::SinkSetup;
 /// Threads that return nothing.
 pub(super) type Threads = Vec<JoinHandle<Option<()>>>;
 
-/// The engine of a run, before its threads are there.
+/// The engine of a run, before its threads are started.
 pub(super) struct Engine<'r> {
     pub(super) control: &'r Arc<Control>,
     pub(super) contact: &'r Contact,
@@ -36,7 +36,7 @@ pub(super) struct Engine<'r> {
 }
 
 impl Engine<'_> {
-    /// Starts the threads. Rows that are given to the program go into `rows_chunks`.
+    /// Starts the threads. Rows for the program go to `rows_chunks`.
     pub(super) fn start(&self, rows_chunks: Option<Sender<Vec<u8>>>) -> Result<Threads> {
         match self.plan().request.workers {
             _ if self.plan().request.lists_only() => self.start_list_worker(rows_chunks),
@@ -50,21 +50,21 @@ impl Engine<'_> {
         &self.contact.plan
     }
 
-    /// Returns the set-up of the sinks of `workers`, which share an uploader if there is one.
+    /// Returns the setup of the sinks of `workers`, which share an uploader if there is one.
     fn sink_setup(&self, workers: usize) -> Result<SinkSetup> {
         let uploader = self.contact.uploader.as_ref();
         let upload_queue = uploader.map(|uploader| Arc::clone(&uploader.upload_queue));
         Ok(SinkSetup { upload_queue, ..self.plan().sink_setup(workers)? })
     }
 
-    /// Makes the writer of a worker, and the worker's way to it.
+    /// Makes the writer of a worker, and the connection to it.
     fn writer(&self, setup: &SinkSetup, index: usize) -> Result<(writer::SinkWriter, writer::BlockInput)> {
-        // What an earlier run left small is merged by the first worker.
+        // The first worker merges small shards of earlier runs.
         let small = if index == 0 { recovery::sealed_shards(self.journal)? } else { Vec::new() };
         writer::open(self.plan(), self.control, setup, index, small)
     }
 
-    /// Starts the thread that makes rows of what is listed.
+    /// Starts the thread that makes rows of listed targets.
     fn start_list_worker(&self, rows_chunks: Option<Sender<Vec<u8>>>) -> Result<Threads> {
         let (writer, block_input) = self.writer(&self.plan().sink_setup(1)?, 0)?;
         let setup = list_worker::ListWorkerSetup {
@@ -80,7 +80,7 @@ impl Engine<'_> {
         ])
     }
 
-    /// Returns what rows are made of.
+    /// Returns the source of rows.
     fn row_source(&self) -> Result<list_worker::RowSource> {
         let plan = self.plan();
         if plan.request.stores_items() {
@@ -118,7 +118,7 @@ impl Engine<'_> {
         Ok(threads)
     }
 
-    /// Starts the threads of this crate, with its own transport: first the writers, then the workers.
+    /// Starts the native threads of this crate: first the writers, then the workers.
     fn start_native(&self) -> Result<Threads> {
         let count = self.control.plan.workers();
         let common = NativeWorkers::of(self, count)?;
@@ -139,7 +139,7 @@ impl Engine<'_> {
         Ok(threads)
     }
 
-    /// Returns the set-up of one native worker, and its way to its sink.
+    /// Returns the setup of one native worker, and its queue to its sink.
     fn worker(
         &self,
         index: usize,
@@ -177,16 +177,16 @@ impl Engine<'_> {
 /// Settings that native workers have in common.
 struct NativeWorkers {
     count: usize,
-    /// The only origin, as targets are asked for there.
+    /// The only origin, with the template for requests to objects.
     server: Option<ListingServer>,
     fields: OriginFields,
-    /// Requests in flight of all of them together.
+    /// Total limit of requests in flight.
     limit: usize,
-    /// Connections of each that may rest, besides those that make requests.
+    /// Connections of each worker that may rest, in addition to those in use.
     resting_max: usize,
-    /// Connections of each that are kept without a target.
+    /// Connections of each worker that are kept without a target.
     idle_max: usize,
-    /// Targets whose requests an earlier run has begun and not ended.
+    /// Targets whose requests an earlier run has begun and not finished.
     interrupted: Arc<Runs>,
 }
 
@@ -194,9 +194,9 @@ impl NativeWorkers {
     fn of(engine: &Engine<'_>, count: usize) -> Result<Self> {
         let plan = engine.plan();
         let resting_max = plan.machine.resting_max.div_ceil(count);
-        // With one origin, the connections that have rested are those that rest next.
+        // With one origin, the connections that have rested are the next ones to rest.
         let rested = if engine.control.origins.are_many() { 0 } else { resting_max };
-        // Pages are not decoded, and so are asked for without.
+        // Pages are not decoded, so they are requested without encoding.
         let template = plan.object_server()?.map(|(_, template)| template);
         let server = engine.contact.server.as_ref().zip(template);
         Ok(NativeWorkers {
@@ -210,7 +210,7 @@ impl NativeWorkers {
         })
     }
 
-    /// Returns the settings of connections of one of them.
+    /// Returns the connection settings of one worker.
     fn pool_of(&self, index: usize, pool: &PoolSettings) -> PoolSettings {
         PoolSettings {
             connections: self.limit / self.count + usize::from(index < self.limit % self.count),

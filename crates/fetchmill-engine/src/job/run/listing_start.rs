@@ -19,12 +19,12 @@ use fetchmill_net::PoolSettings;
 use fetchmill_store::journal::Journal;
 use fetchmill_store::sink::Format;
 
-/// The way to the pages of the listing.
+/// Access to the pages of the listing.
 pub(super) struct PageAccess {
     /// The server that lists; `None` if the source is a list.
     pub(super) server: Option<ListingServer>,
     pub(super) pool: PoolSettings,
-    /// The first page; `None` if it was not asked for yet.
+    /// The first page; `None` if it was not requested yet.
     pub(super) first_page: Option<FetchedPage>,
 }
 
@@ -84,7 +84,7 @@ fn of_server(
     Ok(ListingStart::Folders(setup, format))
 }
 
-/// Returns the set-up of what lists a server; `None` if the source is not one.
+/// Returns the setup of a server's lister; `None` if the source is not a server.
 pub(super) fn server_lister(
     plan: &JobPlan,
     journal: &Journal,
@@ -134,8 +134,8 @@ fn filters(plan: &JobPlan) -> Result<Filters> {
     Filters::new(&plan.request.list.include, &plan.request.list.exclude)
 }
 
-/// How the listing begins again, should its marker have expired: with the names of all targets, which are stored as they
-/// are listed. What a transform has dropped has none.
+/// Returns how the listing begins again if its marker has expired. This needs the names of all targets, stored as they
+/// are listed. Targets that a transform has dropped have no names.
 fn relisting(plan: &JobPlan) -> Option<Relisting> {
     let request = &plan.request;
     let keeps_names = request.rows.is_none()

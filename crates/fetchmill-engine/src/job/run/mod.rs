@@ -1,5 +1,5 @@
-//! A run of a job: asks the source what must be known first, starts the threads, waits for them, and writes the end into
-//! the journal.
+//! A run of a job: makes first contact with the source, starts the threads, waits for them, and writes the end to the
+//! journal.
 
 mod conclusion;
 mod contact;
@@ -28,21 +28,21 @@ use crate::plan::job_plan::JobPlan;
 use fetchmill_model::error::Result;
 use fetchmill_store::journal::Journal;
 
-/// A job before its threads are there.
+/// A job before its threads are started.
 pub(crate) struct Run {
     pub(crate) plan: JobPlan,
-    /// The list, when the source is one.
+    /// The list, if the source is one.
     pub(crate) list: Option<OpenedList>,
     pub(crate) journal: Journal,
     pub(crate) messages: Receiver<JournalRequest>,
     pub(crate) was_finished: bool,
     pub(crate) worker_registry: Arc<WorkerRegistry>,
-    /// Where rows go that are given to the program.
+    /// Channel for the rows that the program takes.
     pub(crate) rows_chunks: Option<Sender<Vec<u8>>>,
 }
 
 impl Run {
-    /// Until the job has ended.
+    /// Runs until the job has ended.
     pub(crate) fn run(mut self, shared: &Arc<JobState>) -> Result<JobReport> {
         if self.was_finished && !self.plan.request.retry_failed.is_some() {
             return report_finished(shared, &self.journal, &self.plan);
@@ -66,7 +66,7 @@ impl Run {
         FinishedJob { plan, journal, uploader }.finish(shared)
     }
 
-    /// Starts the threads. Those that fetch come first, and wait for what is listed.
+    /// Starts the threads. The fetching threads start first, and wait for targets.
     fn start(self, contact: Contact, shared: &Arc<JobState>) -> Result<(JobPlan, RunningJob)> {
         let Run { list, mut journal, messages, worker_registry, rows_chunks, .. } = self;
         let control = &shared.control;

@@ -9,7 +9,7 @@ use fetchmill_model::error::Result;
 use fetchmill_store::journal::Journal;
 use fetchmill_store::results;
 
-/// Returns the report of a run that has found its job finished.
+/// Returns the report of a run whose job was already finished.
 pub(super) fn report_finished(shared: &JobState, journal: &Journal, plan: &JobPlan) -> Result<JobReport> {
     let lost = plan.results().filter(|target| !target.path.exists()).map(|target| {
         format!(
@@ -58,9 +58,9 @@ pub(super) fn report(
     })
 }
 
-/// Whether requests may have had credentials: each, or those of some targets of a list.
+/// Whether requests may have sent credentials: all requests, or those of some targets of a list.
 fn gave_credentials(shared: &JobState, journal: &Journal, plan: &JobPlan) -> Result<bool> {
-    // The conditions that a sync gives its targets are not secrets. What a program's own requests have is not known.
+    // The conditions that a sync adds are not secrets. The fields of a program's own requests are unknown.
     let of_rows = &plan.request.list.request.headers;
     let has_own =
         journal.traits()?.request && (of_rows.is_empty() || of_rows.iter().any(|field| !field.is_open));
@@ -70,7 +70,7 @@ fn gave_credentials(shared: &JobState, journal: &Journal, plan: &JobPlan) -> Res
         || plan.fields()?.has_secrets(None))
 }
 
-/// Why the run ended before its job did.
+/// Returns why the run ended before its job did.
 fn interruption(shared: &JobState, is_finished: bool) -> Option<Interruption> {
     let stop = &shared.control.stop;
     match (stop.get(), stop.reason()) {

@@ -1,4 +1,4 @@
-//! A job whose threads run: starts those beside the engine, and waits for all of them.
+//! A job with running threads: starts the threads other than the engine's, and waits for all of them.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -76,8 +76,8 @@ impl Lister {
         Ok(Lister { thread, is_given: matches!(plan.request.source, SourceOptions::Iterable) })
     }
 
-    /// Waits for it. One that reads a program's items may wait for the next one for ever: it is left behind, and ends when
-    /// that comes.
+    /// Waits for the thread. If it reads a program's items, it may wait forever for the next one. In this case it is
+    /// left behind, and ends when that item comes.
     fn join(self) {
         let until = Instant::now() + limits::DRAIN;
         while self.is_given && !self.thread.is_finished() && Instant::now() < until {
@@ -101,7 +101,7 @@ impl Uploading {
         Ok(Uploading { thread: uploader.start(control)?, upload_queue })
     }
 
-    /// Waits until all shards are uploaded: no more will come.
+    /// Waits until all shards are uploaded. No further shards will come.
     fn join(self) {
         self.upload_queue.complete();
         join(self.thread);
@@ -125,7 +125,7 @@ pub(super) fn start_recorder(
     spawn("fetchmill-journal", &control.stop, move || recorder::run(journal, &messages, &own, &recovery))
 }
 
-/// Starts the thread that looks at what the job does.
+/// Starts the thread that samples the job.
 pub(super) fn start_sampler(shared: &Arc<JobState>, plan: &JobPlan) -> Result<Sampler> {
     let request = &plan.request;
     let hosts = plan.host_rules(shared.control.plan.workers());
@@ -140,7 +140,7 @@ pub(super) fn start_sampler(shared: &Arc<JobState>, plan: &JobPlan) -> Result<Sa
     Sampler::start(shared, sampled)
 }
 
-/// Starts the thread that asks whether the origin is well, when it seems not to be.
+/// Starts the thread that checks the origin when it seems to be in trouble.
 pub(super) fn start_health_checker(
     control: &Arc<Control>,
     contact: &Contact,
@@ -160,7 +160,7 @@ pub(super) fn start_health_checker(
     spawn("fetchmill-health", &control.stop, move || checker.run(&questions))
 }
 
-/// The URL of the listing's first page, where that shows whether the origin is well.
+/// Returns the URL of the listing's first page, if that page shows the state of the origin.
 fn first_page_url(plan: &JobPlan, control: &Control) -> Result<Option<String>> {
     let url = match &plan.request.source {
         SourceOptions::Server(url) => url,
@@ -175,7 +175,7 @@ fn first_page_url(plan: &JobPlan, control: &Control) -> Result<Option<String>> {
         Listing::Auto | Listing::Api => plan.request.api.page_path(url, None)?,
         Listing::Autoindex | Listing::Html | Listing::Links => folder_path(url, b""),
         Listing::Sitemap => sitemap_path(url, b""),
-        // Its objects may be anywhere else, or it is the only object: it says nothing of others.
+        // The objects may be anywhere else, or the source is the only object. Its page says nothing about others.
         Listing::Json | Listing::Object => return Ok(None),
     };
     Ok(Some(format!("{}://{}{path}", url.scheme(), url.authority())))

@@ -1,6 +1,6 @@
-//! A bucket: its keys are listed in ranges side by side, as many as it takes to keep ahead of the fetching ([`ranges`]).
-//! Where a store turns out to give keys in another order than that of their bytes, the listing follows the store's tokens
-//! instead, one page after the other ([`tokens`]).
+//! A bucket, whose keys are listed in parallel ranges, as many as needed to stay ahead of the fetching ([`ranges`]). If
+//! a store's keys turn out not to be in byte order, the listing follows the store's tokens instead, one page after
+//! another ([`tokens`]).
 
 mod order;
 mod pages;
@@ -23,7 +23,7 @@ use fetchmill_model::s3::{BucketName, Disorder, Selection};
 use fetchmill_model::source::BucketCursor;
 use fetchmill_net::PoolSettings;
 
-/// What the listing of a bucket is made of, on whatever thread.
+/// The parts of a bucket lister, which any thread can use.
 pub(crate) struct BucketListerSetup {
     pub(crate) control: Arc<Control>,
     pub(crate) pool: PoolSettings,
@@ -31,17 +31,17 @@ pub(crate) struct BucketListerSetup {
     pub(crate) prefix: String,
     /// Which keys are fetched.
     pub(crate) selection: Selection,
-    /// What is not listed yet.
+    /// The part of the bucket that is not listed yet.
     pub(crate) cursor: BucketCursor,
-    /// How the listing begins again; none where nobody knows which names the job has.
+    /// How the listing begins again. `None` if the names of the job are not known.
     pub(crate) relisting: Option<Relisting>,
-    /// Whether it had begun again when an earlier run ended.
+    /// Whether the listing had begun again when an earlier run ended.
     pub(crate) is_relisting: bool,
-    /// A page that fails for longer ends the job.
+    /// Time in milliseconds after which a failing page ends the job.
     pub(crate) give_up_after: Millis,
 }
 
-/// Lists everything that is left, or until the job is to end.
+/// Lists everything that is left, or until the job must end.
 pub(super) fn list(setup: BucketListerSetup) -> Result<()> {
     let BucketListerSetup {
         control,

@@ -1,12 +1,12 @@
-//! Whether a key divides the listing of a bucket in two.
+//! Checks whether a key divides the listing of a bucket in two.
 //!
-//! Stores over a file system may walk it folder by folder: `a/1` comes before `a-b` then, although `-` is less than `/`.
-//! A page or range that begins after a key has the greater keys, and what comes before it ended with the first greater one:
-//! a lesser key that the store has later is in neither, and nothing shows that it is missing.
+//! Stores over a file system may walk it folder by folder. In that order `a/1` comes before `a-b`, although `-` is less
+//! than `/`. A page or range that begins after a key has only the greater keys, and the one before it ended at the
+//! first greater key. A lesser key that the store lists later is in neither, and nothing shows that it is missing.
 //!
-//! Such keys can only be where a folder and another name begin alike, and go on with a `/` and with a lesser byte. So each
-//! text that the key begins with before such a byte is asked for once: the names that begin so, and if one is of that kind,
-//! which comes first.
+//! Such keys exist only if a folder and another name begin alike, and continue with `/` and with a lesser byte. So the
+//! check requests each text that the key has before such a byte. It looks for names of this kind, and if there is one,
+//! it checks which comes first.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -16,18 +16,18 @@ use fetchmill_model::error::Result;
 use fetchmill_model::s3::{Disorder, ListQuery, ListedKey};
 use fetchmill_net::certain::RestedConnection;
 
-/// Texts that are known to be in order; 4 MiB with keys of 1,024 bytes. With more it forgets them all.
+/// Limit of texts that are known to be in order: 4 MiB with keys of 1,024 bytes. If it is reached, all are forgotten.
 const KNOWN_MAX: usize = 4096;
-/// The text itself, its folder, and the least of the other names: a store that walks a file system has them first.
+/// The text itself, its folder, and the least of the other names. A store that walks a file system lists these first.
 const NAMES_ASKED: u32 = 3;
 
-/// What is known of a key.
+/// The result for a key.
 pub(super) enum Border {
-    /// All greater keys come after its place, as far as can be seen.
+    /// All greater keys come after it, as far as can be seen.
     Ordered,
-    /// They do not.
+    /// Some greater keys come before it.
     Disordered(Disorder),
-    /// The job is to end.
+    /// The job must end.
     Over,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct OrderCheck {
 }
 
 impl OrderCheck {
-    /// Looks at a key; an empty one is before all.
+    /// Checks a key; the empty key is before all others.
     pub(super) async fn check(
         &self,
         pages: &BucketPages,
@@ -66,7 +66,7 @@ impl OrderCheck {
     }
 }
 
-/// What a key begins with before each byte that is no greater than `/`, from the prefix of the job on.
+/// Returns the beginnings of a key before each byte that is not greater than `/`, after the prefix of the job.
 fn stems(key: &[u8], prefix_len: usize) -> impl Iterator<Item = &[u8]> {
     (prefix_len..key.len()).filter(|at| key[*at] <= b'/').map(|at| &key[..at])
 }
@@ -97,7 +97,7 @@ async fn check_stem(pages: &BucketPages, connection: &mut RestedConnection, stem
     })
 }
 
-/// A name that goes on after a text with a byte that is less than `/`.
+/// Returns a name that continues after the text with a byte less than `/`.
 fn lesser_name(page: &ListedKeys, stem: &[u8]) -> Option<Vec<u8>> {
     let keys = page.keys.iter().map(|entry| ListedKey::read(entry).key);
     let mut names = keys.chain(page.end.folders.iter().map(Vec::as_slice));

@@ -1,4 +1,4 @@
-//! Pages of a bucket's listing, each asked for until it comes or has failed for too long.
+//! Pages of a bucket's listing. Each is requested until it comes or has failed for too long.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -21,23 +21,23 @@ use fetchmill_model::verdict::{AttemptState, Rules, Verdict};
 use fetchmill_net::PoolSettings;
 use fetchmill_net::certain::RestedConnection;
 
-/// So long a task waits before it looks again.
+/// Delay before a waiting task checks again.
 pub(super) const PATIENCE: Duration = Duration::from_millis(20);
 
-/// What came of a question for a page.
+/// The result of a request for a page.
 pub(super) enum BucketPageAnswer {
     /// The page.
     Page(ListedKeys),
-    /// The store refuses the question: it does not know the token, or `start-after`.
+    /// The store refuses the request: it does not know the token, or `start-after`.
     Refused(Error),
-    /// The job is to end.
+    /// The job must end.
     Over,
 }
 
-/// A page's keys with what it says of them, all that came.
+/// The keys of a page, with their listed values.
 pub(super) struct ListedKeys {
     pub(super) keys: Names,
-    /// Why each of them is no target, in their order; none for those that are.
+    /// Why each key is not a target, in the order of the keys; `None` for targets.
     reasons: Vec<Option<SkipReason>>,
     pub(super) end: PageEnd,
     /// The first key.
@@ -45,7 +45,7 @@ pub(super) struct ListedKeys {
 }
 
 impl ListedKeys {
-    /// Where the keys of the page do not ascend, or not from a key on.
+    /// Returns where the keys of the page do not ascend, within the page or after the key `after`.
     pub(super) fn disorder_after(&self, after: &[u8]) -> Option<Disorder> {
         let is_before = |first: &&Vec<u8>| first.as_slice() <= after && !after.is_empty();
         let before = self.first.as_ref().filter(is_before);
@@ -53,7 +53,7 @@ impl ListedKeys {
         across.or_else(|| self.end.disorder.clone())
     }
 
-    /// The targets up to a key, the keys that were left out, and whether that key was reached.
+    /// Returns the targets up to a key, the skipped keys, and whether that key was reached.
     pub(super) fn select(&self, until: Option<&[u8]>) -> (Names, Skips, bool) {
         let (mut names, mut skipped) = (Names::default(), Skips::default());
         for (entry, reason) in self.keys.iter().zip(&self.reasons) {
@@ -82,7 +82,7 @@ pub(super) struct BucketPages {
     client: Client,
     give_up_after: Millis,
     jitter: RefCell<Jitter>,
-    /// Whether any page has had a token.
+    /// Whether any page had a token.
     has_tokens: Cell<bool>,
 }
 
@@ -112,12 +112,12 @@ impl BucketPages {
         }
     }
 
-    /// Whether the job is to end, or the journal has refused a page.
+    /// Whether the job must end, or the journal has refused a page.
     pub(super) fn is_over(&self) -> bool {
         self.control.stop.get() != Stop::No || self.control.is_listing_done.load(Ordering::Relaxed)
     }
 
-    /// Waits until the planner wants another page; `false` when the job is to end.
+    /// Waits until the planner wants another page. Returns `false` if the job must end.
     pub(super) async fn wait_for_room(&self) -> bool {
         loop {
             if self.is_over() {
@@ -131,17 +131,17 @@ impl BucketPages {
         }
     }
 
-    /// The keys of the job after one; empty: from the first on.
+    /// Returns the query for the job's keys after this one; empty = from the first key.
     pub(super) fn after<'a>(&'a self, after: &'a [u8], max_keys: u32) -> ListQuery<'a> {
         ListQuery { prefix: self.prefix.as_bytes(), start_after: after, max_keys, ..ListQuery::default() }
     }
 
-    /// The page of the job's keys that a token leads to; none: the first.
+    /// Returns the query for the page at a token; `None` = the first page.
     pub(super) fn at_token<'a>(&'a self, token: Option<&'a str>) -> ListQuery<'a> {
         ListQuery { token, ..self.after(b"", limits::S3_PAGE_KEYS) }
     }
 
-    /// Asks for a page as often as it takes.
+    /// Requests a page, with as many attempts as needed.
     pub(super) async fn ask(
         &self,
         connection: &mut RestedConnection,
@@ -194,7 +194,7 @@ impl BucketPages {
         }
     }
 
-    /// Waits for a place in the rate of the job; `false` when the job is to end.
+    /// Waits for a place in the rate of the job. Returns `false` if the job must end.
     async fn keep_rate(&self) -> bool {
         let (control, micros) = (&self.control, || self.control.clock.micros());
         let due = control.pace.as_ref().map(|pace| micros() + pace.reserve(micros()));
@@ -236,12 +236,12 @@ impl BucketPages {
         Ok(ListedKeys { keys, reasons, end, first })
     }
 
-    /// Whether the store gives tokens, as far as is known.
+    /// Whether the store gives tokens, as far as known.
     pub(super) fn has_tokens(&self) -> bool {
         self.has_tokens.get()
     }
 
-    /// A page with keys that were not asked for, of a store without tokens.
+    /// Makes the error for a page with keys that were not requested, from a store without tokens.
     pub(super) fn circular(&self, Disorder { key, after }: &Disorder) -> Error {
         Error::Listing(format!(
             "the listing of the bucket {} goes in circles: {} came where only keys after {} were asked for; does the store \
@@ -252,7 +252,7 @@ impl BucketPages {
         ))
     }
 
-    /// A page that says that more keys follow, and leads to none.
+    /// Makes the error for a page that announces more keys, but leads to none.
     pub(super) fn endless(&self, query: &ListQuery<'_>) -> Error {
         Error::Listing(format!(
             "the listing of the bucket {} never ends: its page {} says that there are more keys, and leads nowhere",
@@ -261,7 +261,7 @@ impl BucketPages {
         ))
     }
 
-    /// A page has come, perhaps one that had failed.
+    /// Notes that a page has come, possibly after failures.
     fn came(&self, had_failed: bool) {
         let control = &self.control;
         if had_failed {
@@ -270,7 +270,7 @@ impl BucketPages {
         control.observe_listing(Observations { successes: 1, ..Observations::default() });
     }
 
-    /// Waits as a failure asks for, and while the store is down; `false` when the job is to end.
+    /// Waits for as long as a failure requires, and while the store is down. Returns `false` if the job must end.
     async fn wait_after(
         &self,
         query: &ListQuery<'_>,
@@ -306,7 +306,7 @@ impl BucketPages {
     }
 }
 
-/// Which page it is, for messages.
+/// Returns a description of the page, for messages.
 fn place_of(query: &ListQuery<'_>) -> String {
     match (query.token, query.start_after) {
         (Some(token), _) => format!("at the token {:?}", for_display(token.as_bytes())),

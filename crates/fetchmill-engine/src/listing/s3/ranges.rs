@@ -1,13 +1,13 @@
-//! Ranges of keys that are listed side by side.
+//! Ranges of keys that are listed in parallel.
 //!
-//! A range begins after a key (`start-after`), and goes on by the tokens of its pages. One that takes long is split where
-//! its keys seem to have their middle: a request for one key shows whether there is any after that point. Each split is in
-//! the journal before a page after it is.
+//! A range begins after a key (`start-after`), and continues with the tokens of its pages. A slow range is split near
+//! the estimated middle of its keys. A request for one key shows whether there are keys after that point. The journal
+//! has each split before any page after it.
 //!
-//! All of it holds only where keys ascend: [`OrderCheck`] looks at each point where a range begins, and the first key that
+//! All of this requires ascending keys. [`OrderCheck`] checks each point where a range begins, and the first key that
 //! does not ascend ends all ranges.
 //!
-//! What a store says of its end is not believed before a question for one more key has brought none.
+//! The end that a store reports is confirmed by a request for one more key.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -27,24 +27,24 @@ use fetchmill_model::source::{KeyRange, ListedPage, PageCursor};
 use fetchmill_model::target::Names;
 use fetchmill_net::certain::RestedConnection;
 
-/// Pages of a range before it is worth splitting: most prefixes are small.
+/// Pages of a range before it may be split: most prefixes are small.
 const PAGES_BEFORE_SPLIT: u32 = 2;
-/// After all keys that go on from the same text with a printable character of ASCII.
+/// Sorts after all keys that continue with a printable ASCII character.
 const AFTER_ALL: u8 = 0x7f;
-/// Questions for where the keys of a range have their middle, before it is left as it is for a while.
+/// Requests to find the middle of a range, before it is left unchanged for a while.
 const PROBES_MAX: u32 = 64;
 
 /// A range that is being listed, or waits for it.
 #[derive(Debug)]
 struct ListingRange {
     id: u64,
-    /// The first key that was listed of it.
+    /// The first listed key.
     first: Vec<u8>,
     after: Vec<u8>,
-    /// Leads to the page after that, if the store has said what does.
+    /// Token of the next page, if the store has given one.
     token: Option<String>,
     until: Option<Vec<u8>>,
-    /// No key was found after this one when it was asked for: it makes no sense to split there.
+    /// No key was found after this one, so a split there is useless.
     ceiling: Option<Vec<u8>>,
     is_taken: bool,
     is_being_split: bool,
@@ -67,8 +67,9 @@ impl ListingRange {
         }
     }
 
-    /// Where to look whether keys follow. While nothing says where they end: after all keys that begin as those listed so far
-    /// do, then with ever less of that beginning. Otherwise in the middle of what is left.
+    /// Returns the next point at which to look for following keys. If the end of the keys is unknown, the point is
+    /// after all keys with the same beginning as the listed ones, then with shorter and shorter beginnings. Otherwise
+    /// it is in the middle of the remaining keys.
     fn point(&self, prefix: &[u8], looked: u32) -> Option<Vec<u8>> {
         let end = self.ceiling.as_deref().or(self.until.as_deref());
         if end.is_some() || self.first.is_empty() {
@@ -76,22 +77,22 @@ impl ListingRange {
         }
         let common = self.first.iter().zip(&self.after).take_while(|(one, other)| one == other).count();
         let kept = common.checked_sub(looked as usize).filter(|kept| *kept >= prefix.len())?;
-        // What is sent is text: a character is not cut.
+        // The request is text, so do not cut a character.
         let text =
             String::from_utf8_lossy(self.after.get(..kept)?).trim_end_matches('\u{fffd}').as_bytes().to_vec();
         Some([text.as_slice(), &[AFTER_ALL]].concat())
     }
 }
 
-/// How the listing in ranges ended.
+/// The end of the listing in ranges.
 pub(super) enum RangesEnd {
-    /// All is listed, or the job is to end.
+    /// Everything is listed, or the job must end.
     Over,
-    /// The keys do not ascend; where a listing by tokens begins.
+    /// The keys do not ascend. A listing by tokens begins here.
     Disordered(Disorder, TokenStart),
 }
 
-/// What the tasks share. Nothing in it is borrowed across an await.
+/// State that the tasks share. Nothing in it is borrowed across an await.
 struct RangeLister {
     pages: Rc<BucketPages>,
     order: OrderCheck,
@@ -100,14 +101,14 @@ struct RangeLister {
     changed: Notify,
     failure: RefCell<Option<Error>>,
     disorder: RefCell<Option<Disorder>>,
-    /// Whether all that is listed is one range, from the first key on.
+    /// Whether the whole listing so far is one range, starting at the first key.
     is_one_walk: Cell<bool>,
-    /// A token has led nowhere: pages are asked for by the key before them.
+    /// Whether a token has led nowhere, so that pages are requested by the key before them.
     distrusts_tokens: Cell<bool>,
     has_told_truncation: Cell<bool>,
 }
 
-/// Lists everything that is left, or until the job is to end.
+/// Lists everything that is left, or until the job must end.
 pub(super) async fn list(pages: &Rc<BucketPages>, ranges: Vec<KeyRange>) -> Result<RangesEnd> {
     let lister = Rc::new(RangeLister::new(Rc::clone(pages), ranges));
     let tasks: Vec<_> = (0..limits::S3_LISTERS_MAX)
@@ -148,13 +149,13 @@ impl RangeLister {
         let Some(disorder) = self.disorder.take() else { return Ok(RangesEnd::Over) };
         let start = if self.is_one_walk.get() { self.next_page() } else { None };
         match start {
-            // One page may have been wrong, and nothing else leads to the next one.
+            // That page may have been wrong, and nothing else leads to the next one.
             None if !self.pages.has_tokens() => Err(self.pages.circular(&disorder)),
             start => Ok(RangesEnd::Disordered(disorder, start.unwrap_or(TokenStart::Again))),
         }
     }
 
-    /// The page where the only range goes on, if it is the first one or a token leads to it.
+    /// Returns the page where the only range continues, if it is the first one or has a token.
     fn next_page(&self) -> Option<TokenStart> {
         let ranges = self.ranges.borrow();
         let range = ranges.first()?;
@@ -162,13 +163,13 @@ impl RangeLister {
         has_place.then(|| TokenStart::At(range.token.clone()))
     }
 
-    /// The first failure is the listing's; the other tasks end.
+    /// Notes the first failure as that of the listing. The other tasks end.
     fn fail(&self, error: Error) {
         self.failure.borrow_mut().get_or_insert(error);
         self.changed.notify_waiters();
     }
 
-    /// A key that does not ascend ends all ranges.
+    /// Ends all ranges because of a key that does not ascend.
     fn found(&self, disorder: Disorder) {
         self.disorder.borrow_mut().get_or_insert(disorder);
         self.changed.notify_waiters();
@@ -178,7 +179,7 @@ impl RangeLister {
         self.pages.is_over() || self.failure.borrow().is_some() || self.disorder.borrow().is_some()
     }
 
-    /// A task: lists one range after the other, and makes more of them where there is only one to wait for.
+    /// Runs a task. It lists one range after another, and splits ranges if there are too few.
     async fn work(&self) {
         let mut connection = RestedConnection::default();
         while !self.is_over() && !self.ranges.borrow().is_empty() {
@@ -197,7 +198,7 @@ impl RangeLister {
         self.changed.notify_waiters();
     }
 
-    /// A range that nobody lists.
+    /// Takes a range that no task lists.
     fn take(&self) -> Option<u64> {
         let mut ranges = self.ranges.borrow_mut();
         let range = ranges.iter_mut().find(|range| !range.is_taken)?;
@@ -209,7 +210,7 @@ impl RangeLister {
         self.ranges.borrow_mut().iter_mut().find(|range| range.id == id).map(look)
     }
 
-    /// Page after page to the end of a range.
+    /// Lists the pages of a range to its end.
     async fn list_range(&self, connection: &mut RestedConnection, id: u64) -> Result<()> {
         let mut empty_pages = 0;
         while self.pages.wait_for_room().await && !self.is_over() {
@@ -221,7 +222,7 @@ impl RangeLister {
             let PageEnd { last_key, is_truncated, token: next, .. } = &page.end;
             let next = self.trusted(next.clone().filter(|_| *is_truncated), token.as_deref());
             let Some(last) = last_key else {
-                // Some stores give pages without a key where many were deleted.
+                // Some stores return pages without a key where many keys were deleted.
                 empty_pages += 1;
                 if *is_truncated && (next.is_none() || empty_pages > limits::EMPTY_PAGES_MAX) {
                     return Err(self.pages.endless(&self.pages.after(&after, limits::S3_PAGE_KEYS)));
@@ -238,7 +239,7 @@ impl RangeLister {
             if self.is_over() {
                 return Ok(());
             }
-            // From here on nothing is waited for: the range may have been split until now.
+            // Do not await from here on, since another task may split the range.
             let Some(until) = self.with(id, |range| range.until.clone()) else { return Ok(()) };
             let (names, skipped, is_after) = page.select(until.as_deref());
             let is_last = is_after || is_end;
@@ -250,7 +251,7 @@ impl RangeLister {
         Ok(())
     }
 
-    /// A page of a range; `None` when it must be asked for in another way, or not at all.
+    /// Returns a page of a range. `None` if it must be requested in another way, or not requested.
     async fn next_page_of(
         &self,
         connection: &mut RestedConnection,
@@ -280,7 +281,7 @@ impl RangeLister {
         Ok(Some(page))
     }
 
-    /// What leads to the next page, unless it has led to this one.
+    /// Returns the token of the next page, unless it is the token of this one.
     fn trusted(&self, next: Option<String>, from: Option<&str>) -> Option<String> {
         if next.is_some() && next.as_deref() == from {
             self.distrusts_tokens.set(true);
@@ -288,7 +289,7 @@ impl RangeLister {
         next.filter(|_| !self.distrusts_tokens.get())
     }
 
-    /// Whether the keys after one are all that the store has after its place.
+    /// Whether the keys after this one are all that the store lists after it.
     async fn begins_well(&self, connection: &mut RestedConnection, after: &[u8]) -> Result<bool> {
         match self.order.check(&self.pages, connection, after).await? {
             Border::Ordered => Ok(true),
@@ -300,7 +301,7 @@ impl RangeLister {
         }
     }
 
-    /// The first key after one, as a page; `None` when the job is to end, or keys do not ascend.
+    /// Returns the first key after this one, as a page. `None` if the job must end, or keys do not ascend.
     async fn first_after(
         &self,
         connection: &mut RestedConnection,
@@ -317,7 +318,7 @@ impl RangeLister {
         Ok(None)
     }
 
-    /// Whether the store has no key after this one. A store that has said so falsely is named once.
+    /// Whether the store has no key after this one. The first wrong answer of a store is reported.
     async fn is_end(&self, connection: &mut RestedConnection, last: &[u8]) -> Result<bool> {
         let Some(page) = self.first_after(connection, last).await? else { return Ok(false) };
         let is_end = page.end.last_key.is_none();
@@ -332,7 +333,7 @@ impl RangeLister {
         Ok(is_end)
     }
 
-    /// A piece of a range is listed: it goes to the journal with how far the range is.
+    /// Passes a listed part of a range to the journal, with the progress of the range.
     fn advance(
         &self,
         id: u64,
@@ -357,7 +358,7 @@ impl RangeLister {
         }
     }
 
-    /// The range that has been at it for longest, when the fetching has little to do.
+    /// Chooses the range with the most pages since its last split, if the fetching has few targets.
     fn choose_split(&self) -> Option<u64> {
         if !self.pages.control.plan.lock().needs_targets() {
             return None;
@@ -371,7 +372,7 @@ impl RangeLister {
         Some(chosen.id)
     }
 
-    /// Looks for a point with keys on both sides, and makes the keys after it a range of their own.
+    /// Looks for a point with keys on both sides, and makes a new range of the keys after it.
     async fn split(&self, connection: &mut RestedConnection, id: u64) -> Result<()> {
         let done = self.find_split(connection, id).await;
         self.with(id, |range| {
@@ -382,7 +383,7 @@ impl RangeLister {
     }
 
     async fn find_split(&self, connection: &mut RestedConnection, id: u64) -> Result<()> {
-        // While the end of the keys is looked for: the last point with keys after it.
+        // While the end of the keys is unknown: the last point with keys after it.
         let mut found = None;
         for looked in 0..PROBES_MAX {
             let prefix = self.pages.prefix.as_bytes();
@@ -398,7 +399,7 @@ impl RangeLister {
                 (at > range.after, has_keys, had_end)
             });
             match seen {
-                // It was listed meanwhile.
+                // The range was listed completely meanwhile.
                 None | Some((false, ..)) => return Ok(()),
                 Some((_, true, true)) => return self.divide(connection, id, at).await,
                 Some((_, true, false)) => found = Some(at),
@@ -414,10 +415,10 @@ impl RangeLister {
         }
     }
 
-    /// There are keys after `at` in a range: they become one of their own, that whoever is free lists.
+    /// Splits a range at `at`, which has keys after it. A free task lists the new range.
     async fn divide(&self, connection: &mut RestedConnection, id: u64, at: Vec<u8>) -> Result<()> {
         let is_good = self.begins_well(connection, &at).await?;
-        // It may have been listed meanwhile.
+        // The range may have been listed completely meanwhile.
         if is_good && !self.is_over() && self.with(id, |range| at > range.after) == Some(true) {
             self.divide_at(id, at);
         }

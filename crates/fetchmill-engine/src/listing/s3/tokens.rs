@@ -1,4 +1,4 @@
-//! A bucket whose keys do not ascend: each page is asked for with the token that the page before has given.
+//! A bucket whose keys do not ascend. Each page is requested with the token of the page before it.
 
 use super::pages::{BucketPageAnswer, BucketPages};
 use crate::control::journal_link::{CommitRequest, TokenStart};
@@ -15,14 +15,15 @@ use fetchmill_net::certain::RestedConnection;
 pub(super) struct TokenWalk<'a> {
     pages: &'a BucketPages,
     relisting: Option<Relisting>,
-    /// Leads to the next page; none: the first.
+    /// Token of the next page; `None` = the first page.
     token: Option<String>,
-    /// Whether an earlier run has got it, perhaps too long ago.
+    /// Whether the token is from an earlier run, and may have expired.
     is_of_earlier_run: bool,
 }
 
 impl<'a> TokenWalk<'a> {
-    /// What an earlier run has begun. `is_relisting`: it had begun again, and leaves out what the job knew before.
+    /// Resumes the walk of an earlier run. `is_relisting`: that run had begun again, and left out the targets that the
+    /// job knew.
     pub(super) fn resume(
         pages: &'a BucketPages,
         mut relisting: Option<Relisting>,
@@ -35,7 +36,7 @@ impl<'a> TokenWalk<'a> {
         Ok(TokenWalk { pages, relisting, is_of_earlier_run: token.is_some(), token })
     }
 
-    /// What a listing in ranges has found impossible.
+    /// Begins a walk after a listing in ranges proved impossible.
     pub(super) fn begin(
         pages: &'a BucketPages,
         relisting: Option<Relisting>,
@@ -59,7 +60,7 @@ impl<'a> TokenWalk<'a> {
         Ok(walk)
     }
 
-    /// All pages once more, without the targets that the job knows.
+    /// Begins again with the first page, without the targets that the job already knows.
     fn begin_again(&mut self, why: &dyn Fn() -> String) -> Result<()> {
         let Some(relisting) = &mut self.relisting else {
             return Err(Error::Listing(format!(
@@ -68,14 +69,14 @@ impl<'a> TokenWalk<'a> {
                 why()
             )));
         };
-        // Names are gathered from what is durable: the pages of this run are by then.
+        // Names are gathered from durable data. The commit makes the pages of this run durable.
         self.pages.control.journal.commit(CommitRequest::FollowTokens(TokenStart::Again))?;
         relisting.gather()?;
         (self.token, self.is_of_earlier_run) = (None, false);
         Ok(())
     }
 
-    /// Page after page, to the one without a token.
+    /// Lists pages until one has no token.
     pub(super) async fn list(mut self) -> Result<()> {
         let mut connection = RestedConnection::default();
         let mut empty_pages = 0;
@@ -107,7 +108,7 @@ impl<'a> TokenWalk<'a> {
         Ok(())
     }
 
-    /// The token of an earlier run may have expired; any other is an error.
+    /// Begins again if the refused token is from an earlier run and may have expired. Any other refusal is an error.
     fn token_refused(&mut self, error: Error) -> Result<()> {
         if !self.is_of_earlier_run {
             return Err(error);

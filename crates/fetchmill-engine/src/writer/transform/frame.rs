@@ -1,4 +1,4 @@
-//! What goes between a writer and its transform process; numbers are little-endian.
+//! The protocol between a writer and its transform process. Numbers are little-endian.
 //!
 //! First the setup: its length (u32) and its bytes; the answer says that the process is ready, or why it is not. Then
 //! requests: the length of the rest (u32), the number of replies (u32), and each reply ([`TransformRequest::add`]).
@@ -21,28 +21,28 @@ const ANSWER_HEAD_BYTES: usize = 13;
 pub(super) struct ReplyView<'s> {
     pub(super) name: &'s [u8],
     pub(super) url: &'s [u8],
-    /// The file that has the body, when it was too large for memory.
+    /// File of the body, if it was too large for memory.
     pub(super) path: Option<&'s Path>,
     pub(super) body: &'s [u8],
     pub(super) facts: Facts<'s>,
 }
 
-/// A request while it is written.
+/// A request that is being written.
 pub(super) struct TransformRequest<'r> {
     out: &'r mut Vec<u8>,
     replies: u32,
 }
 
 impl<'r> TransformRequest<'r> {
-    /// In a buffer that is used again.
+    /// Begins a request in a reused buffer.
     pub(super) fn new(out: &'r mut Vec<u8>) -> Self {
         out.clear();
         out.extend_from_slice(&[0; 8]);
         TransformRequest { out, replies: 0 }
     }
 
-    /// Status (u16), date (i64), the lengths of name, URL, content type, encoding, etag and path (u32), that of the body
-    /// (u64), and all of these.
+    /// Adds a reply: status (u16), date (i64), the lengths of name, URL, content type, encoding, etag and path (u32),
+    /// the length of the body (u64), and then all of these.
     pub(super) fn add(&mut self, reply: &ReplyView<'_>) {
         use std::os::unix::ffi::OsStrExt as _;
         let facts = &reply.facts;
@@ -63,7 +63,7 @@ impl<'r> TransformRequest<'r> {
         self.replies += 1;
     }
 
-    /// Writes down how much it is.
+    /// Writes the lengths into the head.
     pub(super) fn finish(self) -> Result<()> {
         let length = u32::try_from(self.out.len() - 4)
             .map_err(|_| Error::Internal("a batch is too large for a transform".into()))?;
@@ -73,13 +73,13 @@ impl<'r> TransformRequest<'r> {
     }
 }
 
-/// What became of a reply; its bytes are in the buffers that were given.
+/// The result for a reply. Its bytes are in the caller's buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TransformAnswer {
-    /// Store the body, and the columns beside it.
+    /// Store the body and the columns.
     Stored,
     Dropped,
-    /// The body says why.
+    /// The body contains the reason.
     Failed,
 }
 
@@ -97,7 +97,7 @@ fn read_head(from: &mut impl Read) -> io::Result<TransformAnswerHead> {
     Ok(TransformAnswerHead { letter, columns, body: u64::from_le_bytes(body) })
 }
 
-/// Whether the process is ready; `Err` has the reason why it is not.
+/// Reads whether the process is ready; `Err` contains the reason why it is not.
 pub(super) fn read_ready(from: &mut impl Read) -> io::Result<std::result::Result<(), String>> {
     let head = read_head(from)?;
     let mut text = Vec::new();
@@ -109,7 +109,7 @@ pub(super) fn read_ready(from: &mut impl Read) -> io::Result<std::result::Result
     }
 }
 
-/// The next answer, its columns and its body; a body of more than `max_size` bytes is a failure.
+/// Reads the next answer with its columns and body. A body of more than `max_size` bytes is a failure.
 pub(super) fn read_answer(
     from: &mut impl Read,
     columns: &mut Vec<u8>,
@@ -145,7 +145,7 @@ fn too_large(head: &TransformAnswerHead, max_size: u64) -> String {
     format!("its result has {} bytes, --max-size allows {max_size}", head.body)
 }
 
-/// Exactly so many bytes: none are made room for before they are there.
+/// Reads exactly `length` bytes. Memory is allocated only as they arrive.
 fn read_part(from: &mut impl Read, length: u64, into: &mut Vec<u8>) -> io::Result<()> {
     into.clear();
     from.take(length).read_to_end(into)?;
@@ -156,7 +156,7 @@ fn wrong(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// The values of columns; it ends where the bytes are no values.
+/// Returns the values of columns, up to the first invalid byte.
 pub(super) fn values(columns: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     let mut rest = columns;
     std::iter::from_fn(move || {

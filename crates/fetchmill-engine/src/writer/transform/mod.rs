@@ -1,9 +1,9 @@
-//! A user's function between an engine and a sink: fetched replies go to a process that runs it, and what it gives for
-//! each is stored instead.
+//! A user's function between an engine and a sink. A process runs the function on fetched replies, and its results are
+//! stored instead of the replies.
 //!
-//! A writer has one such process, so no thread that fetches ever waits for the function. Replies go in batches: one
-//! that the process does not survive is given again one reply at a time, to a fresh process, and the reply that ends
-//! that one too is failed(transform). What has no receipt in the journal when a job is killed is fetched and
+//! Each writer has its own process, so fetching threads never wait for the function. Replies go in batches. If the
+//! process does not survive a batch, a fresh process gets these replies one at a time. A reply that ends this process
+//! as well is failed(transform). If a job is killed, replies without a receipt in the journal are fetched and
 //! transformed again.
 
 mod frame;
@@ -28,28 +28,28 @@ use fetchmill_store::sink::{
     Block, BlockBody, BlockEntry, EntryDescription, FetchedBody, Stage, StoredParts,
 };
 
-/// What a transform needs of its job.
+/// The settings of a transform, from its job.
 pub(crate) struct TransformSetup {
     pub(crate) worker: usize,
     pub(crate) control: Arc<Control>,
     pub(crate) process: TransformOptions,
     /// Columns that the function may fill.
     pub(crate) columns: Vec<String>,
-    /// What their values must be.
+    /// Types of these columns.
     pub(crate) types: Vec<ColumnType>,
-    /// Replies that it is given at once.
+    /// Maximum number of replies in a batch.
     pub(crate) batch: usize,
-    /// How many columns are kept of a list: the function's are behind them.
+    /// Number of kept columns of a list. The function's columns follow them.
     pub(crate) list_columns: usize,
-    /// Bytes of a result.
+    /// Maximum bytes of a result.
     pub(crate) max_size: u64,
-    /// Where bodies lie that were too large for memory, and results that are.
+    /// Stage for bodies and results that are too large for memory.
     pub(crate) stage: Arc<Stage>,
-    /// Where a server that lists its objects has them: the origin, and the path of each.
+    /// Place of the objects on a server that lists them: the origin, and the template of paths.
     pub(crate) server: Option<(String, RequestTemplate)>,
     /// Whether the sink has a column for URLs.
     pub(crate) stores_url: bool,
-    /// Whether the sink stores anything of an object.
+    /// Whether the sink stores any part of an object.
     pub(crate) stores_bodies: bool,
 }
 
@@ -58,29 +58,29 @@ pub(crate) struct Transform {
     setup: TransformSetup,
     process: Option<TransformProcess>,
     request: Vec<u8>,
-    /// Of the last answer.
+    /// Body of the last answer.
     body: Vec<u8>,
     columns: Vec<u8>,
     made: Block,
 }
 
-/// How far a transform came.
+/// Progress of a transform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TransformProgress {
-    /// To the end.
+    /// Everything is done.
     Done,
-    /// The job ends and waits no longer: what is not done will be fetched again.
+    /// The job ends and no longer waits. The remaining replies will be fetched again.
     Stopped,
 }
 
-/// How a batch ended.
+/// The end of a batch.
 enum BatchAttempt {
     Over(TransformProgress),
-    /// The process did, with so many replies answered; how, for people.
+    /// The process ended after this number of answers. The text describes its end for people.
     Died(usize, String),
 }
 
-/// What a worker's writer gives replies to before it stores them, if the job has something for that.
+/// Returns the transform of a worker's writer, if the job has one.
 pub(crate) fn of_worker(
     plan: &JobPlan,
     control: &Arc<Control>,
@@ -122,8 +122,8 @@ impl Transform {
         }
     }
 
-    /// Starts the process and waits until it has the function. The thread must live as long as the transform: the
-    /// process ends with it.
+    /// Starts the process and waits until it has loaded the function. The calling thread must live as long as the
+    /// transform, since the process ends with the thread.
     pub(crate) fn start(&mut self) -> Result<TransformProgress> {
         let mut last = String::new();
         for _ in 0..TRANSFORM_STARTS_MAX {
@@ -142,7 +142,7 @@ impl Transform {
         )))
     }
 
-    /// Makes what is to be stored of a block, and hands it on in parts: `store` may be called any number of times.
+    /// Transforms a block and passes the results to `store` in one or more parts.
     pub(crate) fn run(
         &mut self,
         block: &Block,
@@ -175,7 +175,7 @@ impl Transform {
         Ok(())
     }
 
-    /// How many of these go to the function at once.
+    /// Returns how many of these go to the function in one batch.
     fn batch_length(&self, entries: &[&BlockEntry]) -> usize {
         let mut bytes = 0;
         let fitting = entries.iter().take(self.setup.batch).take_while(|entry| {
@@ -186,7 +186,7 @@ impl Transform {
         fitting.count()
     }
 
-    /// A batch, and when the process does not survive it what is left of it one by one.
+    /// Transforms a batch. If the process does not survive it, the remaining replies follow one at a time.
     fn batch(
         &mut self,
         block: &Block,
@@ -205,7 +205,7 @@ impl Transform {
             match self.attempt(block, &[*entry], store)? {
                 BatchAttempt::Over(TransformProgress::Stopped) => return Ok(TransformProgress::Stopped),
                 BatchAttempt::Died(0, how) => self.fail(block, entry, &how)?,
-                // Or it gave its answer before it ended.
+                // The process may also have answered before it ended.
                 BatchAttempt::Over(TransformProgress::Done) | BatchAttempt::Died(..) => {}
             }
         }
@@ -221,7 +221,7 @@ impl Transform {
         if self.setup.control.stop.is_drained() {
             return Ok(BatchAttempt::Over(TransformProgress::Stopped));
         }
-        // One that ended while it had nothing to do is nobody's fault.
+        // A process that ended while it was idle is not the fault of a reply.
         self.process.take_if(TransformProcess::has_ended);
         if self.process.is_none() && self.start()? == TransformProgress::Stopped {
             return Ok(BatchAttempt::Over(TransformProgress::Stopped));
@@ -241,7 +241,7 @@ impl Transform {
         })
     }
 
-    /// Sends the request and takes the answers, each as it comes.
+    /// Sends the request and takes each answer as it arrives.
     fn call(
         &mut self,
         process: &mut TransformProcess,
@@ -286,7 +286,7 @@ impl Transform {
         request.finish()
     }
 
-    /// What the function gave for a reply.
+    /// Stores the function's result for a reply.
     fn settle(&mut self, block: &Block, entry: &BlockEntry, answer: TransformAnswer) -> Result<()> {
         match answer {
             TransformAnswer::Stored => match self.setup.wrong_value(&self.columns) {
@@ -326,7 +326,7 @@ impl Transform {
         let facts = Facts {
             url: if self.setup.is_of_server() && self.setup.stores_url { Some(&*url) } else { facts.url },
             kept: kept.as_deref().or(facts.kept),
-            // They are those of other bytes: WARC stores a resource.
+            // The head belongs to other bytes. WARC stores a resource instead.
             head: None,
             content_encoding: facts.content_encoding.filter(|_| self.body == block.body(entry)),
             ..facts
@@ -348,13 +348,13 @@ impl Transform {
         self.leave(entry, Outcome::Failed(FailureKind::Transform), &target)
     }
 
-    /// What a list says of a reply; the URL of a server's object is its name.
+    /// Returns the listed facts of a reply. For a server's object, the name stands for the URL.
     fn listed_facts<'b>(&self, block: &'b Block, entry: &BlockEntry) -> Facts<'b> {
         let facts = block.facts(entry);
         Facts { url: facts.url.filter(|_| !self.setup.is_of_server()), ..facts }
     }
 
-    /// A reply of which nothing is stored.
+    /// Drops a reply without storing anything.
     fn leave(&mut self, entry: &BlockEntry, outcome: Outcome, target: &EntryDescription<'_>) -> Result<()> {
         self.forget_staged(entry)?;
         self.made.push_other(entry.sequence, outcome, entry.status, entry.attempts, target);
@@ -379,7 +379,7 @@ impl TransformSetup {
         self.server.is_some()
     }
 
-    /// Where a reply came from.
+    /// Returns the URL of a reply.
     fn url<'u>(&self, name: &'u [u8], facts: &Facts<'u>) -> Cow<'u, [u8]> {
         match (facts.url, &self.server) {
             (Some(url), _) => Cow::Borrowed(url),
@@ -392,7 +392,7 @@ impl TransformSetup {
         }
     }
 
-    /// What is wrong with the values that the function gave, if one is not what was said of its column.
+    /// Returns what is wrong with the function's values, if one does not fit the type of its column.
     fn wrong_value(&self, columns: &[u8]) -> Option<String> {
         let told = self.columns.iter().zip(&self.types).zip(frame::values(columns));
         told.filter_map(|((name, kind), value)| Some((name, kind, value?)))
@@ -402,7 +402,8 @@ impl TransformSetup {
             })
     }
 
-    /// The values of all columns: those of the list and behind them the function's; none when it fills none.
+    /// Returns the values of all columns: those of the list, then those of the function. `None` if the function has no
+    /// columns.
     fn kept(&self, of_list: Option<&[u8]>, columns: &[u8]) -> Option<Vec<u8>> {
         if self.columns.is_empty() {
             return None;

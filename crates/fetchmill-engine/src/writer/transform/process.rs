@@ -1,7 +1,7 @@
-//! A transform process: started, asked, and ended with its writer.
+//! A transform process, which is started and ended with its writer.
 //!
-//! Nothing waits for it without an end: each tick looks whether the job still waits, and whether the process is there,
-//! also when a process that it started itself holds the socket open.
+//! Every wait has an end. Each tick checks whether the job still waits and whether the process still exists, since a
+//! child of the process may hold the socket open.
 
 use std::io::{self, BufReader, Read, Write as _};
 use std::net::Shutdown;
@@ -17,12 +17,12 @@ use crate::control::stop::StopSignal;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::limits::{TICK, TRANSFORM_END_WAIT};
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoTransformReply {
-    /// The job waits no longer.
+    /// The job no longer waits.
     Stopped,
-    /// The process has ended, or has closed its end.
+    /// The process has ended, or has closed its end of the socket.
     Died,
 }
 
@@ -32,7 +32,7 @@ pub(super) type TransformReply<T> = std::result::Result<T, NoTransformReply>;
 /// See the module.
 pub(super) struct TransformProcess {
     reader: BufReader<TransformSocket>,
-    /// Answers that it has still to give: only while there are none it ends by itself.
+    /// Answers that the process still owes. Only without any it ends by itself.
     owed: usize,
 }
 
@@ -45,7 +45,7 @@ struct TransformSocket {
 }
 
 impl TransformProcess {
-    /// Starts it.
+    /// Starts the process.
     pub(super) fn spawn(command: &[String], stop: &Arc<StopSignal>) -> Result<Self> {
         let Some((program, arguments)) = command.split_first() else {
             return Err(Error::Internal("a transform has no command".into()));
@@ -57,7 +57,7 @@ impl TransformProcess {
         let child = Command::new(program)
             .args(arguments)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
-            // Ctrl-C in a terminal is for the job, which decides what becomes of it.
+            // Keep Ctrl-C in a terminal for the job, which decides about the process.
             .process_group(0)
             .spawn()
             .map_err(fail)?;
@@ -65,7 +65,7 @@ impl TransformProcess {
         Ok(TransformProcess { reader: BufReader::new(socket), owed: 0 })
     }
 
-    /// Sends the setup and waits until the process has its function. One that cannot be loaded stops the job.
+    /// Sends the setup and waits until the process has loaded its function. If that fails, the job stops.
     pub(super) fn prepare(&mut self, setup: &[u8]) -> Result<TransformReply<()>> {
         let length = (setup.len() as u32).to_le_bytes();
         if let Err(silence) = self.send(&[&length, setup].concat(), 1) {
@@ -81,13 +81,13 @@ impl TransformProcess {
         }
     }
 
-    /// Sends bytes that so many answers are due to.
+    /// Sends bytes that require `answers` answers.
     pub(super) fn send(&mut self, bytes: &[u8], answers: usize) -> TransformReply<()> {
         self.owed = answers;
         self.reader.get_mut().write_all(bytes).map_err(|error| silence_of(&error))
     }
 
-    /// The next answer.
+    /// Reads the next answer.
     pub(super) fn answer(
         &mut self,
         columns: &mut Vec<u8>,
@@ -113,14 +113,14 @@ impl TransformProcess {
         }
     }
 
-    /// Whether it has ended.
+    /// Whether the process has ended.
     pub(super) fn has_ended(&mut self) -> bool {
         self.reader.get_mut().look()
     }
 
-    /// Ends it, if it has not, and says how it ended, for people.
+    /// Ends the process if necessary, and describes its end for people.
     pub(super) fn how_it_ended(mut self) -> String {
-        // What has closed its end is about to end.
+        // A process that has closed its end is about to exit.
         let ended = self.reader.get_mut().wait();
         match ended.map(|status| (status.signal(), status.code())) {
             Some((Some(signal), _)) => format!("the process ended (signal {signal})"),
@@ -131,13 +131,13 @@ impl TransformProcess {
 }
 
 impl Drop for TransformProcess {
-    /// Nothing is left behind: one without work ends when the socket does, another one is killed.
+    /// Ends the process. An idle one exits when the socket closes; any other is killed.
     fn drop(&mut self) {
         let owes = self.owed > 0;
         let own = self.reader.get_mut();
         let _ = own.socket.shutdown(Shutdown::Both);
         if owes || own.wait().is_none() {
-            // It may be gone already.
+            // The process may already be gone.
             let _ = own.child.kill();
         }
         let _ = own.child.wait();
@@ -153,7 +153,7 @@ impl TransformSocket {
         self.ended.is_some()
     }
 
-    /// Waits a moment for its end.
+    /// Waits a moment for the process to end.
     fn wait(&mut self) -> Option<ExitStatus> {
         let until = Instant::now() + TRANSFORM_END_WAIT;
         let mut pause = TICK / 50;
@@ -164,7 +164,8 @@ impl TransformSocket {
         self.ended
     }
 
-    /// After a tick without a byte: whether another one makes sense. What a process said before it ended is still read.
+    /// Decides after a tick without a byte whether to wait for another. Output from before the process's end is still
+    /// read.
     fn go_on(&mut self) -> io::Result<()> {
         let had_ended = self.ended.is_some();
         if self.stop.is_drained() {

@@ -1,6 +1,6 @@
-//! Small objects of a bucket, for a program that keeps records there: the job directory of a shared job. A call makes its
-//! request on a connection of its own and repeats it until it is answered or its time is over. Nothing outside the prefix can
-//! be named.
+//! Small objects in a bucket, for a program that keeps records there: the job directory of a shared job. Each call uses
+//! its own connection, and repeats its request until it is answered or its time is over. All names are below the
+//! prefix.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -41,14 +41,14 @@ pub struct BucketObject {
     pub modified: u64,
 }
 
-/// An object of a page.
+/// An object in a page.
 #[derive(Debug)]
 pub struct StoredKey {
-    /// What follows the prefix.
+    /// Name after the prefix.
     pub name: String,
     /// Bytes.
     pub size: u64,
-    /// Another one if the object was replaced.
+    /// Changes if the object is replaced.
     pub etag: String,
     /// When it was written, by the store's clock: seconds since 1970.
     pub modified: u64,
@@ -59,14 +59,14 @@ pub struct StoredKey {
 pub struct BucketPage {
     /// In the store's order.
     pub keys: Vec<StoredKey>,
-    /// Leads to the next page; `None` = this is the last one.
+    /// Token of the next page; `None` = this is the last one.
     pub token: Option<String>,
-    /// The store's clock: seconds since 1970.
+    /// The store's time in seconds since 1970.
     pub sent: u64,
 }
 
 impl Bucket {
-    /// Finds credentials. Nothing is asked for yet.
+    /// Finds credentials. Sends no request to the bucket yet.
     pub fn open(dest: &Path, options: &StreamOptions) -> Result<Self> {
         let Some(place) = UploadDestination::of(dest)? else {
             return Err(Error::Usage(format!(
@@ -83,7 +83,7 @@ impl Bucket {
         Ok(Bucket { place, access, pool, clock, stop })
     }
 
-    /// The bucket and the prefix, as users write them.
+    /// Returns the bucket and the prefix as users write them.
     pub fn text(&self) -> String {
         self.place.text()
     }
@@ -104,7 +104,7 @@ impl Bucket {
                 ))
                 .into()),
                 200 | 206 => Ok(Some(BucketObject { body: reply.body, modified })),
-                // After its last byte.
+                // The start is after the last byte.
                 416 => Ok(Some(BucketObject { body: Vec::new(), modified })),
                 404 if meaning(&reply) != StoreError::NoBucket => Ok(None),
                 _ => Err(self.refused(client, "read", &key, &reply)),
@@ -112,7 +112,7 @@ impl Bucket {
         })
     }
 
-    /// Puts an object in place of the one with its name. Returns the store's clock: seconds since 1970.
+    /// Puts an object, and replaces any object of the same name. Returns the store's time in seconds since 1970.
     pub fn put(&self, name: &str, body: &[u8], patience: Duration) -> Result<u64> {
         let key = self.key(name);
         self.run(patience, async |client| {
@@ -125,7 +125,8 @@ impl Bucket {
         })
     }
 
-    /// Asks once to create an object, if none has its name. `None` = the outcome is unknown: read the object to learn it.
+    /// Tries once to create an object, unless its name exists. `None` = the outcome is unknown: read the object to
+    /// learn it.
     pub fn create(&self, name: &str, body: &[u8], patience: Duration) -> Result<Option<bool>> {
         let key = self.key(name);
         let fields = [("If-None-Match".to_owned(), "*".to_owned())];
@@ -151,7 +152,7 @@ impl Bucket {
         }
     }
 
-    /// Lists a page of the names that begin with a text; `token` is that of the page before.
+    /// Lists a page of the names that begin with a text. `token` is from the previous page.
     pub fn list(&self, begin: &str, token: Option<&str>, patience: Duration) -> Result<BucketPage> {
         let prefix = self.key(begin);
         let query = ListQuery {
@@ -251,7 +252,7 @@ impl Bucket {
         UploadClient::new(&self.access, &self.pool, self.place.clone(), signal, patience, head_timeout)
     }
 
-    /// Does something with the store, in this thread.
+    /// Runs requests to the store in this thread.
     fn run<T>(
         &self,
         patience: Duration,
@@ -270,13 +271,13 @@ impl Bucket {
         )
     }
 
-    /// The store's clock.
+    /// Returns the store's time.
     fn clock_of(&self, reply: &BucketReply) -> BucketResult<u64> {
         let said = reply.sent_at();
         said.ok_or_else(|| Error::Usage(format!("{}: the store's replies have no Date", self.text())).into())
     }
 
-    /// What cannot become better by itself.
+    /// Returns the error for a refusal that will not go away by itself.
     fn refused(&self, client: &UploadClient, action: &str, key: &str, reply: &BucketReply) -> UploadEnd {
         Error::Usage(client.refusal(action, &self.place.text_of(key), reply)).into()
     }

@@ -1,12 +1,12 @@
-//! The thread that uploads sealed shards, when the destination is a bucket: one after the other, its data, then its
-//! manifest. The journal says that an upload has begun before the store hears of it, and that it is done before the
-//! file is removed. What has begun and is not done is looked at again by the next run: an object that is there has the
-//! same bytes or is somebody else's.
+//! The thread that uploads sealed shards if the destination is a bucket: one shard after another, first its data, then
+//! its manifest. The journal records the start of an upload before the first request, and the end before the file is
+//! removed. The next run rechecks uploads that have begun and not ended. An object that exists there must have the same
+//! bytes; otherwise it does not belong to the job.
 //!
-//! The failures file follows when the thread has ended, as the last object of a job. It alone is removed again, before a
-//! second pass, and only when it is what the job has made.
+//! The failures file follows when the thread has ended, as the last object of a job. It is the only object that is ever
+//! removed again: before a retry run, and only if the job has made it.
 //!
-//! It never holds up a thread that fetches: a writer waits for it before it begins a third shard
+//! Uploads never block a fetching thread. A writer waits for them before it begins a third shard
 //! ([`fetchmill_store::sink::UploadQueue`]).
 
 mod bucket;
@@ -50,7 +50,7 @@ pub(crate) struct Uploader {
     pub(crate) give_up_after: Duration,
 }
 
-/// However the thread ends, no writer waits for it.
+/// Releases all waiting writers when the thread ends, however it ends.
 struct CloseGuard(Arc<UploadQueue>);
 
 impl Drop for CloseGuard {
@@ -60,34 +60,34 @@ impl Drop for CloseGuard {
 }
 
 impl Uploader {
-    /// Makes sure that there is nothing below the prefix.
+    /// Checks that there is nothing below the prefix.
     pub(crate) fn claim(&self, control: &Arc<Control>) -> Result<()> {
         let store = self.store(control)?;
         match network_runtime()?.block_on(store.claim()) {
             Ok(()) => Ok(()),
             Err(UploadEnd::Failed(error)) => Err(error),
-            // The caller sees it by the signal.
+            // The signal tells the caller.
             Err(UploadEnd::Stopped) => {
                 Err(Error::Temporary("stopped before the destination was looked at".into()))
             }
         }
     }
 
-    /// Removes the failures file that an earlier run has uploaded, if it has come to that.
+    /// Removes the failures file if an earlier run has uploaded it.
     pub(crate) fn withdraw_failures(&self, control: &Arc<Control>, file: &ShardEnd) -> Result<()> {
         let store = self.store(control)?;
         match network_runtime()?.block_on(store.withdraw(&self.failures_key(), file)) {
             Ok(()) => Ok(()),
             Err(UploadEnd::Failed(error)) => Err(error),
-            // The caller sees it by the signal.
+            // The signal tells the caller.
             Err(UploadEnd::Stopped) => {
                 Err(Error::Temporary("stopped before the failures file was removed".into()))
             }
         }
     }
 
-    /// Uploads the failures file and removes it here; `was_begun`: an earlier run may have uploaded the same. False: it was
-    /// stopped meanwhile.
+    /// Uploads the failures file and removes it here. `was_begun`: an earlier run may have uploaded the same file.
+    /// Returns `false` if the upload was stopped.
     pub(crate) fn put_failures(&self, control: &Arc<Control>, path: &Path, was_begun: bool) -> Result<bool> {
         let store = self.store(control)?;
         match network_runtime()?.block_on(store.put_file(path, &self.failures_key(), was_begun)) {
@@ -148,7 +148,7 @@ impl Uploader {
     }
 }
 
-/// Has the journal note how far an upload is, durably.
+/// Records the progress of an upload in the journal, durably.
 fn note(control: &Control, number: ShardNumber, upload: journal::UploadState) -> Result<()> {
     control.journal.commit(CommitRequest::Upload(number, upload)).map(drop)
 }

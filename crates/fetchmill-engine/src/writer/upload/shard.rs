@@ -1,4 +1,5 @@
-//! One shard: its file and its manifest become objects, at once or in parts. Whatever is visible of either is whole.
+//! Uploads one shard: its file and its manifest become objects, in one request or in parts. A visible object is always
+//! complete.
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -17,7 +18,7 @@ use fetchmill_store::sink::ShardFolder;
 
 type UploadResult<T> = std::result::Result<T, UploadEnd>;
 
-/// What is at a key.
+/// The object at a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ExistingObject {
     Nothing,
@@ -25,7 +26,7 @@ enum ExistingObject {
     Other,
 }
 
-/// A file on its way.
+/// A file that is being uploaded.
 struct FileUpload<'a> {
     path: &'a Path,
     file: File,
@@ -45,7 +46,7 @@ impl<'a> FileUpload<'a> {
         self.length.div_ceil(UPLOAD_PART_BYTES as u64) as usize
     }
 
-    /// A part by its index; empty behind the last one.
+    /// Returns a part by its index; empty after the last one.
     fn part(&self, index: usize) -> Result<Vec<u8>> {
         let start = index as u64 * UPLOAD_PART_BYTES as u64;
         let mut part = vec![0; self.length.saturating_sub(start).min(UPLOAD_PART_BYTES as u64) as usize];
@@ -57,7 +58,7 @@ impl<'a> FileUpload<'a> {
 }
 
 impl UploadClient {
-    /// Uploads a shard and its manifest, unless they are there.
+    /// Uploads a shard and its manifest, unless they already exist.
     pub(super) async fn put_shard(
         &self,
         shard_folder: &ShardFolder,
@@ -73,7 +74,7 @@ impl UploadClient {
         Ok(())
     }
 
-    /// Uploads a file, unless it is there.
+    /// Uploads a file, unless it already exists.
     pub(super) async fn put_file(&self, path: &Path, key: &str, was_begun: bool) -> UploadResult<()> {
         self.begin();
         let sending = FileUpload::open(path, key)?;
@@ -83,7 +84,7 @@ impl UploadClient {
         Ok(())
     }
 
-    /// Removes what was uploaded of a file that is not here any more, in parts or as a whole.
+    /// Removes the upload of a file that no longer exists here: its parts, or the object.
     pub(super) async fn withdraw(&self, key: &str, file: &ShardEnd) -> UploadResult<()> {
         self.begin();
         if file.end > UPLOAD_PART_BYTES as u64 {
@@ -127,13 +128,13 @@ impl UploadClient {
         }
     }
 
-    /// What an object must fulfil to be made: that there is none.
+    /// Returns the condition for creating an object: that it does not exist.
     fn condition(&self) -> Vec<(String, String)> {
         let condition = || ("If-None-Match".to_owned(), "*".to_owned());
         self.is_conditional.get().then(condition).into_iter().collect()
     }
 
-    /// Sends a request that makes an object. Some stores do not know the condition: those are asked without.
+    /// Sends a request that creates an object. A store that does not know the condition gets the request without it.
     async fn make(&self, ask: BucketRequest<'_>) -> UploadResult<BucketReply> {
         let connection = &mut RestedConnection::default();
         let answer = self.ask(connection, &BucketRequest { fields: &self.condition(), ..ask }).await?;
@@ -148,7 +149,7 @@ impl UploadClient {
         let answer = self.make(self.object("PUT", sending.key, "", Some(&body))).await?;
         match answer.status {
             200 => Ok(()),
-            // An attempt before this one may have made it, whatever became of its answer.
+            // An earlier attempt may have created it, although its answer was lost.
             412 => self.must_be_same(sending).await,
             _ => Err(self.refused("upload", sending.key, &answer)),
         }
@@ -171,14 +172,14 @@ impl UploadClient {
     async fn send_parts(&self, sending: &FileUpload<'_>, id: &str) -> UploadResult<()> {
         let etags = RefCell::new(vec![String::new(); sending.parts()]);
         let next = Cell::new(0);
-        // As many at a time as `UPLOAD_PARTS_IN_FLIGHT` says.
+        // The number of futures is `UPLOAD_PARTS_IN_FLIGHT`.
         let one = self.send_some(sending, id, &next, &etags);
         let other = self.send_some(sending, id, &next, &etags);
         tokio::try_join!(one, other)?;
         self.complete(sending, id, &etags.into_inner()).await
     }
 
-    /// Takes the next part while there is one.
+    /// Sends parts until none is left.
     async fn send_some(
         &self,
         sending: &FileUpload<'_>,
@@ -210,13 +211,13 @@ impl UploadClient {
                 self.ask_once(&self.object("DELETE", sending.key, &query, None)).await;
                 self.must_be_same(sending).await
             }
-            // An attempt before this one has completed it.
+            // An earlier attempt has completed it.
             404 => self.must_be_same(sending).await,
             _ => Err(self.refused("complete", sending.key, &answer)),
         }
     }
 
-    /// Whether an upload that was begun by an earlier run is to be made again. What that has left of it is thrown away.
+    /// Whether to repeat an upload that an earlier run has begun. The parts from that run are discarded.
     async fn must_send(&self, sending: &FileUpload<'_>) -> UploadResult<bool> {
         if sending.length > UPLOAD_PART_BYTES as u64 {
             self.abort_uploads(sending.key).await?;
@@ -251,7 +252,7 @@ impl UploadClient {
         )))
     }
 
-    /// The store has an object there already.
+    /// Checks the object that the store already has at this key.
     async fn must_be_same(&self, sending: &FileUpload<'_>) -> UploadResult<()> {
         match self.look(sending).await? {
             ExistingObject::Same => Ok(()),
@@ -263,7 +264,7 @@ impl UploadClient {
         }
     }
 
-    /// Asks for a part of what is there, by its index.
+    /// Requests a part of the existing object by its index.
     async fn read(
         &self,
         connection: &mut RestedConnection,
@@ -277,10 +278,10 @@ impl UploadClient {
         self.ask(connection, &ask).await
     }
 
-    /// Compares what is there, byte by byte: what a store's ETag says depends on how it encrypts.
+    /// Compares the existing object byte by byte, because a store's ETag depends on its encryption.
     async fn look(&self, sending: &FileUpload<'_>) -> UploadResult<ExistingObject> {
         let connection = &mut RestedConnection::default();
-        // One more than there are parts: behind the last byte there is nothing.
+        // Read one more part than there are: after the last byte there must be nothing.
         for index in 0..=sending.parts() {
             let part = sending.part(index)?;
             let answer = self.read(connection, sending.key, index).await?;
@@ -298,11 +299,11 @@ impl UploadClient {
         Ok(ExistingObject::Other)
     }
 
-    /// The same by length and checksum, where nothing else is known.
+    /// Compares the existing object by length and checksum, if nothing else is known.
     async fn look_for(&self, key: &str, file: &ShardEnd) -> UploadResult<ExistingObject> {
         let connection = &mut RestedConnection::default();
         let (mut length, mut crc32c) = (0_u64, 0);
-        // It ends with the first part that is not full.
+        // The first part that is not full ends the object.
         for index in 0..=(file.end / UPLOAD_PART_BYTES as u64) as usize {
             let answer = self.read(connection, key, index).await?;
             match answer.status {

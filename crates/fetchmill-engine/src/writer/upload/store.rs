@@ -1,5 +1,5 @@
-//! Requests to the bucket that shards go to, tried again with the rules of the planner. A store that says that it has
-//! too much to do gets nothing more from anybody until its rest is over.
+//! Requests to the destination bucket, repeated by the rules of the planner. If a store reports overload, no request is
+//! sent until its rest is over.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use fetchmill_model::verdict::{AttemptState, Rules, Verdict};
 use fetchmill_net::certain::RestedConnection;
 use fetchmill_net::{AddressPolicy, Millis, PoolSettings, Timeouts};
 
-/// Why an upload does not go on.
+/// The reason why an upload does not continue.
 pub(super) enum UploadEnd {
     /// The job was asked to stop.
     Stopped,
@@ -33,7 +33,7 @@ impl From<Error> for UploadEnd {
     }
 }
 
-/// What may pass.
+/// A failure that may be temporary.
 struct UploadTrouble {
     kind: FailureKind,
     reason: String,
@@ -48,11 +48,11 @@ pub(super) struct UploadClient {
     stop: Arc<StopSignal>,
     give_up_after: Millis,
     jitter: RefCell<Jitter>,
-    /// Nothing is sent before.
+    /// Time before which no request is sent.
     resting_until: Cell<Millis>,
-    /// When the store had done something last, or had something to do.
+    /// When the store last made progress, or had no work.
     good_at: Cell<Millis>,
-    /// Whether the store is asked to refuse a key that it has.
+    /// Whether requests ask the store to refuse an existing key.
     pub(super) is_conditional: Cell<bool>,
 }
 
@@ -66,9 +66,9 @@ impl UploadClient {
         head_timeout: Duration,
     ) -> Result<Self> {
         let pool = PoolSettings {
-            // The head's time runs from the first byte of a part that is sent.
+            // The head's timeout starts with the first sent byte of a part.
             timeouts: Timeouts { head: head_timeout, attempt: None, ..pool.timeouts },
-            // Those of the source's requests.
+            // The fields of the source's requests are not for this store.
             fields: OriginFields::new(None, Vec::new())?,
             paces: None,
             reach: AddressPolicy::Anywhere,
@@ -99,12 +99,12 @@ impl UploadClient {
         self.clock.now()
     }
 
-    /// The store has something to do again.
+    /// Notes that there is work for the store again.
     pub(super) fn begin(&self) {
         self.good_at.set(self.now());
     }
 
-    /// Until the job is asked to stop.
+    /// Waits until the job is asked to stop.
     async fn stopped(&self) {
         let mut tick = tokio::time::interval(limits::TICK);
         while self.stop.get() == Stop::No {
@@ -112,14 +112,14 @@ impl UploadClient {
         }
     }
 
-    /// Until nobody rests.
+    /// Waits until the store's rest is over.
     async fn rest(&self) {
         while let left @ 1.. = self.resting_until.get().saturating_sub(self.now()) {
             tokio::time::sleep(Duration::from_millis(left)).await;
         }
     }
 
-    /// Sends a request until its answer tells something; what may pass is tried again for `--give-up-after`.
+    /// Sends a request until it has a final answer. Temporary failures are retried for `--give-up-after`.
     pub(super) async fn ask(
         &self,
         connection: &mut RestedConnection,
@@ -130,7 +130,7 @@ impl UploadClient {
             () = self.stopped() => None,
         };
         answered.unwrap_or_else(|| {
-            // Its reply may be on the way.
+            // A reply may still be on its way.
             connection.close();
             Err(UploadEnd::Stopped)
         })
@@ -183,7 +183,7 @@ impl UploadClient {
         Ok(())
     }
 
-    /// One attempt at what must not be repeated blindly; without a reply, why there is none.
+    /// Makes one attempt at a request that must not be repeated blindly. Without a reply, returns why there is none.
     pub(super) async fn try_once(
         &self,
         ask: &BucketRequest<'_>,
@@ -194,13 +194,13 @@ impl UploadClient {
         Ok(answered.map_err(|broken| format!("{}: {}", broken.kind.name(), broken.reason)))
     }
 
-    /// One attempt, also when the job was asked to stop: what the store does not need to keep.
+    /// Makes one attempt to clean up, even if the job was asked to stop.
     pub(super) async fn ask_once(&self, ask: &BucketRequest<'_>) {
-        // Whatever comes of it: the next run looks at what is left.
+        // Ignore the result: the next run checks the rest.
         let _ = self.client.send(ask).await;
     }
 
-    /// Makes sure that there is nothing below the prefix.
+    /// Checks that there is nothing below the prefix.
     pub(super) async fn claim(&self) -> std::result::Result<(), UploadEnd> {
         let query =
             ListQuery { prefix: self.upload.prefix.as_bytes(), max_keys: 1, ..ListQuery::default() }.text();
@@ -221,7 +221,7 @@ impl UploadClient {
         Err(UploadEnd::Failed(Error::Usage(problem)))
     }
 
-    /// What a store that refuses is told of in one line.
+    /// Describes a store's refusal in one line.
     pub(super) fn refusal(&self, action: &str, what: &str, answer: &BucketReply) -> String {
         let fault = ErrorDocument::read(&answer.body).unwrap_or_default();
         let is_signed = self.client.access().is_signed();
@@ -238,7 +238,7 @@ impl UploadClient {
         format!("cannot {action} {what}: the store answers {}{advice}", said.trim())
     }
 
-    /// The store refuses something while the job runs.
+    /// Returns the error for a refusal while the job runs.
     pub(super) fn refused(&self, action: &str, key: &str, answer: &BucketReply) -> UploadEnd {
         UploadEnd::Failed(Error::Temporary(self.refusal(action, &self.upload.text_of(key), answer)))
     }

@@ -1,4 +1,4 @@
-//! The types that a user wants, and whether a body has one of them.
+//! The body types that a user wants, and the check of a body against them.
 
 use serde::Deserialize;
 

@@ -1,4 +1,4 @@
-//! Formats whose first bytes say more than a magic number: containers, and headers that are checked field by field.
+//! Formats that need more than a magic number: containers, and headers that are checked field by field.
 
 /// Whether these bytes are at this position.
 pub(super) fn has(start: &[u8], position: usize, bytes: &[u8]) -> bool {

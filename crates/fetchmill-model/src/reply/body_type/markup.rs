@@ -1,4 +1,4 @@
-//! HTML, XML and what is made of it, by the first element of a page.
+//! HTML, XML and formats based on them, recognised by the first element of a page.
 
 use super::text::after_mark_and_blanks;
 

@@ -1,5 +1,5 @@
-//! Types of bodies, recognised by their first bytes (`--accept`). `Content-Type` has no say: a login page under the name of an
-//! image may come with any.
+//! Body types, recognised by their first bytes (`--accept`). `Content-Type` is ignored: a login page in place of an
+//! image may have any.
 
 mod accepted;
 mod containers;

@@ -1,7 +1,8 @@
-//! The types that first bytes show, in the order in which they are tried: a magic number at a fixed place first, text last.
+//! The types that are recognised by first bytes, in the order of the checks: magic numbers at fixed positions first,
+//! text last.
 //!
-//! Signatures: MIME Sniffing (<https://mimesniff.spec.whatwg.org>), 6 and 7, and the specification of each format. One that
-//! ordinary text may begin with is tested further than that.
+//! The signatures are from MIME Sniffing (<https://mimesniff.spec.whatwg.org>), 6 and 7, and from the specification of
+//! each format. If ordinary text may begin with a signature, more bytes are checked.
 
 use super::containers::{
     Brand, ebml_document, has, has_brand, is_adts, is_bmp, is_ico, is_mpeg_audio, is_mpeg_stream, ogg_codec,

@@ -1,10 +1,10 @@
-//! What a link of an index page means: an entry of the folder, a way to another view of it, or something else.
+//! The meaning of a link on an index page: an entry of the folder, another view of it, or something else.
 //!
 //! # Rules
-//! - A link is resolved as a browser does it, but by its bytes: what a server means by a byte is not known, and sending
-//!   it back asks for the same file.
-//! - Only what lies directly in the folder is an entry. Whatever else a page links to is not followed.
-//! - A name is what a segment of the path stands for once it is percent-decoded, and never holds a slash.
+//! - A link is resolved as in a browser, but byte by byte. The server's character encoding is unknown, and sending the
+//!   same bytes back requests the same file.
+//! - Only a link directly into the folder is an entry. Other links are not followed.
+//! - A name is the percent-decoded segment of the path, and never contains a slash.
 
 use crate::source::{OriginUrl, percent};
 

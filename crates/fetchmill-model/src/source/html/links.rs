@@ -1,7 +1,7 @@
-//! The links below a folder, from any page in HTML that it gives.
+//! The links below a folder, from any HTML page of that folder.
 //!
-//! Such a page says neither that it is an index nor that it has everything. Text next to a link may be anything, so only
-//! the link counts. Pages may link to the same file in several folders: the journal takes each name and folder once.
+//! Such a page does not identify itself as an index, and may be incomplete. The text next to a link may be anything, so
+//! only the link counts. Several pages may link to the same file: the journal takes each name and folder once.
 
 use std::io::{BufRead, BufReader, Read};
 

@@ -1,9 +1,9 @@
-//! A web server's folders as its index pages list them: those of Apache, nginx, lighttpd and `python -m http.server`.
-//! Any other page with links is read by `links.rs`, if the user wants it.
+//! A web server's folders as index pages: those of Apache, nginx, lighttpd and `python -m http.server`. If the user
+//! wants it, `links.rs` reads any other page with links.
 //!
-//! A page is read as a stream, link after link. It must say that it is an index, and must have an end: a folder's own
-//! page (`index.html`) is no listing, and one that was cut would lack files that nobody missed. What a page shows of a
-//! name is not read, servers cut it: the link has it.
+//! A page is read as a stream, link by link. It must identify itself as an index and must be complete. A folder's own
+//! page (`index.html`) is not a listing, and in a truncated page nobody would notice the missing files. Displayed names
+//! are not used, because servers shorten them; the name is taken from the link.
 
 mod link;
 mod links;

@@ -1,6 +1,7 @@
-//! What of an index page's HTML tells anything: its headings, its links, and the text behind a link.
+//! The relevant parts of an index page's HTML: its headings, its links, and the text after a link.
 //!
-//! The tokenizer is html5gum's. What it is to keep is kept here, and cut: whatever a server sends, this is some KiB.
+//! The tokenizer is html5gum's. This module keeps and truncates what the tokenizer finds, so any page takes only some
+//! KiB.
 
 use std::cell::Cell;
 use std::collections::VecDeque;

@@ -1,7 +1,7 @@
-//! Fields of an object of JSON, found by paths with dots.
+//! Fields of a JSON object, found by dotted paths.
 //!
-//! Values are not understood before they are wanted: what lies beside the paths is passed over without a stack, however
-//! deep it is.
+//! Values are parsed only when they are needed. Everything outside the paths is skipped without recursion, however
+//! deeply it is nested.
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;

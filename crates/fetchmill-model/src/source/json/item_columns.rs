@@ -1,7 +1,7 @@
-//! Items of an API as rows: which columns they have, and which values.
+//! Items of an API as rows: their columns and values.
 //!
-//! A column is a field of the items. What has no place in its column is null there, and the field is named in
-//! [`UNFIT_COLUMN`]: the item itself is in the row as well, so nothing is lost.
+//! A column is a field of the items. A value that does not fit its column is null there, and the field is named in
+//! [`UNFIT_COLUMN`]. The row also contains the item itself, so nothing is lost.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Items of a page as targets.
+//! Converts the items of a page to targets.
 
 use std::borrow::Cow;
 use std::fmt;

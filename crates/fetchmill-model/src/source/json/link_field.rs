@@ -1,7 +1,7 @@
-//! The field `Link` of a reply's head (RFC 8288): what it says of the next page.
+//! The field `Link` of a reply's head (RFC 8288): the link to the next page.
 //!
-//! It is read strictly. A listing ends where there is no next page, so that a field which is not understood must be told:
-//! what it leads to would never be fetched.
+//! It is parsed strictly. Without a next page a listing ends, so a field that cannot be parsed is an error: otherwise
+//! the pages after it would never be fetched.
 
 use crate::http1::header_field::is_token;
 

@@ -1,7 +1,7 @@
-//! Pages of JSON of any API: an array of items, each with the URL of an object, and a way that leads to the next page.
+//! JSON pages of any API: an array of items, each with the URL of an object, and a link to the next page.
 //!
-//! A page is read as a whole, since what leads to the next one may stand before or behind the items. What a page says is
-//! believed in nothing: where the next page is must be at the source's own origin, and each page may come once.
+//! A page is read as a whole, because the link may come before or after the items. Pages are not trusted: the next page
+//! must be at the source's own origin, and each page may come only once.
 
 mod fields;
 mod item_columns;

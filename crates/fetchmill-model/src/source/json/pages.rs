@@ -1,4 +1,4 @@
-//! Where the pages of a listing are, what they bring, and how one leads to the next.
+//! The pages of a listing: their location, their contents, and the link from one to the next.
 
 use url::Url;
 

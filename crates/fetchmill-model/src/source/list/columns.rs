@@ -1,4 +1,4 @@
-//! Which columns of a list are wanted, and how an entry is made of their values.
+//! The wanted columns of a list, and how to build an entry from their values.
 
 use std::borrow::Cow;
 

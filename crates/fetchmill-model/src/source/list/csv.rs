@@ -1,4 +1,4 @@
-//! `csv` and `tsv`: records with fields, quotes and perhaps a header.
+//! `csv` and `tsv`: records with fields, quotes and an optional header.
 
 use std::ops::Range;
 

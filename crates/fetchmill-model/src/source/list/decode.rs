@@ -1,4 +1,4 @@
-//! The bytes of a list, decompressed as its first bytes say.
+//! The bytes of a list, decompressed according to its first bytes.
 
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Which targets of a source are fetched: `--include` and `--exclude`.
+//! Filters that select the targets of a source: `--include` and `--exclude`.
 
 use globset::GlobBuilder;
 use regex::bytes::{RegexSet, RegexSetBuilder};

@@ -1,5 +1,5 @@
-//! Which format a list has, by its name. Compression is found by the first bytes; a name that promises one is held to
-//! it, so that an empty or cut file is no empty list.
+//! The format of a list, determined by its name. Compression is detected by the first bytes. If the name promises
+//! compression, the bytes must match, so that an empty or truncated file does not count as an empty list.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,5 @@
-//! Items that a program gives one after the other, identified by their order: to go on, all are given again.
+//! Items that a program provides in order, identified by their position. To resume, the program must provide all of
+//! them again.
 
 use xxhash_rust::xxh3::Xxh3Default;
 

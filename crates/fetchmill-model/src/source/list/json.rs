@@ -1,4 +1,4 @@
-//! `jsonl`: an object or a string a line, or in one array.
+//! `jsonl`: one object or string on each line, or all in one array.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

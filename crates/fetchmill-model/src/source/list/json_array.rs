@@ -1,7 +1,7 @@
-//! One JSON array as lines: each of its values on a line, as `jsonl` has them. An input that does not begin with `[` is
+//! Converts a JSON array to lines, with one value on each line, as in `jsonl`. An input that does not begin with `[` is
 //! unchanged.
 //!
-//! The bytes are changed in place and never become more, so that memory does not depend on the array.
+//! The bytes are changed in place and their number never grows, so memory does not depend on the array.
 
 use std::io::{self, ErrorKind, Read};
 

@@ -1,14 +1,15 @@
-//! Lists of URLs as a source: text, CSV, TSV, JSON lines and Parquet, the first four also compressed; and inventories of
-//! buckets.
+//! Lists of URLs as a source: text, CSV, TSV, JSON lines and Parquet, the first four also compressed. Also inventories
+//! of buckets.
 //!
-//! A list is read as a stream: memory has a bound whatever its length and whatever is in it, and the first page comes
-//! as soon as there are entries for it. A line that gives no URL is a target too, one that fails, with its line's
-//! number: nothing that stands in a list is lost without a word. What is read is handed over by the caller.
+//! A list is read as a stream. Its memory is limited for any length and contents, and the first page comes as soon as
+//! it has entries. A line without a URL is a target that fails, with its line number, so nothing in a list is lost
+//! silently. The caller provides the input.
 //!
-//! # Going on
-//! Behind each page there is a [`ListPosition`] for the journal. A list that is made again from the start of the same
-//! input goes on behind it: what was read before is read and digested again, not understood again, and must be the
-//! same.
+//! # Resuming
+//!
+//! After each page there is a [`ListPosition`] for the journal. A list that is opened again at the start of the same
+//! input resumes after that position. The earlier input is read and digested again, but not parsed again, and must be
+//! the same.
 
 mod columns;
 mod csv;

@@ -1,5 +1,6 @@
-//! `--names '{id}.jpg'`: a name made of the values of a row. A value stays in its segment, so that no row leads to another
-//! folder or to a hidden file: a `/` in it is `%2F`, and a `.` with which it begins a segment is `%2E`.
+//! `--names '{id}.jpg'`: a name built from the values of a row. A value stays within its segment, so that no row leads
+//! to another folder or to a hidden file. A `/` in a value becomes `%2F`, and a `.` at the start of a segment becomes
+//! `%2E`.
 
 use std::fmt::Write as _;
 

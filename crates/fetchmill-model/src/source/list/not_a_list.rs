@@ -1,4 +1,4 @@
-//! What the first bytes of a file say that is no list: a target for each of its lines would be garbage.
+//! Detects by the first bytes a file that is not a list. Otherwise each of its lines would become a garbage target.
 
 use super::ListFormat;
 

@@ -1,5 +1,5 @@
-//! How large a compressed page of a Parquet file really is. Its header may say less, and some decoders of the library read
-//! to the end of what they are given.
+//! Determines the real size of a compressed page of a Parquet file. Its header may state less, and some decoders of the
+//! library read to the end of their input.
 
 use std::io::Read;
 

@@ -1,4 +1,4 @@
-//! The header of a page of a Parquet file: what it says of the page's sizes. It is a struct in Thrift's compact form.
+//! The header of a page of a Parquet file, which states the page's sizes. It is a struct in Thrift's compact format.
 
 use std::io::Read;
 

@@ -1,4 +1,4 @@
-//! Rows of a Parquet file, those columns that are wanted.
+//! Rows of a Parquet file with the wanted columns.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! What the pages of a Parquet file take in memory, known from their headers before they are decompressed: a file of some
-//! kilobytes may have a page of gigabytes.
+//! Memory that the pages of a Parquet file need, read from their headers before decompression: a file of a few
+//! kilobytes may contain a page of gigabytes.
 
 use std::io::Read;
 use std::ops::Range;

@@ -1,7 +1,7 @@
-//! A list in several files: their records, one file after the other.
+//! A list in several files: their records, one file after another.
 //!
-//! One file is open at a time. A position has a digest of all files before it, so a resume reads these again: a file that
-//! was changed, added, removed or renamed is noticed.
+//! Only one file is open at a time. A position contains a digest of all earlier files, and a resumed run reads these
+//! again. So a changed, added, removed or renamed file is noticed.
 
 use xxhash_rust::xxh3::xxh3_64;
 

@@ -1,4 +1,4 @@
-//! How much of a list was read, for who estimates the number of its targets.
+//! The fraction of a list that was read, for estimating the number of its targets.
 
 /// What a list's records know of it.
 #[derive(Debug, Clone, Copy, PartialEq)]

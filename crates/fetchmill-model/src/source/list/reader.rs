@@ -1,4 +1,4 @@
-//! Records become entries, and entries pages.
+//! Converts records to entries, and entries to pages.
 
 use std::borrow::Cow;
 use std::io::Read;

@@ -1,4 +1,4 @@
-//! What every format gives: records, with the values of those columns that are wanted.
+//! Records: the output of every list format, with the values of the wanted columns.
 
 use std::ops::Range;
 

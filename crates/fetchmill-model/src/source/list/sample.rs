@@ -1,9 +1,9 @@
-//! `--sample`: so many targets of a list, each with the same chance.
+//! `--sample`: a given number of targets of a list, each with the same chance.
 //!
-//! Each entry's number is scattered over all numbers of 64 bits, always in the same way, and those that fall lowest
-//! are taken. So the list is read once before the job, for the highest of them; that number alone says what is
-//! taken, in this run and when it is resumed. No two entries fall on one number, so exactly as many are taken as were
-//! asked for.
+//! A fixed permutation maps each entry's number to a 64-bit number, and the entries with the lowest results are taken.
+//! So the list is read once before the job to find the highest result that is taken. That number alone decides what is
+//! taken, in this run and when it is resumed. No two entries have the same result, so exactly the requested number is
+//! taken.
 
 use std::collections::BinaryHeap;
 

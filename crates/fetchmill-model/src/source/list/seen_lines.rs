@@ -1,7 +1,7 @@
-//! Which lines of a list repeat an earlier one, in memory that does not grow with the list.
+//! Detects repeated lines of a list, in memory that does not grow with the list.
 //!
-//! Lines are compared by hashes of 128 bits with a seed of this run: no list can be written so that different lines have
-//! one hash.
+//! Lines are compared by 128-bit hashes with a seed of this run. So nobody can construct a list in which different
+//! lines have the same hash.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, BuildHasherDefault, Hasher, RandomState};

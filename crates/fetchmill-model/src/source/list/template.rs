@@ -1,5 +1,5 @@
-//! `--template`: a URL made of columns' values. A value fills its place and nothing beside it: what it has that would end
-//! the place is percent-encoded, and where a host stands it must be one.
+//! `--template`: a URL built from the values of columns. A value cannot extend beyond its place: characters that would
+//! end the place are percent-encoded, and a value in the place of a host must be a host.
 
 use std::fmt::Write as _;
 

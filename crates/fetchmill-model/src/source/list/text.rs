@@ -1,4 +1,4 @@
-//! `txt`: a URL a line. Empty lines and comments are no targets.
+//! `txt`: one URL on each line. Empty lines and comments are ignored.
 
 use super::columns::{ColumnPlan, ColumnSelector};
 use super::lines::{LineSearch, Lines, ReadStep};

@@ -1,7 +1,8 @@
-//! A URL out of a list, as the URL standard reads it: international names as punycode, `.` and `..` resolved, what
-//! must be encoded encoded, the scheme's own port and the fragment gone. Two spellings of one URL become one text.
+//! Normalises a URL from a list by the URL standard. International names become punycode, `.` and `..` are resolved,
+//! and special characters are encoded. The scheme's default port and the fragment are removed. So two spellings of a
+//! URL become the same text.
 //!
-//! `s3://BUCKET/KEY` is one too, and nothing of that holds for it: a key is any bytes, percent-encoded.
+//! `s3://BUCKET/KEY` is also accepted, without these rules: a key is any bytes, percent-encoded.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! A list in a zip archive with one file, as top-1m.csv.zip is.
+//! A list in a zip archive with one file, such as top-1m.csv.zip.
 
 use std::io::{self, Read, Seek, SeekFrom};
 

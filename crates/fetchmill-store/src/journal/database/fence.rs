@@ -1,7 +1,7 @@
 //! The fence: the number of the run that may write a journal.
 //!
-//! The lock on a job's folder keeps a second run out. Some file systems grant every lock, so each run also takes a number
-//! when it opens the journal, and each transaction checks that no later run has taken one.
+//! The lock on a job's folder keeps a second run out. But some file systems grant every lock. So each run also takes a
+//! number when it opens the journal, and each transaction checks that no later run has taken one.
 
 use std::path::Path;
 
@@ -11,19 +11,19 @@ use super::sqlite_error::error_of;
 use crate::journal::location::lock::taken_over;
 use fetchmill_model::error::Result;
 
-/// Where the number is kept.
+/// Table with the number.
 pub(in crate::journal) const TABLE: &str =
     "CREATE TABLE IF NOT EXISTS run (id INTEGER PRIMARY KEY CHECK (id = 0), number INTEGER NOT NULL);";
 
-/// See the module.
+/// Number of this run.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::journal) struct Fence(i64);
 
 impl Fence {
-    /// Takes the next number: earlier runs write nothing from now on.
+    /// Takes the next number. From now on, earlier runs cannot write.
     pub(in crate::journal) fn take(db: &Connection) -> rusqlite::Result<Self> {
         let next = "INSERT INTO run VALUES (0, 1) ON CONFLICT (id) DO UPDATE SET number = number + 1";
-        // Not with RETURNING in a transaction of its own: an error of its commit would be "no rows".
+        // Do not use RETURNING in an implicit transaction: an error of its commit would appear as "no rows".
         db.execute_batch("BEGIN IMMEDIATE")?;
         let taken = db
             .execute_batch(next)

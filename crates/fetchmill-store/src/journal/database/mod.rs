@@ -1,4 +1,4 @@
-//! The database of `SQLite`: its tables, how it is opened, which release can read it, and which run may write it.
+//! The `SQLite` database: its tables, how to open it, which release can read it, and which run may write it.
 
 pub(super) mod fence;
 pub(super) mod file_name;

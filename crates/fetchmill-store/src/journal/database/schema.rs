@@ -1,4 +1,4 @@
-//! The journal's tables (docs/reference/formats.md describes them for readers) and how the database is opened.
+//! The tables of the journal (docs/reference/formats.md describes them for readers), and how to open the database.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,7 +13,7 @@ use fetchmill_model::outcome::{FailureKind, KindCounts, Runs, StatusCounts, Tall
 use fetchmill_model::target::Sequence;
 use fetchmill_model::target::entry::EntryTraits;
 
-/// Raised when an older fetchmill could not read a journal, or anything else of a destination, of this version.
+/// Version of the format. It is raised if an older fetchmill could not read a journal or another part of a destination.
 const VERSION: i64 = 3;
 
 const TABLES: &str = "
@@ -59,18 +59,19 @@ CREATE TABLE IF NOT EXISTS uploads (number INTEGER PRIMARY KEY, uploaded_at TEXT
 INSERT OR IGNORE INTO tally VALUES (0, 0, 0, 0, 0, 0, 0, 0);
 ";
 
-/// The fact of a job that has the [`EntryTraits`] of its list's entries.
+/// Key of the fact that holds the [`EntryTraits`] of the list's entries.
 pub(in crate::journal) const TRAITS: &str = "entries";
 
-/// What some entry of a list has, of all that was read.
+/// Returns the traits that some entry of the list has, over all entries read so far.
 pub(in crate::journal) fn read_traits(db: &Connection) -> rusqlite::Result<EntryTraits> {
     let text = db.query_row("SELECT value FROM job WHERE key = ?", [TRAITS], |row| row.get::<_, String>(0));
     Ok(EntryTraits::from_text(&text.optional()?.unwrap_or_default()))
 }
 
-/// Opens the database to write. Without `is_durable` nothing is synced: safe against a kill, not a power cut.
+/// Opens the database for writing. Without `is_durable` nothing is synced: the journal survives a kill, but not a power
+/// cut.
 pub(in crate::journal) fn open(path: &Path, is_durable: bool) -> Result<Connection> {
-    // SQLite gives the files beside it the same mode, and reports what is against it.
+    // SQLite gives the files next to it the same mode, and reports errors about it.
     let _ = durable::keep_private(path);
     wal_index::check_room(path)?;
     connect(path, is_durable).map_err(|error| error_of(path, &error))
@@ -79,7 +80,7 @@ pub(in crate::journal) fn open(path: &Path, is_durable: bool) -> Result<Connecti
 fn connect(path: &Path, is_durable: bool) -> rusqlite::Result<Connection> {
     let db = Connection::open(path)?;
     db.set_prepared_statement_cache_capacity(32);
-    // First of all: to change the mode of the journal is a transaction, too.
+    // Set this first, because changing the journal mode is a transaction, too.
     db.pragma_update(None, "synchronous", if is_durable { "FULL" } else { "OFF" })?;
     db.pragma_update(None, "journal_mode", "WAL")?;
     // Another reader (`status`) may hold the database for a moment.
@@ -87,7 +88,7 @@ fn connect(path: &Path, is_durable: bool) -> rusqlite::Result<Connection> {
     Ok(db)
 }
 
-/// Makes the tables that are missing, all or none; none in the journal of a newer release.
+/// Creates the missing tables, all or none. Creates none in the journal of a newer release.
 pub(in crate::journal) fn make_tables(db: &Connection, path: &Path) -> Result<()> {
     version::check(db, path, VERSION)?;
     let make = || {
@@ -101,7 +102,7 @@ pub(in crate::journal) fn make_tables(db: &Connection, path: &Path) -> Result<()
     make().map_err(|error| error_of(path, &error))
 }
 
-/// Opens the database to look, also while a job writes it.
+/// Opens the database for reading, even while a job writes it.
 pub(in crate::journal) fn open_to_read(path: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let open = || {
@@ -114,7 +115,7 @@ pub(in crate::journal) fn open_to_read(path: &Path) -> Result<Connection> {
     let count = "SELECT count(*) FROM sqlite_schema";
     let tables: i64 = db.query_row(count, [], |row| row.get(0)).map_err(|error| error_of(path, &error))?;
     if tables == 0 {
-        // They are made in one transaction, a moment after the file.
+        // The tables are created in one transaction, shortly after the file.
         let path = path.display();
         return Err(Error::Usage(format!(
             "{path} says nothing yet: its job begins just now, or was killed when it began; run its command again"
@@ -123,13 +124,13 @@ pub(in crate::journal) fn open_to_read(path: &Path) -> Result<Connection> {
     Ok(db)
 }
 
-/// Whether there is a table: the journal of an older release may have none until a job writes it.
+/// Returns whether a table exists. The journal of an older release may lack it until a job writes the journal.
 pub(in crate::journal) fn has_table(db: &Connection, name: &str) -> rusqlite::Result<bool> {
     let found = "SELECT count(*) FROM sqlite_schema WHERE name = ?";
     db.query_row(found, [name], |row| row.get::<_, i64>(0)).map(|count| count > 0)
 }
 
-/// The counters and the next sequence number.
+/// Returns the counters and the next sequence number.
 pub(in crate::journal) fn read_tally(db: &Connection) -> rusqlite::Result<(Tally, u64)> {
     let columns = "listed, fetched, absent, failed, skipped, bytes, next_sequence";
     db.query_row(&format!("SELECT {columns} FROM tally"), [], |row| {
@@ -146,7 +147,7 @@ pub(in crate::journal) fn read_tally(db: &Connection) -> rusqlite::Result<(Tally
     })
 }
 
-/// Stores them.
+/// Stores the counters and the next sequence number.
 pub(in crate::journal) fn write_tally(
     db: &Connection,
     tally: Tally,
@@ -167,7 +168,7 @@ pub(in crate::journal) fn write_tally(
     Ok(())
 }
 
-/// Failed targets by kind. A kind that only a newer version knows is left out.
+/// Returns the failed targets by kind. A kind that only a newer version knows is left out.
 pub(in crate::journal) fn read_kinds(db: &Connection) -> rusqlite::Result<KindCounts> {
     let mut query = db.prepare("SELECT kind, count FROM failed_kinds")?;
     let mut rows = query.query([])?;
@@ -180,7 +181,7 @@ pub(in crate::journal) fn read_kinds(db: &Connection) -> rusqlite::Result<KindCo
     Ok(kinds)
 }
 
-/// Adds to them.
+/// Adds to the failed targets by kind.
 pub(in crate::journal) fn add_kinds(db: &Connection, kinds: &KindCounts) -> rusqlite::Result<()> {
     let statement = "INSERT INTO failed_kinds VALUES (?1, ?2) ON CONFLICT DO UPDATE SET count = count + ?2";
     for (kind, count) in kinds.iter() {
@@ -189,8 +190,8 @@ pub(in crate::journal) fn add_kinds(db: &Connection, kinds: &KindCounts) -> rusq
     Ok(())
 }
 
-/// Targets that failed because of their status, by that. The journal of an older release has no such table until a job
-/// writes it, and what failed before is not in it.
+/// Returns the targets that failed because of their status, by status. The journal of an older release lacks the table
+/// until a job writes it. Earlier failures are not in it.
 pub(in crate::journal) fn read_statuses(db: &Connection) -> rusqlite::Result<StatusCounts> {
     let mut statuses = StatusCounts::default();
     if !has_table(db, "failed_statuses")? {
@@ -204,7 +205,7 @@ pub(in crate::journal) fn read_statuses(db: &Connection) -> rusqlite::Result<Sta
     Ok(statuses)
 }
 
-/// Adds to them.
+/// Adds to the failed targets by status.
 pub(in crate::journal) fn add_statuses(db: &Connection, statuses: &StatusCounts) -> rusqlite::Result<()> {
     let statement =
         "INSERT INTO failed_statuses VALUES (?1, ?2) ON CONFLICT DO UPDATE SET count = count + ?2";
@@ -214,17 +215,17 @@ pub(in crate::journal) fn add_statuses(db: &Connection, statuses: &StatusCounts)
     Ok(())
 }
 
-/// Level 1: names of a listing shrink to a fifth, at 300 MB/s.
+/// Compresses bytes with level 1: the names of a listing shrink to a fifth, at 300 MB/s.
 pub(in crate::journal) fn pack(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
     zstd::bulk::compress(bytes, 1)
 }
 
-/// The reverse. A page is bounded, so what it unpacks to is as well.
+/// Decompresses bytes. The size of a page is bounded, so its decompressed size is, too.
 pub(in crate::journal) fn unpack(blob: &[u8]) -> std::io::Result<Vec<u8>> {
     zstd::bulk::decompress(blob, 8 * fetchmill_model::limits::PAGE_BYTES_MAX)
 }
 
-/// Removes a target; how many rows that were: 0 or 1.
+/// Removes a waiting target. Returns the number of rows removed: 0 or 1.
 pub(in crate::journal) fn remove_waiting(db: &Connection, sequence: Sequence) -> rusqlite::Result<u64> {
     let mut delete = db.prepare_cached("DELETE FROM waiting WHERE sequence = ?")?;
     delete.execute([sequence as i64]).map(|count| count as u64)
@@ -238,7 +239,7 @@ pub(in crate::journal) fn waiting_name(
     query.query_row([sequence as i64], |row| row.get(0)).optional()
 }
 
-/// Targets whose requests must not be made twice and may have been made.
+/// Returns the targets whose requests must not be repeated and may have been sent.
 pub(in crate::journal) fn read_begun(db: &Connection) -> rusqlite::Result<BTreeSet<Sequence>> {
     let blob = db.query_row("SELECT sequences FROM begun", [], |row| row.get::<_, Vec<u8>>(0)).optional()?;
     let damaged = || rusqlite::Error::InvalidColumnType(0, "sequences".into(), rusqlite::types::Type::Blob);

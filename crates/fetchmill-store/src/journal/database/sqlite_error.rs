@@ -1,4 +1,4 @@
-//! What an error of `SQLite` means to a user.
+//! Explains an `SQLite` error to the user.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ pub(crate) fn error_of(path: &Path, error: &rusqlite::Error) -> Error {
     let Some(code) = error.sqlite_error().map(|error| error.extended_code) else {
         return Error::Journal(format!("the journal {} cannot be read: {error}", path.display()));
     };
-    // SQLite keeps the number only of some failures: a disk without inodes and a process without descriptors are
+    // SQLite keeps the error number only for some failures. A disk without inodes and a process without descriptors are
     // both "cannot open".
     let find = || crate::durable::find_trouble(path.parent()?).map(rustix::io::Errno::raw_os_error);
     let number = match code & 0xff {

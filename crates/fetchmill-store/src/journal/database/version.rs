@@ -1,4 +1,5 @@
-//! Which release can read a database: a number, raised when an older one cannot, and the release that wrote it last.
+//! Which release can read a database. The database stores a version number, which is raised when older releases cannot
+//! read it, and the release that last wrote it.
 
 use std::path::Path;
 
@@ -11,14 +12,14 @@ const RELEASE: &str = env!("CARGO_PKG_VERSION");
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS written_by (
     id INTEGER PRIMARY KEY CHECK (id = 0), release TEXT NOT NULL)";
 
-/// Refuses a database whose number is above the one that is known.
+/// Refuses a database whose version number is above `known`.
 pub(in crate::journal) fn check(db: &Connection, path: &Path, known: i64) -> Result<()> {
     let failed = |error: rusqlite::Error| error_of(path, &error);
     let number: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
     if number <= known {
         return Ok(());
     }
-    // Whatever else a newer release changes, this table stays. What cannot be read here is not the news.
+    // Newer releases keep this table, whatever else they change. If it cannot be read, report only the version.
     let release = db.query_row("SELECT release FROM written_by", [], |row| row.get::<_, String>(0));
     let (writer, can) = match release.optional().ok().flatten() {
         Some(release) => (format!("fetchmill {release}"), format!("fetchmill {release} or later")),
@@ -31,13 +32,13 @@ pub(in crate::journal) fn check(db: &Connection, path: &Path, known: i64) -> Res
     )))
 }
 
-/// Writes the number into a new database: the first transaction is a small one ([`super::wal_index`]).
+/// Writes the version number into a new database. The first transaction must be small; see [`super::wal_index`].
 pub(in crate::journal) fn begin(db: &Connection, number: i64) -> rusqlite::Result<()> {
     let found: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if found == 0 { db.pragma_update(None, "user_version", number) } else { Ok(()) }
 }
 
-/// Writes the number, and this release. Part of the transaction that makes the tables.
+/// Writes the version number and this release, in the transaction that creates the tables.
 pub(in crate::journal) fn write(db: &Connection, number: i64) -> rusqlite::Result<()> {
     db.execute_batch(TABLE)?;
     db.execute("REPLACE INTO written_by VALUES (0, ?)", [RELEASE])?;

@@ -1,4 +1,5 @@
-//! How a job was asked for, in the words of the caller: what `fetchmill resume` repeats. The journal does not read it.
+//! The command that started a job, in the words of the caller. `fetchmill resume` repeats it. The journal does not
+//! interpret it.
 
 use rusqlite::OptionalExtension as _;
 
@@ -8,11 +9,11 @@ use crate::journal::database::sqlite_error::error_of;
 use crate::journal::location::JobLocation;
 use fetchmill_model::error::Result;
 
-/// The fact that has it.
+/// Key of the fact that holds the command.
 const COMMAND: &str = "command";
 
 impl Journal {
-    /// Keeps how the job was asked for last. This costs a transaction only if that has changed.
+    /// Stores the last command of the job. This needs a transaction only if the command has changed.
     pub fn keep_command(&self, command: &str) -> Result<()> {
         if self.get(COMMAND)?.as_deref() == Some(command) {
             return Ok(());
@@ -21,7 +22,7 @@ impl Journal {
     }
 }
 
-/// Reads how a job was asked for; `None` in a journal of a release that did not keep it.
+/// Reads the command of a job. `None` in a journal of a release that did not store it.
 pub fn read_command(place: &JobLocation) -> Result<Option<String>> {
     let path = place.journal_path();
     let db = schema::open_to_read(&path)?;

@@ -1,4 +1,4 @@
-//! What makes two runs the same job.
+//! The identity of a job: the options that make two runs the same job.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,35 +6,36 @@ use std::path::Path;
 use crate::journal::location::JobLocation;
 use fetchmill_model::error::{Error, Result};
 
-/// What stands for the format in the identity of a check: it has no objects, only rows.
+/// Value of the format for a check, which has rows but no objects.
 pub const CHECK: &str = "check";
-/// The same in that of a list that is written out.
+/// Value of the format for a list that is written out.
 pub const LIST: &str = "list";
 
-/// What stands for the listing in the identity of a job whose source is a bucket.
+/// Value of the listing for a bucket.
 pub const KEYS: &str = "keys";
 
-/// The same where the source is a web server's folders, listed in JSON,
+/// Value of the listing for a web server's folders, listed in JSON.
 pub const FOLDERS: &str = "autoindex";
 
-/// as index pages,
+/// Value of the listing for a web server's folders, listed as index pages.
 pub const INDEX_PAGES: &str = "html";
 
-/// and as any pages with links.
+/// Value of the listing for a web server's folders, listed as any pages with links.
 pub const LINK_PAGES: &str = "links";
 
-/// The same where it is a sitemap: its targets are those of a list.
+/// Value of the listing for a sitemap, whose targets are those of a list.
 pub const SITEMAPS: &str = "list sitemap";
 
-/// The same where it is itself an object.
+/// Value of the listing for a source that is itself an object.
 pub const ONE_OBJECT: &str = "list object";
 
-/// The part of a job's identity that says that a function transforms its objects.
+/// Part for a function that transforms the objects.
 pub const TRANSFORM: &str = "transform";
 
 const TRANSFORM_COLUMNS: &str = "a function with the columns ";
 
-/// As it stands there. The function itself does not: one that was mended goes on with the same job.
+/// Returns the value of the part for a transform. It does not include the function itself, so a corrected function can
+/// continue the same job.
 pub fn transform_text(columns: &[String]) -> String {
     match columns {
         [] => "a function".to_owned(),
@@ -42,52 +43,52 @@ pub fn transform_text(columns: &[String]) -> String {
     }
 }
 
-/// The columns that it says a function may fill.
+/// Returns the columns that the function may fill, from the value of the part.
 pub fn transform_columns(text: &str) -> Vec<String> {
     let names = text.strip_prefix(TRANSFORM_COLUMNS).and_then(|names| serde_json::from_str(names).ok());
     names.unwrap_or_default()
 }
 
-/// The part of a job's identity that says what becomes of its images.
+/// Part for the processing of images.
 pub const IMAGES: &str = "images";
 
-/// The part of a job's identity that says what objects of a list are called, when that is not what the list says;
+/// Part for the names of a list's objects, if they differ from the list's own names.
 pub const NAMES: &str = "names";
 
-/// the one that says what stands beside each object;
+/// Part for the files stored next to each object.
 pub const SIDECAR: &str = "sidecar";
 
-/// and the one that says which leading path all names have lost.
+/// Part for the leading path removed from all names.
 pub const STRIP_PREFIX: &str = "strip-prefix";
 
-/// The part of a job's identity that says that rows have a hash of each body.
+/// Part for rows that contain a hash of each body.
 pub const HASH: &str = "hash";
 
-/// The part of a job's identity that says that each shard has an index,
+/// Part for an index of each shard.
 pub const INDEX_PART: &str = "index";
 
-/// and in which form: it is the end of their names, too.
+/// Value of the index part: the format of the indexes. File names of indexes also end with it.
 pub const CDXJ: &str = "cdxj";
 
-/// The part of a job's identity that says that WARC has more replies than those that are objects:
+/// Part for WARC files that contain more replies than the objects.
 pub const REPLIES_PART: &str = "replies";
 
-/// all of them.
+/// Value of that part: all replies.
 pub const ALL_REPLIES: &str = "all";
 
-/// The part of a job's identity that says that encoded replies are stored decoded.
+/// Part for encoded replies that are stored decoded.
 pub const COMPRESSED: &str = "compressed";
 
-/// The part of a job's identity that says that reserved objects are skipped: a later run must not fetch them unnoticed.
+/// Part for skipping reserved objects. A later run must not fetch them unnoticed.
 pub const OPT_OUT: &str = "opt-out";
 
-/// The same of targets that the robots.txt of their hosts forbids.
+/// Part for skipping targets that the robots.txt of their hosts forbids.
 pub const ROBOTS: &str = "robots";
 
-/// The part of a job's identity that says what its targets are asked with.
+/// Part for the request that is sent for each target.
 pub const REQUEST_PART: &str = "request";
 
-/// Refuses a job of rows where objects, or lists of failures, are asked for.
+/// Refuses a job of rows if objects or lists of failures are needed.
 pub fn must_have_objects(identity: &BTreeMap<String, String>, dest: &Path) -> Result<()> {
     match identity.get("format").map(String::as_str) {
         Some(kind @ (CHECK | LIST)) => Err(Error::Usage(format!(
@@ -98,10 +99,11 @@ pub fn must_have_objects(identity: &BTreeMap<String, String>, dest: &Path) -> Re
     }
 }
 
-/// The part of an identity that names the bucket which shards go to.
+/// Part that names the bucket for the shards.
 pub const DESTINATION: &str = "destination";
 
-/// A job whose shards went to a bucket has none here, unless they were copied to its journal: what reads objects refuses it.
+/// Refuses a job whose shards went to a bucket, unless they were copied to the folder of its journal. Readers of
+/// objects call this.
 pub fn must_be_here(identity: &BTreeMap<String, String>, place: &JobLocation) -> Result<()> {
     let destination = identity.get(DESTINATION).filter(|_| !place.has_own_journal());
     let Some(destination) = destination else { return Ok(()) };
@@ -110,17 +112,17 @@ pub fn must_be_here(identity: &BTreeMap<String, String>, place: &JobLocation) ->
     )))
 }
 
-/// Source, listing, format and names identify a job; all other options may change between runs.
+/// The identity of a job: its source, listing, format and names. All other options may change between runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity(BTreeMap<String, String>);
 
 impl Identity {
-    /// From its parts: what the part is called in a message, and its value.
+    /// Creates an identity from its parts: the name of each part in messages, and its value.
     pub fn new(parts: impl IntoIterator<Item = (&'static str, String)>) -> Self {
         Identity(parts.into_iter().map(|(part, value)| (part.to_owned(), value)).collect())
     }
 
-    /// From those of another job.
+    /// Creates an identity from the parts of another job.
     pub fn of_parts(parts: BTreeMap<String, String>) -> Self {
         Identity(parts)
     }
@@ -129,7 +131,7 @@ impl Identity {
         serde_json::to_value(&self.0).map_or_else(|_| String::new(), |value| value.to_string())
     }
 
-    /// The parts that a journal stores.
+    /// Returns the parts that a journal stores.
     pub fn from_json(stored: &str) -> BTreeMap<String, String> {
         serde_json::from_str(stored).unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Pages with targets that are not settled: a bit a target.
+//! Pages with unfinished targets, with one bit for each target.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use rusqlite::{Connection, params};
 
 use fetchmill_model::target::Sequence;
 
-/// Which targets of a page are settled (or wait in the table).
+/// The targets of a page that are finished or wait in the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::journal) struct LivePage {
     settled: Vec<u8>,
@@ -44,7 +44,7 @@ impl LivePage {
         self.settled[position / 8] & (1 << (position % 8)) == 0
     }
 
-    /// Clears a target; `false` when it was cleared before.
+    /// Clears a target. Returns `false` if it was cleared before.
     pub(in crate::journal) fn clear(&mut self, position: usize) -> bool {
         let was_pending = self.is_pending(position);
         if was_pending {
@@ -58,7 +58,7 @@ impl LivePage {
         self.pending == 0
     }
 
-    /// The positions that are not settled.
+    /// Returns the positions of unfinished targets.
     pub(in crate::journal) fn pending(&self) -> Vec<Range<usize>> {
         let mut ranges: Vec<Range<usize>> = Vec::new();
         for position in (0..self.count).filter(|position| self.is_pending(*position)) {
@@ -71,7 +71,7 @@ impl LivePage {
     }
 }
 
-/// All of them, from the database.
+/// Loads all pages from the database.
 pub(in crate::journal) fn load(db: &Connection) -> rusqlite::Result<BTreeMap<Sequence, LivePage>> {
     let mut query = db.prepare("SELECT first, count, settled FROM pages")?;
     let rows = query.query_map([], |row| {
@@ -89,8 +89,8 @@ pub(in crate::journal) fn load(db: &Connection) -> rusqlite::Result<BTreeMap<Seq
     .collect()
 }
 
-/// Stores one; a page that is settled leaves the table. An empty row would keep its 4 KiB of the file: room comes back
-/// when rows are deleted, not when they shrink.
+/// Stores a page. A finished page is deleted from the table: an empty row would keep its 4 KiB of the file, because
+/// space is freed when rows are deleted, not when they shrink.
 pub(in crate::journal) fn store(db: &Connection, first: Sequence, page: &LivePage) -> rusqlite::Result<()> {
     if page.is_settled() {
         db.prepare_cached("DELETE FROM pages WHERE first = ?")?.execute([first as i64])?;

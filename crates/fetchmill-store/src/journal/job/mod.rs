@@ -1,5 +1,5 @@
-//! The journal of a job as it is open: facts of the job (table `job`), pages with targets that are not settled, and the
-//! transactions in which the other rooms write their tables.
+//! The open journal of a job: facts of the job (table `job`), pages with unfinished targets, and the transactions in
+//! which the other modules write their tables.
 
 pub(super) mod command;
 pub(super) mod identity;

@@ -1,5 +1,5 @@
 //! The rules that a job started with: how it names objects, and how it reads its list. A later release may have better
-//! ones, and a job that has begun keeps its own.
+//! rules, but an existing job keeps its own.
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _};
 
@@ -8,44 +8,45 @@ use crate::journal::location::JobLocation;
 use fetchmill_model::error::Result;
 use fetchmill_model::target::entry::Naming;
 
-/// The fact of the journal.
+/// Key of the fact that holds the rules.
 pub(in crate::journal) const RULES: &str = "rules";
 
-/// Rules by number. fetchmill 0.1.0 had the first ones, and its journals do not say so.
+/// Rules by number. fetchmill 0.1.0 used the first ones, and its journals do not store the number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct JobRules(u32);
 
 impl JobRules {
-    /// Those of a job of 0.1.0.
+    /// Rules of a job of 0.1.0.
     pub const FIRST: JobRules = JobRules(1);
-    /// Rows have the encoding of bodies; sidecars have the key of the whole name; the delimiter of a list is detected.
+    /// Rows contain the encoding of bodies, sidecars contain the key of the whole name, and the delimiter of a list is
+    /// detected.
     const WITH_ENCODINGS: JobRules = JobRules(3);
-    /// Names of files that are made of URLs are decoded; lines that repeat earlier ones of a list are skipped.
+    /// File names made of URLs are decoded, and repeated lines of a list are skipped.
     const WITH_DECODED_NAMES: JobRules = JobRules(4);
-    /// Those of a new job.
+    /// Rules of a new job.
     pub const CURRENT: JobRules = JobRules::WITH_DECODED_NAMES;
 
-    /// Whether rows have the encoding of bodies.
+    /// Returns whether rows contain the encoding of bodies.
     pub fn have_encodings(self) -> bool {
         self >= JobRules::WITH_ENCODINGS
     }
 
-    /// Whether names of files that are made of URLs are decoded.
+    /// Returns whether file names made of URLs are decoded.
     pub fn decode_names(self) -> bool {
         self >= JobRules::WITH_DECODED_NAMES
     }
 
-    /// Whether a line that repeats an earlier one of its list is a target.
+    /// Returns whether a line that repeats an earlier line of its list is a target.
     pub fn keep_duplicates(self) -> bool {
         self < JobRules::WITH_DECODED_NAMES
     }
 
-    /// How targets are named, by how those of a new job are.
+    /// Returns how targets are named, given the naming of a new job.
     pub fn naming(self, of_new_job: Naming) -> Naming {
         if of_new_job == Naming::Path && !self.decode_names() { Naming::EncodedPath } else { of_new_job }
     }
 
-    /// Those of the job that has begun at a place; those of a new one if none has.
+    /// Returns the rules of the job at a place, or those of a new job if there is none.
     pub fn of(place: &JobLocation) -> Result<Self> {
         let path = place.journal_path();
         if !path.exists() {
@@ -60,8 +61,8 @@ impl JobRules {
             }
             Self::read(&db)
         };
-        // Nothing is written, nor the log of writes removed: the job's lock is not held yet. But what a kill has left of a
-        // transaction is undone by who opens the database next, and that is no reader.
+        // Open read-only, so that nothing is written and the write-ahead log stays: the job's lock is not held yet.
+        // After a kill, only a writer can undo an unfinished transaction.
         let found = match read(OpenFlags::SQLITE_OPEN_READ_ONLY) {
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::ReadOnly) => {
                 read(OpenFlags::SQLITE_OPEN_READ_WRITE)
@@ -71,7 +72,7 @@ impl JobRules {
         found.map_err(|error| error_of(&path, &error))
     }
 
-    /// Those of the job of a journal that has its tables.
+    /// Reads the rules from a journal that has its tables.
     pub(in crate::journal) fn read(db: &Connection) -> rusqlite::Result<Self> {
         let fact = |key| {
             let query = "SELECT value FROM job WHERE key = ?";

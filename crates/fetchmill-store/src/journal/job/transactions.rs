@@ -1,4 +1,4 @@
-//! The journal's database: opening it, facts of the job, and transactions.
+//! The database of the journal: opening it, facts of the job, and transactions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -16,21 +16,21 @@ use fetchmill_model::outcome::{KindCounts, StatusCounts, Tally};
 use fetchmill_model::target::Sequence;
 use fetchmill_model::target::entry::EntryTraits;
 
-/// The fact of a job whose listing is complete: when it was.
+/// Key of the fact that holds when the listing was complete.
 pub(in crate::journal) const LISTED_AT: &str = "listed_at";
 
-/// See the module.
+/// The open journal of a job.
 #[derive(Debug)]
 pub struct Journal {
     pub(in crate::journal) db: Connection,
     pub(in crate::journal) path: PathBuf,
-    /// Pages with targets that are not settled: the window of targets not yet fetched, two commit windows a worker,
-    /// a bit a target. 1 million targets are 125 kB.
+    /// Pages with unfinished targets: the window of targets not yet fetched, and two commit windows for each worker.
+    /// One bit for each target: 1 million targets take 125 kB.
     pub(in crate::journal) live: BTreeMap<Sequence, LivePage>,
-    /// Targets whose request may have been made and must not be made twice: some batches of each worker, and what came
-    /// of them and is not yet settled.
+    /// Targets whose request must not be repeated and may have been sent: some batches of each worker, and replies that
+    /// are not yet committed.
     pub(in crate::journal) begun: BTreeSet<Sequence>,
-    /// Those of them that are without an outcome at the end of a run: of a run before, or left by this one.
+    /// Targets in `begun` without an outcome at the end of a run: an earlier run, or this one.
     pub(in crate::journal) interrupted: BTreeSet<Sequence>,
     pub(in crate::journal) tally: Tally,
     pub(in crate::journal) total: Option<u64>,
@@ -40,13 +40,13 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal at a place, whichever job's it is.
+    /// Opens the journal at a place, whichever job it belongs to.
     pub fn open_any(place: &JobLocation, is_durable: bool) -> Result<Self> {
         let path = place.journal_path();
         let check = |error: rusqlite::Error| error_of(&path, &error);
         let db = schema::open(&path, is_durable)?;
         schema::make_tables(&db, &path)?;
-        // Of two that began at one moment the one that has marked the lock last goes on.
+        // Of two runs that began at the same moment, the one that marked the lock last continues.
         place.must_be_ours()?;
         let fence = Fence::take(&db).map_err(check)?;
         let (tally, next_sequence) = schema::read_tally(&db).map_err(check)?;
@@ -69,32 +69,32 @@ impl Journal {
         Ok(journal)
     }
 
-    /// When the listing was complete; none: it is not.
+    /// Returns when the listing was complete. `None` if it is not complete.
     pub fn listed_at(&self) -> Result<Option<String>> {
         self.get(LISTED_AT)
     }
 
-    /// Whether the listing is complete.
+    /// Returns whether the listing is complete.
     pub fn is_listed(&self) -> Result<bool> {
         Ok(self.listed_at()?.is_some())
     }
 
-    /// Whether the listing has begun, in this run or an earlier one.
+    /// Returns whether the listing has begun, in this run or an earlier one.
     pub fn has_listed(&self) -> Result<bool> {
         Ok(self.tally.listed > 0 || self.get("marker")?.is_some())
     }
 
-    /// Whether the listing is complete, and every target has an outcome.
+    /// Returns whether the listing is complete and every target has an outcome.
     pub fn is_settled(&self) -> Result<bool> {
         Ok(self.tally.pending() == 0 && self.is_listed()?)
     }
 
-    /// Whether anything was listed: the destination belongs to this job from then on.
+    /// Returns whether anything was listed. From then on the destination belongs to this job.
     pub fn is_begun(&self) -> Result<bool> {
         Ok(self.has_listed()? || self.is_listed()? || self.next_sequence > 0)
     }
 
-    /// How the server lists was found out: that identifies the job from now on.
+    /// Stores the detected type of the listing, which is part of the identity from now on.
     pub fn change_identity(&self, identity: &Identity) -> Result<()> {
         self.set("identity", &identity.to_json())
     }
@@ -103,7 +103,7 @@ impl Journal {
         result.map_err(|error| error_of(&self.path, &error))
     }
 
-    /// A fact of the job.
+    /// Returns a fact of the job.
     pub fn get(&self, key: &str) -> Result<Option<String>> {
         let row = self.db.query_row("SELECT value FROM job WHERE key = ?", [key], |row| row.get(0));
         self.check(row.optional())
@@ -114,12 +114,12 @@ impl Journal {
         self.change_facts("REPLACE INTO job (key, value) VALUES (?, ?)", &[key, value])
     }
 
-    /// Forgets a fact of the job.
+    /// Deletes a fact of the job.
     pub(in crate::journal) fn forget(&self, key: &str) -> Result<()> {
         self.change_facts("DELETE FROM job WHERE key = ?", &[key])
     }
 
-    /// Changes facts in the open transaction, or in one of their own.
+    /// Changes facts in the open transaction, or in a new one.
     fn change_facts(&self, statement: &str, values: &[&str]) -> Result<()> {
         if !self.in_transaction {
             self.fence.begin(&self.db, &self.path)?;
@@ -129,19 +129,19 @@ impl Journal {
             if done.is_ok() {
                 self.check(self.db.execute_batch("COMMIT"))?;
             } else {
-                // After a full disk SQLite has rolled back itself; the first error is the one that counts.
+                // After a full disk SQLite has already rolled back. Only the first error counts.
                 let _ = self.db.execute_batch("ROLLBACK");
             }
         }
         self.check(done).map(drop)
     }
 
-    /// Sequence numbers below this are given.
+    /// Returns the next sequence number. All smaller numbers are assigned.
     pub fn next_sequence(&self) -> Sequence {
         self.next_sequence
     }
 
-    /// Gives the numbers from this one on, in a journal that has given none.
+    /// Sets the first sequence number, in a journal that has assigned none.
     pub fn begin_at(&mut self, first: Sequence) -> Result<()> {
         if !self.is_begun()? {
             self.begin()?;
@@ -151,27 +151,27 @@ impl Journal {
         Ok(())
     }
 
-    /// The counters as they are durable, and what is in the open transaction.
+    /// Returns the durable counters plus the changes of the open transaction.
     pub fn tally(&self) -> Tally {
         self.tally
     }
 
-    /// How many objects the listing said that it has.
+    /// Returns the number of objects that the listing announced.
     pub fn total(&self) -> Option<u64> {
         self.total
     }
 
-    /// Failed targets by kind.
+    /// Returns the failed targets by kind.
     pub fn kinds(&self) -> Result<KindCounts> {
         self.check(schema::read_kinds(&self.db))
     }
 
-    /// What some entry of the list has, of all that was read.
+    /// Returns the traits that some entry of the list has, over all entries read so far.
     pub fn traits(&self) -> Result<EntryTraits> {
         self.check(schema::read_traits(&self.db))
     }
 
-    /// Targets that failed because of their status, by that.
+    /// Returns the targets that failed because of their status, by status.
     pub fn statuses(&self) -> Result<StatusCounts> {
         self.check(schema::read_statuses(&self.db))
     }
@@ -185,7 +185,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Makes everything since [`Journal::begin`] durable.
+    /// Makes all changes since [`Journal::begin`] durable.
     pub fn commit(&mut self) -> Result<()> {
         if self.in_transaction {
             self.check(schema::write_tally(&self.db, self.tally, self.next_sequence))?;
@@ -195,7 +195,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Takes back everything since [`Journal::begin`].
+    /// Discards all changes since [`Journal::begin`].
     pub fn roll_back(&mut self) -> Result<()> {
         if self.in_transaction {
             self.check(self.db.execute_batch("ROLLBACK"))?;
@@ -208,7 +208,7 @@ impl Journal {
     }
 }
 
-/// Now, as ISO 8601 in UTC.
+/// Returns the current time as ISO 8601 in UTC.
 pub(in crate::journal) fn now_text() -> String {
     let seconds =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs());

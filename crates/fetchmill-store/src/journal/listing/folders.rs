@@ -1,5 +1,5 @@
-//! The table of folders not yet listed: the cursor of a walk. Deepest first, so that it stays small: it holds the
-//! siblings along one way down, not a whole level.
+//! The table of folders not yet listed: the cursor of a walk. The deepest folder comes first, so that the table stays
+//! small: it holds the siblings along one path, not a whole level.
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 
@@ -12,7 +12,7 @@ use fetchmill_model::outcome::{FailureKind, KindCounts};
 use fetchmill_model::source::PendingFolder;
 use fetchmill_model::target::Names;
 
-/// How a job lists folders, as its identity says; none when it has not listed any, not even to a part.
+/// Returns how a job lists folders, from its identity. `None` if it has not begun to list any.
 pub fn folder_listing(place: &JobLocation) -> Result<Option<String>> {
     if !place.journal_path().exists() {
         return Ok(None);
@@ -27,7 +27,7 @@ pub fn folder_listing(place: &JobLocation) -> Result<Option<String>> {
 }
 
 impl Journal {
-    /// Starts the walk at the top.
+    /// Starts the walk at the top folder.
     pub fn start_walk(&mut self) -> Result<()> {
         self.begin()?;
         self.check(insert(&self.db, b"", 0))?;
@@ -35,7 +35,7 @@ impl Journal {
         self.commit()
     }
 
-    /// The folder to list next; none when the walk is over.
+    /// Returns the next folder to list. `None` when the walk is over.
     pub fn next_folder(&self) -> Result<Option<PendingFolder>> {
         let statement = "SELECT path, depth, read, digest FROM folders ORDER BY depth DESC, path LIMIT 1";
         let row = self.db.query_row(statement, [], |row| {
@@ -49,7 +49,7 @@ impl Journal {
         self.check(row.optional())
     }
 
-    /// A folder that gives no listing: it counts as a target that failed, and the walk goes on.
+    /// Records a folder that could not be listed. It counts as a failed target, and the walk continues.
     pub fn fail_folder(
         &mut self,
         path: &[u8],
@@ -58,7 +58,7 @@ impl Journal {
         detail: &str,
     ) -> Result<()> {
         self.begin()?;
-        // How far it was read stays with it: a second pass must not list the beginning again.
+        // The position reached in the folder is kept, so that a retry run does not list the beginning again.
         let statement = "REPLACE INTO failed_folders (path, depth, read, digest, status, attempts, detail)
                          SELECT path, depth, read, digest, ?, ?, ? FROM folders WHERE path = ?";
         self.check(self.db.execute(statement, params![status, attempts, detail, path]))?;
@@ -70,7 +70,7 @@ impl Journal {
         self.check(crate::journal::database::schema::add_kinds(&self.db, &kinds))
     }
 
-    /// Folders that are not even asked for.
+    /// Records folders that are not requested.
     pub(in crate::journal) fn refuse_folders(&mut self, refused: &Names, depth: i64) -> Result<()> {
         for path in refused.iter() {
             self.check(insert(&self.db, path, depth))?;
@@ -79,8 +79,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Puts those failed folders back into the walk that are meant, by their last status; returns how many they are, and
-    /// how many stay as they are.
+    /// Puts the failed folders selected by their last status back into the walk. Returns how many were put back, and
+    /// how many were not.
     pub(in crate::journal) fn retry_folders(
         &mut self,
         is_meant: impl Fn(Option<u16>) -> bool,
@@ -105,7 +105,7 @@ impl Journal {
     }
 }
 
-/// The last statuses of folders that gave no listing, each once.
+/// Returns the distinct last statuses of folders that could not be listed.
 fn statuses_of_failed(db: &Connection) -> rusqlite::Result<Vec<Option<u16>>> {
     let mut query = db.prepare("SELECT DISTINCT status FROM failed_folders")?;
     query.query_map([], |row| row.get(0))?.collect()
@@ -120,7 +120,7 @@ pub(in crate::journal) fn keep(
     is_last: bool,
 ) -> rusqlite::Result<()> {
     for folder in found.iter() {
-        // Pages may lead to a folder again, also when it is listed.
+        // Pages may link to a folder again, even after it is listed.
         if listed_digests::note(db, listed_digests::folder_digest(folder))? {
             insert(db, folder, depth)?;
         }
@@ -140,7 +140,7 @@ fn insert(db: &Connection, path: &[u8], depth: i64) -> rusqlite::Result<()> {
     insert.execute(params![path, depth]).map(drop)
 }
 
-/// Returns the depth of what a folder's page leads to.
+/// Returns the depth of the folders that a folder's page links to.
 pub(in crate::journal) fn depth_below(db: &Connection, path: &[u8]) -> rusqlite::Result<i64> {
     let mut query = db.prepare_cached("SELECT depth + 1 FROM folders WHERE path = ?")?;
     Ok(query.query_row([path], |row| row.get(0)).optional()?.unwrap_or_default())

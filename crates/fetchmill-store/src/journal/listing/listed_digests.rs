@@ -1,4 +1,5 @@
-//! What a listing has brought already, as digests in the table of markers: 16 bytes on disk for each, none in memory.
+//! Digests of everything that a listing has returned, in the table of markers. Each takes 16 bytes on disk and nothing
+//! in memory.
 
 use rusqlite::{Connection, OptionalExtension as _};
 
@@ -7,14 +8,14 @@ use fetchmill_model::error::Result;
 use fetchmill_model::target::Names;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
-/// Seeds, so that a folder, a name and a marker of the same text are not taken for each other.
+/// Seeds that keep the digests of a folder, a name and a marker with the same text apart.
 const FOLDER: u64 = 1;
 const NAME: u64 = 2;
 
 type Digest = [u8; 16];
 
 impl Journal {
-    /// Returns those of these names that no page of the walk has brought.
+    /// Returns those of `names` that no page of the walk has returned.
     pub fn keep_unlisted(&self, names: &Names) -> Result<Names> {
         let mut kept = Names::default();
         for name in names.iter() {
@@ -26,24 +27,24 @@ impl Journal {
     }
 }
 
-/// Notes names of files, or of folders that are not entered: only those of files begin with a NUL.
+/// Records the names of files, or of folders that are not entered. Only file names begin with a NUL.
 pub(super) fn note_names(db: &Connection, names: &Names) -> rusqlite::Result<()> {
     names.iter().try_for_each(|name| note(db, name_digest(name)).map(drop))
 }
 
-/// Notes a digest. Returns whether it is new.
+/// Records a digest. Returns whether it is new.
 pub(super) fn note(db: &Connection, digest: Digest) -> rusqlite::Result<bool> {
     let mut insert = db.prepare_cached("INSERT OR IGNORE INTO markers (digest) VALUES (?)")?;
     Ok(insert.execute([digest])? > 0)
 }
 
-/// Returns whether a digest was noted.
+/// Returns whether a digest is recorded.
 pub(super) fn has(db: &Connection, digest: Digest) -> rusqlite::Result<bool> {
     let mut query = db.prepare_cached("SELECT 1 FROM markers WHERE digest = ?")?;
     Ok(query.query_row([digest], |_| Ok(())).optional()?.is_some())
 }
 
-/// The digest of a folder's path.
+/// Returns the digest of a folder's path.
 pub(super) fn folder_digest(path: &[u8]) -> Digest {
     xxh3_128_with_seed(path, FOLDER).to_le_bytes()
 }

@@ -1,4 +1,4 @@
-//! How far a listing is: its pages, and where it goes on (tables `pages`, `markers`, `folders`, `failed_folders`,
+//! The progress of a listing: its pages and its position (tables `pages`, `markers`, `folders`, `failed_folders`,
 //! `key_ranges`, `skipped`, `skipped_names`), and why targets were skipped (`opted_out`, `opted_out_hosts`).
 
 pub(super) mod folders;
@@ -8,5 +8,5 @@ mod pages;
 mod ranges;
 pub(super) mod skips;
 
-/// The fact that has what leads to the next page.
+/// Key of the fact that holds the marker of the next page.
 const MARKER: &str = "marker";

@@ -9,16 +9,16 @@ use fetchmill_model::limits::OPT_OUT_HOSTS_MAX;
 use fetchmill_model::outcome::opt_out_rule::{OptOutCounts, OptOutRule};
 use fetchmill_model::outcome::skips::Skips;
 
-/// The host of all that are not among the first [`OPT_OUT_HOSTS_MAX`].
+/// Stands for all hosts after the first [`OPT_OUT_HOSTS_MAX`].
 const OTHERS: &str = "";
 
 impl Journal {
-    /// Adds those of a receipt. Part of its transaction.
+    /// Adds the opt-outs of a receipt. Part of its transaction.
     pub(in crate::journal) fn note_opt_outs(&self, skips: &Skips) -> Result<()> {
         skips.opt_outs().map_or(Ok(()), |counts| self.check(add(&self.db, counts)))
     }
 
-    /// Those of the job. A job of an older release has counted none.
+    /// Returns the opt-outs of the job. A job of an older release has counted none.
     pub fn opt_outs(&self) -> Result<OptOutCounts> {
         self.check(read(&self.db))
     }
@@ -55,7 +55,7 @@ fn add_host(db: &Connection, host: &str, count: u64) -> rusqlite::Result<()> {
     db.prepare_cached(add)?.execute(params![host, count as i64]).map(drop)
 }
 
-/// Reads them. The journal of an older release has no such tables until a job writes it.
+/// Reads the opt-outs. The journal of an older release lacks these tables until a job writes it.
 pub(in crate::journal) fn read(db: &Connection) -> rusqlite::Result<OptOutCounts> {
     let mut counts = OptOutCounts::default();
     if !schema::has_table(db, "opted_out")? {

@@ -1,4 +1,4 @@
-//! Pages as they are listed: their names, and where the listing goes on.
+//! The pages of a listing: their names, and the position of the listing.
 
 use rusqlite::params;
 
@@ -12,10 +12,10 @@ use fetchmill_model::source::{ListPosition, ListedPage, PageCursor};
 use fetchmill_model::target::entry::EntryTraits;
 use fetchmill_model::target::{Names, Sequence};
 
-/// Where the position of a list stands.
+/// Key of the fact that holds the position in a list.
 const LIST_POSITION: &str = "list_position";
 
-/// A fact of a job whose listing has begun again.
+/// Key of the fact that marks a restarted listing.
 const RELISTING: &str = "relisting";
 
 impl Journal {
@@ -69,7 +69,7 @@ impl Journal {
                         for_display(next.as_bytes())
                     )));
                 }
-                // Noted only now: a page that is refused must be able to come again.
+                // Record the marker only now: a refused page must be able to come again.
                 if let Some(from) = from {
                     self.note_marker(marker_digest(from))?;
                 }
@@ -99,7 +99,7 @@ impl Journal {
         }
     }
 
-    /// A page of JSON comes once, brings what no page before it has brought, and leads to a page that has not come.
+    /// Checks a JSON page: it must be new, return only new items, and lead to a page that is new.
     fn keep_page_once(&self, url: &str, items_digest: Option<u128>, next_url: Option<&str>) -> Result<()> {
         let endless = |why: &str| {
             let shown = for_display(url.as_bytes());
@@ -116,7 +116,7 @@ impl Journal {
                 "has the items of one before it; does the server know the parameter that leads to the next page?",
             );
         }
-        // One that leads to itself counts: some servers repeat their last marker on the last page.
+        // A link to the page itself is allowed: some servers repeat their last marker on the last page.
         if let Some(next_url) = next_url.filter(|next_url| *next_url != url)
             && self.has_marker(marker_digest(next_url))?
         {
@@ -125,14 +125,14 @@ impl Journal {
                 for_display(next_url.as_bytes())
             ));
         }
-        // Noted only now: a page that is refused must be able to come again.
+        // Record the digests only now: a refused page must be able to come again.
         for digest in [Some(marker_digest(url)), digest].into_iter().flatten() {
             self.note_marker(digest)?;
         }
         Ok(())
     }
 
-    /// Where the listing goes on.
+    /// Stores the position of the listing.
     fn keep_next(&self, next: Option<&str>) -> Result<()> {
         next.map_or_else(|| self.end_listing(), |next| self.set(MARKER, next))
     }
@@ -151,7 +151,7 @@ impl Journal {
         if traits == known { Ok(()) } else { self.set(schema::TRAITS, &traits.to_text()) }
     }
 
-    /// How far a list was read; none before its first page.
+    /// Returns how far a list was read. `None` before its first page.
     pub fn list_position(&self) -> Result<Option<ListPosition>> {
         let Some(text) = self.get(LIST_POSITION)? else { return Ok(None) };
         let position = ListPosition::from_text(&text);
@@ -160,32 +160,31 @@ impl Journal {
             .ok_or_else(|| Error::Journal(format!("the journal has no position of a list but {text}")))
     }
 
-    /// The listing begins again at its start. What it brings then is without the targets that the job knows.
+    /// Restarts the listing. Targets that the job already knows are left out.
     pub fn restart_listing(&mut self) -> Result<()> {
         self.begin()?;
         self.check(self.db.execute("DELETE FROM markers", []))?;
         self.forget(MARKER)?;
         self.set(RELISTING, "")?;
-        // What is left out will be counted once more.
-        // A journal of 0.1.0 has no reasons.
+        // Targets that are left out will be counted again. A journal of 0.1.0 has no reasons.
         let skipped = if self.knows_skips()? { self.forget_listing_skips()? } else { self.tally.skipped };
         self.tally.listed -= skipped;
         self.tally.skipped -= skipped;
         Ok(())
     }
 
-    /// The listing follows tokens from the first page on, without the targets that the job knows.
+    /// Restarts the listing with tokens from the first page. Targets that the job already knows are left out.
     pub fn relist_by_tokens(&mut self) -> Result<()> {
         self.follow_tokens(None)?;
         self.restart_listing()
     }
 
-    /// Whether the listing has begun again since its first page.
+    /// Returns whether the listing was restarted since its first page.
     pub fn is_relisting(&self) -> Result<bool> {
         Ok(self.get(RELISTING)?.is_some())
     }
 
-    /// The listing is complete.
+    /// Records that the listing is complete.
     pub fn end_listing(&self) -> Result<()> {
         if !self.is_listed()? {
             self.set(LISTED_AT, &now_text())?;

@@ -1,5 +1,4 @@
-//! The cursor of a bucket's listing: the table of ranges of keys that are not listed to their end, or the token that
-//! leads to the next page.
+//! The cursor of a bucket's listing: the table of key ranges that are not fully listed, or the token of the next page.
 
 use rusqlite::{Connection, params};
 
@@ -8,13 +7,14 @@ use crate::journal::job::transactions::Journal;
 use fetchmill_model::error::Result;
 use fetchmill_model::source::{BucketCursor, KeyRange};
 
-/// The fact of a job that lists folders or keys, and what it says of a bucket whose keys do not ascend.
+/// Key of the fact for a job that lists folders or keys. Its value marks a bucket whose keys are not in ascending
+/// order.
 const WALK: &str = "walk";
 const BY_TOKENS: &str = "tokens";
 
 impl Journal {
-    /// Where the listing of a bucket goes on. The first run begins with all keys as one range; where keys are known not to
-    /// ascend, with the first page.
+    /// Returns the position of a bucket's listing. The first run begins with one range of all keys. If keys are known
+    /// not to ascend, it begins with the first page.
     pub fn start_bucket(&mut self, ascends: bool) -> Result<BucketCursor> {
         match self.get(WALK)?.as_deref() {
             Some(BY_TOKENS) => return Ok(BucketCursor::Token(self.get(MARKER)?)),
@@ -47,11 +47,11 @@ impl Journal {
         self.check(self.db.execute(all, [])).map(drop)
     }
 
-    /// From now on the listing follows the store's tokens, from the page on that `from` leads to.
+    /// Switches the listing to the store's tokens, starting with the page that `from` leads to.
     pub fn follow_tokens(&mut self, from: Option<&str>) -> Result<()> {
         self.begin()?;
         self.check(self.db.execute("DELETE FROM key_ranges", []))?;
-        // For a release that knows no tokens: without a range it would take the listing for complete.
+        // An older release knows no tokens. Without a range it would take the listing for complete.
         self.add_whole_range()?;
         self.set(WALK, BY_TOKENS)?;
         match from {
@@ -60,7 +60,7 @@ impl Journal {
         }
     }
 
-    /// What is behind `at` in a range becomes one of its own.
+    /// Splits a range at `at`. The keys after `at` become a range of their own.
     pub fn split_range(&mut self, range: u64, at: &[u8], behind: u64) -> Result<()> {
         self.begin()?;
         let insert =
@@ -72,7 +72,7 @@ impl Journal {
     }
 }
 
-/// Stores how far a range is listed. Behind the last one the listing is complete, which is returned.
+/// Stores how far a range is listed. Returns whether the listing is complete, which is so after the last range.
 pub(in crate::journal) fn keep(
     db: &Connection,
     range: u64,

@@ -1,4 +1,4 @@
-//! Skipped targets by reason: those that the listing left out, and those that a reply led to.
+//! Skipped targets by reason: targets that the listing left out, and targets that were skipped because of their reply.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +14,17 @@ use fetchmill_model::error::Result;
 use fetchmill_model::limits::SKIPPED_NAMES_MAX;
 use fetchmill_model::outcome::skips::{SkipReason, Skips};
 
-/// How many were left out for a reason, and names of some of them.
+/// Number of targets skipped for a reason, and the names of some.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SkippedOf {
-    /// All of them.
+    /// Number of skipped targets.
     pub count: u64,
-    /// The first ones, at most [`SKIPPED_NAMES_MAX`].
+    /// Names of the first ones, up to [`SKIPPED_NAMES_MAX`].
     pub names: Vec<Vec<u8>>,
 }
 
 impl Journal {
-    /// Adds the skipped targets of a page or of a receipt. Part of its transaction.
+    /// Adds the skipped targets of a page or a receipt. Part of its transaction.
     pub(in crate::journal) fn note_skips(&self, skips: &Skips) -> Result<()> {
         for (reason, count) in skips.counts() {
             let add = "INSERT INTO skipped VALUES (?1, ?2)
@@ -41,25 +41,26 @@ impl Journal {
         Ok(())
     }
 
-    /// How many were skipped, by reason. A job of 0.1.0 has no reasons.
+    /// Returns the number of skipped targets by reason. A job of 0.1.0 has no reasons.
     pub fn skipped(&self) -> Result<BTreeMap<String, u64>> {
         let identity = self.get("identity")?.map(|stored| Identity::from_json(&stored)).unwrap_or_default();
         self.check(by_reason(&self.db, &identity))
     }
 
-    /// The number of targets whose reply is the reason: these have an outcome of their own, and rows.
+    /// Returns the number of targets skipped because of their reply. These have an outcome and a row.
     pub(crate) fn skipped_after_replies(&self) -> Result<u64> {
         let known = self.check(counts(&self.db))?;
         let of_replies = SkipReason::ALL.into_iter().filter(|reason| reason.is_of_reply());
         Ok(of_replies.filter_map(|reason| known.get(reason.name())).sum())
     }
 
-    /// Whether it has reasons: one of 0.1.0 has none.
+    /// Returns whether the journal stores reasons. A journal of 0.1.0 does not.
     pub fn knows_skips(&self) -> Result<bool> {
         Ok(self.get(RULES)?.is_some())
     }
 
-    /// Forgets those of the listing, which begins again and counts them again. Returns how many there were.
+    /// Forgets the targets that the listing skipped, because the restarted listing counts them again. Returns their
+    /// number.
     pub(in crate::journal) fn forget_listing_skips(&self) -> Result<u64> {
         let known = self.check(counts(&self.db))?;
         let of_listing = SkipReason::ALL.into_iter().filter(|reason| !reason.is_of_reply());
@@ -74,7 +75,7 @@ impl Journal {
     }
 }
 
-/// The skipped targets of a job, by reason.
+/// Returns the skipped targets of a job, by reason.
 pub fn read_skipped(place: &JobLocation) -> Result<BTreeMap<String, SkippedOf>> {
     let path = place.journal_path();
     let db = schema::open_to_read(&path)?;
@@ -99,7 +100,7 @@ fn read(db: &Connection) -> rusqlite::Result<BTreeMap<String, SkippedOf>> {
     Ok(found)
 }
 
-/// How many were skipped: by the listing, and as replies came.
+/// Returns the number of skipped targets by reason, over the listing and the replies.
 pub(in crate::journal) fn by_reason(
     db: &Connection,
     identity: &BTreeMap<String, String>,
@@ -111,7 +112,7 @@ pub(in crate::journal) fn by_reason(
     let mut counts = counts(db)?;
     let skipped = schema::read_tally(db)?.0.skipped;
     let by_replies = skipped.saturating_sub(counts.values().sum());
-    // Older releases did not count those that a reply led to.
+    // Older releases did not count targets skipped because of their reply.
     if by_replies > 0 {
         let transforms = identity.contains_key(TRANSFORM);
         let reason = if transforms { SkipReason::Dropped } else { SkipReason::Unchanged };

@@ -1,11 +1,12 @@
 //! The lock on a job's folder, and the mark of the run that holds it.
 //!
-//! Some file systems grant every lock. So a run writes a mark into the lock file, and before it changes the folder as a
-//! whole it checks that the mark is still there. Each transaction of a journal checks a number besides
-//! ([`crate::journal::database::fence`]). A run that ends removes its mark. One that finds a mark checks whether its process is alive.
+//! Some file systems grant every lock. So a run also writes a mark into the lock file. Before it changes the folder as
+//! a whole, it checks that the mark is still there. In addition, each transaction of a journal checks a number
+//! ([`crate::journal::database::fence`]). A run removes its mark when it ends. A run that finds a mark checks whether
+//! the process of that mark is alive.
 //!
-//! A process that was killed takes some milliseconds to end: it frees its memory, then its locks, and then its parent must
-//! reap it. A process that runs the same command again waits for that.
+//! A killed process takes some milliseconds to end: it frees its memory, then its locks, and then its parent must reap
+//! it. A process that runs the same command again waits for that.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
@@ -18,24 +19,24 @@ use rustix::io::Errno;
 use crate::durable;
 use fetchmill_model::error::{Error, Result};
 
-/// How long a process that was killed may take to end.
+/// How long a killed process may take to end.
 const ENDING: Duration = Duration::from_secs(5);
 const STEP: Duration = Duration::from_millis(10);
-/// Longer than any mark.
+/// Size limit for reading a mark; every mark is shorter.
 const MARK_BYTES_MAX: u64 = 4096;
 
-/// See the module. Dropping it gives the lock back.
+/// The lock on a job's folder. Dropping it releases the lock.
 #[derive(Debug)]
 pub struct JobLock {
     file: File,
     path: PathBuf,
-    /// None: it is shared with other readers.
+    /// Mark of this run. `None` if the lock is shared with other readers.
     mark: Option<String>,
     is_contested: bool,
 }
 
 impl JobLock {
-    /// Takes the lock of a state folder for the job of a destination, and marks it.
+    /// Locks a state folder for the job of a destination, and writes the mark.
     pub(in crate::journal) fn take(state: &Path, dest: &Path) -> Result<Self> {
         let path = lock_path(state);
         let mut options = File::options();
@@ -54,7 +55,7 @@ impl JobLock {
         Ok(JobLock { file, path, mark: Some(mark), is_contested })
     }
 
-    /// Shares the lock with other readers; none where no run has made it.
+    /// Shares the lock with other readers. `None` if no run has created the lock file.
     pub(in crate::journal) fn share(state: &Path, dest: &Path) -> Result<Option<Self>> {
         let path = lock_path(state);
         let Ok(file) = File::open(&path) else { return Ok(None) };
@@ -62,14 +63,14 @@ impl JobLock {
         Ok(Some(JobLock { file, path, mark: None, is_contested: false }))
     }
 
-    /// Whether another process holds the lock of a state folder.
+    /// Returns whether another process holds the lock of a state folder.
     pub(in crate::journal) fn is_taken(state: &Path) -> bool {
         File::open(lock_path(state)).is_ok_and(|file| {
             rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
         })
     }
 
-    /// Whether a run of another machine has left its mark: nobody here knows whether it is alive.
+    /// Returns whether a run on another machine has left its mark. This machine cannot tell whether that run is alive.
     pub fn is_contested(&self) -> bool {
         self.is_contested
     }
@@ -77,15 +78,15 @@ impl JobLock {
     /// Fails with exit code 9 if another run has marked the lock since.
     pub fn must_be_ours(&self) -> Result<()> {
         let Some(mark) = &self.mark else { return Ok(()) };
-        // Opened again: a network file system shows what others have written to who opens a file. Where it is not there any
-        // more the folder was moved, which others look for.
+        // Open the file again: on a network file system, only opening it shows what others have written. If the file is
+        // missing, the folder was moved, which other code checks.
         match std::fs::read(&self.path) {
             Ok(found) if found != mark.as_bytes() => Err(taken_over(&self.path)),
             _ => Ok(()),
         }
     }
 
-    /// Whether the file that was locked has its mark, wherever that is now.
+    /// Returns whether the locked file still contains the mark of this run, even if the file was moved.
     fn has_mark(&self) -> bool {
         self.mark.is_some() && self.mark == read_mark(&self.file)
     }
@@ -94,13 +95,13 @@ impl JobLock {
 impl Drop for JobLock {
     fn drop(&mut self) {
         if self.has_mark() {
-            // A mark that stays is that of a process which is not there any more.
+            // If this fails, the mark that stays belongs to a dead process.
             let _ = durable::write_whole(&mut self.file, b"");
         }
     }
 }
 
-/// What a run says that has lost its folder to another one.
+/// The error of a run that has lost its folder to another run.
 pub(in crate::journal) fn taken_over(path: &Path) -> Error {
     Error::Busy(format!(
         "{}: another run has taken this job over although its lock was held; this file system grants every lock, so start \
@@ -109,19 +110,19 @@ pub(in crate::journal) fn taken_over(path: &Path) -> Error {
     ))
 }
 
-/// Which process holds a lock, in words that a space separates.
+/// The process that holds a lock. Its text is words separated by spaces.
 #[derive(Debug, PartialEq, Eq)]
 struct Mark {
-    /// Of the kernel that runs.
+    /// Boot identifier of the running kernel.
     boot: String,
-    /// The namespace of its number.
+    /// Namespace of the process number.
     namespace: String,
     process: u32,
-    /// When it was started, in ticks of that kernel.
+    /// Start of the process, in ticks of that kernel.
     started: u64,
-    /// Nanoseconds since 1970 UTC: a process may have one lock after the other.
+    /// Nanoseconds since 1970 UTC. It differs between two locks that one process holds in turn.
     moment: u128,
-    /// Of the lock file.
+    /// Inode of the lock file.
     inode: u64,
 }
 
@@ -143,7 +144,7 @@ impl Mark {
         }
     }
 
-    /// Whether its process would be seen by the other one's.
+    /// Returns whether the process of `other` could see this process.
     fn is_visible_to(&self, other: &Mark) -> bool {
         (&self.boot, &self.namespace) == (&other.boot, &other.namespace)
     }
@@ -184,18 +185,18 @@ fn inode_of(file: &File) -> u64 {
     file.metadata().map(|found| found.ino()).unwrap_or_default()
 }
 
-/// The process of a mark.
+/// State of the process of a mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ProcessState {
     Alive,
-    /// It does nothing any more; its locks may still be held.
+    /// The process does nothing any more, but may still hold its locks.
     Ending,
     Gone,
 }
 
-/// What `proc_pid_stat(5)` says of a process.
+/// Facts about a process from `proc_pid_stat(5)`.
 struct Process {
-    /// Field 22, in ticks since the kernel was started.
+    /// Field 22, in ticks since the start of the kernel.
     started: u64,
     /// Whether it was killed or has returned: a zombie (field 3), or marked as exiting (field 9).
     is_ending: bool,
@@ -205,10 +206,10 @@ impl Process {
     /// `PF_EXITING` of Linux.
     const EXITING: u64 = 0x4;
 
-    /// None if it is not there.
+    /// `None` if there is no such process.
     fn find(process: u32) -> Option<Self> {
         let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-        // The name of the program, in brackets, may have spaces.
+        // The name of the program, in brackets, may contain spaces.
         let (_, fields) = stat.rsplit_once(") ")?;
         let fields: Vec<&str> = fields.split(' ').collect();
         let flags: u64 = fields.get(6)?.parse().ok()?;
@@ -244,19 +245,20 @@ fn lock(file: &File, how: FlockOperation, path: &Path, dest: &Path) -> Result<()
     }
 }
 
-/// Whether the process that has marked a lock file does nothing any more.
+/// Returns whether the process that marked a lock file does nothing any more.
 fn holder_is_ending(file: &File) -> bool {
     let own = Mark::of_this_process(inode_of(file));
     let found = mark_in(file, own.inode);
     found.is_some_and(|mark| mark.is_visible_to(&own) && mark.process_state() == ProcessState::Ending)
 }
 
-/// The mark in a lock file with this inode; none if it has none, or that of another file, which came with a copy.
+/// Returns the mark in a lock file with this inode. `None` if it has no mark, or the mark of another file, which came
+/// with a copy.
 fn mark_in(file: &File, inode: u64) -> Option<Mark> {
     read_mark(file)?.parse::<Mark>().ok().filter(|mark| mark.inode == inode)
 }
 
-/// The text of a lock file; none if it cannot be read.
+/// Returns the text of a lock file. `None` if it cannot be read.
 fn read_mark(file: &File) -> Option<String> {
     let mut found = vec![0; MARK_BYTES_MAX as usize];
     let read = file.read_at(&mut found, 0).ok()?;

@@ -1,4 +1,4 @@
-//! Where a job lives: its destination, its state folder, and the lock against a second run.
+//! The location of a job: its destination, its state folder, and the lock against a second run.
 
 pub(super) mod lock;
 mod state_folder;
@@ -15,7 +15,7 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::name::STATE_FOLDER;
 use fetchmill_model::s3::UploadDestination;
 
-/// File systems whose locks or shared memory do not hold between machines (statfs magic numbers of Linux).
+/// File systems whose locks or shared memory do not work between machines (statfs magic numbers of Linux).
 const NETWORK_FILE_SYSTEMS: &[(i64, &str)] = &[
     (0x6969, "NFS"),
     (0x517b, "SMB"),
@@ -26,21 +26,21 @@ const NETWORK_FILE_SYSTEMS: &[(i64, &str)] = &[
     (0x0102_1997, "9p"),
 ];
 
-/// See the module.
+/// The location of a job.
 #[derive(Debug)]
 pub struct JobLocation {
-    /// Where objects go.
+    /// Destination of the objects.
     pub dest: PathBuf,
-    /// What the job knows.
+    /// State folder of the job.
     pub state: PathBuf,
-    /// Whether what the job writes is one file: then all that it needs besides is in its state.
+    /// Whether the job writes a single file. Everything else that it needs is then in the state folder.
     is_one_file: bool,
     lock: Option<JobLock>,
-    /// The folder that the job began with, as the file system knows it.
+    /// The folder in which the job began, as the file system identifies it.
     folder: Option<FolderId>,
 }
 
-/// A folder, whatever it is called.
+/// Identity of a folder, independent of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FolderId {
     device: u64,
@@ -55,7 +55,7 @@ impl FolderId {
 }
 
 impl JobLocation {
-    /// Makes what is missing, refuses what is not a job's, and takes the lock.
+    /// Creates missing folders, refuses a folder that does not belong to a job, and takes the lock.
     pub fn prepare(dest: &Path, state: Option<&Path>) -> Result<Self> {
         let is_named = state.is_some();
         let state = state_folder::find(dest, state)?;
@@ -81,7 +81,7 @@ impl JobLocation {
         Ok(place)
     }
 
-    /// The same for a job that writes one file: what it knows is in a folder beside that, or in `state`.
+    /// Prepares a job that writes one file. Its state is in a folder next to the file, or in `state`.
     pub fn prepare_file(file: &Path, state: Option<&Path>) -> Result<Self> {
         let state = state.map_or_else(|| beside(file), Path::to_owned);
         refuse_links_below(&state)?;
@@ -95,8 +95,8 @@ impl JobLocation {
         Ok(place)
     }
 
-    /// The same for a job whose shards go to a bucket: they wait in a folder of what it knows, which is in the working
-    /// folder, or in `state`.
+    /// Prepares a job whose shards go to a bucket. Until then they are in its state folder, which is in the working
+    /// folder, or `state`.
     pub fn prepare_bucket(upload: &UploadDestination, state: Option<&Path>) -> Result<Self> {
         let state = state.map_or_else(|| upload.state_folder(), Path::to_owned);
         let dest = UploadDestination::shards_folder(&state);
@@ -114,9 +114,9 @@ impl JobLocation {
         Ok(place)
     }
 
-    /// The same for a folder that a sync keeps, with the folder of what that knows; gives the lock.
+    /// Prepares a folder that a sync keeps, with its state folder. Returns the lock.
     pub fn prepare_synced(dest: &Path, state: &Path) -> Result<JobLock> {
-        // The first pass has no base before its end.
+        // The first pass has no base until it ends.
         refuse_links(&dest.join(STATE_FOLDER))?;
         let is_ours = ["base.sqlite", "pass.json"].iter().any(|name| state.join(name).exists());
         if !is_ours && !dest.join(STATE_FOLDER).join("job.sqlite").exists() {
@@ -130,12 +130,12 @@ impl JobLocation {
         JobLock::take(state, dest)
     }
 
-    /// Whether a job that writes this file has a journal already.
+    /// Returns whether a job that writes this file already has a journal.
     pub fn has_journal(file: &Path, state: Option<&Path>) -> bool {
         state.map_or_else(|| beside(file), Path::to_owned).join("job.sqlite").exists()
     }
 
-    /// Makes its folders durable: otherwise a power cut could take the journal with all that it says.
+    /// Makes the folders of the job durable. Otherwise a power cut could remove the journal with its contents.
     pub fn sync(&self) -> Result<()> {
         let hidden = self.dest.join(STATE_FOLDER);
         let hidden = (!self.is_one_file).then_some(&hidden);
@@ -145,7 +145,7 @@ impl JobLocation {
         Ok(())
     }
 
-    /// A job that is there, to look at.
+    /// Finds an existing job for reading.
     pub fn find(dest: &Path, state: Option<&Path>) -> Result<Self> {
         if let Some(upload) = UploadDestination::of(dest)? {
             return Self::find_bucket(&upload, state);
@@ -183,15 +183,16 @@ impl JobLocation {
         )))
     }
 
-    /// A job that is there and that no process works on: none can start while this lives.
+    /// Finds an existing job that no process works on. While this value lives, no process can start on the job.
     pub fn look(dest: &Path, state: Option<&Path>) -> Result<Self> {
         let mut place = Self::find(dest, state)?;
-        // Without the file no process has ever worked on it, or the folder cannot be written: then none can now.
+        // Without a lock file, either no process has ever worked on the job, or the folder is not writable and none can
+        // now.
         place.lock = JobLock::share(&place.state, &place.dest)?;
         Ok(place)
     }
 
-    /// A job that is there, to change it.
+    /// Finds an existing job for changing it.
     pub fn take(dest: &Path, state: Option<&Path>) -> Result<Self> {
         refuse_synced(dest, "only that changes what it holds")?;
         let mut place = Self::find(dest, state)?;
@@ -199,7 +200,7 @@ impl JobLocation {
         Ok(place)
     }
 
-    /// The journal of a folder that a sync keeps, or takes over from a job.
+    /// Takes the journal of a folder that a sync keeps, or takes over from a job.
     pub fn take_for_sync(dest: &Path) -> Result<Self> {
         let state = dest.join(STATE_FOLDER);
         refuse_links(&state)?;
@@ -209,19 +210,19 @@ impl JobLocation {
         Ok(place)
     }
 
-    /// Whether the destination has the journal itself: then its shards are next to it, also those that a job has sent to a
-    /// bucket and somebody has copied from there.
+    /// Returns whether the destination itself contains the journal. Its shards are then next to it, including shards
+    /// that a job sent to a bucket and a user copied back.
     pub fn has_own_journal(&self) -> bool {
         self.state == self.dest.join(STATE_FOLDER)
     }
 
-    /// The folder that must stay where it is while a job runs.
+    /// Returns the folder that must not move while a job runs.
     fn kept_folder(&self) -> &Path {
         if self.is_one_file { &self.state } else { &self.dest }
     }
 
-    /// Fails when the folder of the job is not where it was: what is open goes on in the moved folder, and everything
-    /// else would go into another one.
+    /// Fails if the folder of the job was moved. Otherwise open files would continue in the moved folder, and new files
+    /// would go into another one.
     pub fn must_be_in_place(&self) -> Result<()> {
         let path = self.kept_folder();
         if self.folder.is_none() || FolderId::of(path) == self.folder {
@@ -234,27 +235,28 @@ impl JobLocation {
         )))
     }
 
-    /// The journal's file.
+    /// Returns the path of the journal.
     pub fn journal_path(&self) -> PathBuf {
         self.state.join("job.sqlite")
     }
 
-    /// Where objects lie until their window is journaled: on the destination's file system, whatever the state's.
+    /// Returns the folder for objects that are not committed yet. It is on the destination's file system, even if the
+    /// state is on another one.
     pub fn stage_path(&self) -> PathBuf {
         if self.is_one_file { self.state.join("stage") } else { self.dest.join(STATE_FOLDER).join("stage") }
     }
 
-    /// Where the manifests of `files` are.
+    /// Returns the folder of the manifests of `files`.
     pub fn manifests_path(&self) -> PathBuf {
         self.state.join("manifests")
     }
 
-    /// Where failures shards are.
+    /// Returns the folder of the failures shards.
     pub fn failures_path(&self) -> PathBuf {
         self.state.join("failures")
     }
 
-    /// Whether a run of another machine may be alive and write its files.
+    /// Returns whether a run on another machine may be alive and write the files of the job.
     pub fn is_contested(&self) -> bool {
         self.lock.as_ref().is_some_and(JobLock::is_contested)
     }
@@ -264,13 +266,13 @@ impl JobLocation {
         self.lock.as_ref().map_or(Ok(()), JobLock::must_be_ours)
     }
 
-    /// Whether another process holds the lock.
+    /// Returns whether another process holds the lock.
     pub fn is_running(&self) -> bool {
         self.lock.is_none() && JobLock::is_taken(&self.state)
     }
 }
 
-/// A folder that a sync keeps has no job: what it holds changes from pass to pass.
+/// Refuses a folder that a sync keeps. It has no job, because its contents change from pass to pass.
 fn refuse_synced(dest: &Path, why: &str) -> Result<()> {
     let folder = dest.join(STATE_FOLDER).join("sync");
     if !["base.sqlite", "pass.json"].iter().any(|name| folder.join(name).exists()) {

@@ -1,8 +1,8 @@
-//! Which folder has a job's state, and what may be in it.
+//! Finds the state folder of a job, and checks its contents.
 //!
-//! It is below the destination, beside a file, or where `--state` says. A destination may come from somebody else: the file
-//! in it that names a state folder counts only if that folder has the same token, and nothing in the state is reached
-//! through a link.
+//! The state folder is below the destination, next to an output file, or at `--state`. A destination may come from
+//! another person. So its file that names a state folder counts only if that folder contains the same token. Nothing in
+//! the state folder is reached through a link.
 
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStringExt as _;
@@ -14,11 +14,11 @@ use crate::durable;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::name::STATE_FOLDER;
 
-/// The file below the destination that names a state folder, and the one with its token.
+/// The files below the destination that contain the path of a state folder, and its token.
 const POINTER: (&str, &str) = ("state", "state-token");
-/// The file of a state folder with the token of its destination.
+/// The file in a state folder with the token of its destination.
 const TOKEN: &str = "token";
-/// What a state folder may have, besides databases.
+/// Entries that a state folder may contain, apart from databases.
 const ENTRIES: [&str; 13] = [
     "lock",
     "token",
@@ -34,10 +34,10 @@ const ENTRIES: [&str; 13] = [
     "sync",
     STATE_FOLDER,
 ];
-/// Folders with objects in them, which may be many: whoever opens one follows no link.
+/// Folders that may contain many objects. Code that opens such an object follows no link.
 const STAGES: [&str; 2] = ["stage", "fetched"];
 
-/// The state folder of a destination, which may not be there yet; `state` is the one that the user names.
+/// Returns the state folder of a destination, which may not exist yet. `state` is the folder that the user named.
 pub(in crate::journal) fn find(dest: &Path, state: Option<&Path>) -> Result<PathBuf> {
     let hidden = dest.join(STATE_FOLDER);
     refuse_links(&hidden)?;
@@ -54,7 +54,7 @@ pub(in crate::journal) fn find(dest: &Path, state: Option<&Path>) -> Result<Path
     Ok(state)
 }
 
-/// Refuses a state folder that this user may not enter: it would look as if there was no job.
+/// Refuses a state folder that this user may not enter. Otherwise it would look as if there were no job.
 fn refuse_closed(dest: &Path, state: &Path) -> Result<()> {
     match std::fs::metadata(state.join("job.sqlite")) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Error::Usage(format!(
@@ -67,14 +67,14 @@ fn refuse_closed(dest: &Path, state: &Path) -> Result<()> {
     }
 }
 
-/// Where a job that writes one file keeps what it knows.
+/// Returns the state folder of a job that writes one file.
 pub(in crate::journal) fn beside(file: &Path) -> PathBuf {
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(STATE_FOLDER);
     file.with_file_name(name)
 }
 
-/// The state folder that a destination names, if that folder says the same.
+/// Returns the state folder that a destination names, if that folder has the same token.
 fn named_by(hidden: &Path) -> Result<Option<PathBuf>> {
     let pointer = hidden.join(POINTER.0);
     let state = match std::fs::read(&pointer) {
@@ -94,7 +94,7 @@ fn named_by(hidden: &Path) -> Result<Option<PathBuf>> {
     )))
 }
 
-/// Has a destination name its state folder, and both say that they belong together.
+/// Makes a destination and its state folder refer to each other with the same token.
 pub(in crate::journal) fn claim(hidden: &Path, state: &Path) -> Result<()> {
     let absolute = std::path::absolute(state).map_err(|error| Error::storage("find", state, error))?;
     let path = state.join(TOKEN);
@@ -124,7 +124,8 @@ fn new_token() -> Result<Vec<u8>> {
     }
 }
 
-/// Refuses a folder with something else in it than a job's state: a job removes what it does not know.
+/// Refuses a state folder that contains anything but the state of a job, because a job removes files that it does not
+/// know.
 pub(in crate::journal) fn refuse_others(state: &Path) -> Result<()> {
     let Ok(entries) = std::fs::read_dir(state) else { return Ok(()) };
     if state.join("job.sqlite").exists() {
@@ -146,8 +147,8 @@ fn is_known(name: &std::ffi::OsStr) -> bool {
         || ["job.sqlite", "stream.sqlite"].iter().any(|database| name.starts_with(database.as_bytes()))
 }
 
-/// Refuses a job's folder that is a link, or has something else in it than files and folders: a link would have files
-/// outside of it cut and removed, and a pipe would never open.
+/// Refuses a job's folder that is a link, or contains anything but files and folders. Through a link, files outside
+/// would be truncated and removed, and opening a pipe would wait forever.
 pub(in crate::journal) fn refuse_links(folder: &Path) -> Result<()> {
     if std::fs::symlink_metadata(folder).is_ok_and(|found| found.is_symlink()) {
         return Err(Error::Security(format!(
@@ -159,7 +160,7 @@ pub(in crate::journal) fn refuse_links(folder: &Path) -> Result<()> {
     refuse_links_below(folder)
 }
 
-/// The same for what a job has in a folder that the user named, which may be reached through a link.
+/// Checks a job's folders below a folder that the user named. The named folder itself may be reached through a link.
 pub(in crate::journal) fn refuse_links_below(folder: &Path) -> Result<()> {
     walk(folder, &is_known)
 }
@@ -169,7 +170,7 @@ fn walk(folder: &Path, is_meant: &dyn Fn(&std::ffi::OsStr) -> bool) -> Result<()
         Err(error)
             if matches!(
                 error.kind(),
-                // Who may not look into it opens nothing below it.
+                // A user who may not list the folder cannot open anything below it.
                 ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::PermissionDenied
             ) =>
         {
@@ -180,7 +181,7 @@ fn walk(folder: &Path, is_meant: &dyn Fn(&std::ffi::OsStr) -> bool) -> Result<()
     for entry in entries {
         let entry = entry.map_err(|error| Error::storage("read", folder, error))?;
         let name = entry.file_name();
-        // A run may remove it meanwhile.
+        // A run may remove the entry meanwhile.
         let Some(kind) = entry.file_type().ok().filter(|_| is_meant(&name)) else { continue };
         if !kind.is_dir() && !kind.is_file() {
             return Err(is_a_link(&entry.path()));

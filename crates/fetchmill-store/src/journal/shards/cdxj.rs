@@ -1,4 +1,4 @@
-//! The indexes of shards of WARC, for `--cdxj`: complete, and in their place or on the way there.
+//! The indexes of WARC shards for `--cdxj`: complete, and in their final place or about to be moved there.
 
 use rusqlite::{Connection, params};
 
@@ -6,19 +6,19 @@ use crate::journal::job::transactions::Journal;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::{ShardEnd, ShardNumber};
 
-/// The facts of a job that has them begin so, behind which the shard's number stands; each is a [`ShardEnd`] as JSON.
+/// Prefix of the facts that hold the indexes. The shard's number follows, and each value is a [`ShardEnd`] as JSON.
 const CDXJ: &str = "cdxj-";
 
-/// An index, and what it was when it was complete.
+/// An index, and its state when it was complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CdxjFile {
-    /// Its shard.
+    /// Shard of the index.
     pub shard: ShardNumber,
     /// The file, under its first name.
     pub data: ShardEnd,
 }
 
-/// By number.
+/// Reads the indexes in the order of shard numbers.
 pub(in crate::journal) fn read(db: &Connection) -> rusqlite::Result<Vec<CdxjFile>> {
     let mut query = db.prepare("SELECT key, value FROM job WHERE substr(key, 1, ?) = ?")?;
     let rows = query.query_map(params![CDXJ.len() as i64, CDXJ], |row| {
@@ -33,18 +33,18 @@ pub(in crate::journal) fn read(db: &Connection) -> rusqlite::Result<Vec<CdxjFile
 }
 
 impl Journal {
-    /// Those that were complete once, by the numbers of their shards.
+    /// Returns the completed indexes in the order of shard numbers.
     pub fn cdxj_files(&self) -> Result<Vec<CdxjFile>> {
         self.check(read(&self.db))
     }
 
-    /// It is complete: from here on it may be put in its place.
+    /// Records a complete index. From now on it may be moved to its final place.
     pub fn set_cdxj(&self, shard: ShardNumber, data: &ShardEnd) -> Result<()> {
         let text = serde_json::to_string(data).map_err(|error| Error::Internal(error.to_string()))?;
         self.set(&format!("{CDXJ}{shard}"), &text)
     }
 
-    /// It is removed.
+    /// Forgets an index that was removed.
     pub fn forget_cdxj(&self, shard: ShardNumber) -> Result<()> {
         self.forget(&format!("{CDXJ}{shard}"))
     }

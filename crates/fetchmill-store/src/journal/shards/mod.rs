@@ -1,5 +1,5 @@
-//! Shards: open ones and how far they are durable, sealed ones and their numbers; and what `files` writes down of its
-//! objects.
+//! The shards of a job: open ones with their durable length, sealed ones with their numbers. Also the manifests in
+//! which `files` records its objects.
 
 pub(super) mod cdxj;
 pub(super) mod unfetched;
@@ -18,18 +18,18 @@ use fetchmill_model::outcome::{OpenShard, Receipt, SealedShard, ShardEnd, ShardN
 /// A sealed shard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shard {
-    /// Its number.
+    /// Number of the shard.
     pub number: ShardNumber,
-    /// What it was when it was sealed.
+    /// State of the shard when it was sealed.
     pub sealed: SealedShard,
-    /// Another shard holds its objects: it is to be removed.
+    /// Whether another shard now holds its objects, so that this one is to be removed.
     pub is_replaced: bool,
 }
 
 const SEALED: &str =
     "number, path, end, crc32c, manifest, manifest_end, manifest_crc32c, objects, bytes, replaced_by";
 
-/// Stores what a receipt says of shards; the number of the one that it seals.
+/// Stores the shards of a receipt. Returns the number of the shard that it seals.
 pub(super) fn apply(db: &Connection, receipt: &Receipt) -> rusqlite::Result<Option<ShardNumber>> {
     if let Some(open) = &receipt.open {
         let OpenShard { data, manifest } = open;
@@ -72,7 +72,7 @@ pub(super) fn seal(db: &Connection, sealed: &SealedShard) -> rusqlite::Result<Sh
             *bytes as i64
         ],
     )?;
-    // Numbers start at 0, those of the table at 1.
+    // Shard numbers start at 0, row numbers of the table at 1.
     let number = db.last_insert_rowid() - 1;
     for replaced in replaces {
         db.execute("UPDATE shards SET replaced_by = ? WHERE number = ?", [number + 1, *replaced as i64 + 1])?;
@@ -117,7 +117,7 @@ pub(super) fn manifests(db: &Connection) -> rusqlite::Result<Vec<ShardEnd>> {
         .collect()
 }
 
-/// Sealed shards by number, those that are replaced left out.
+/// Returns the sealed shards by number, without replaced ones.
 pub fn read_shards(place: &JobLocation) -> Result<Vec<Shard>> {
     let path = place.journal_path();
     let db = schema::open_to_read(&path)?;
@@ -126,7 +126,7 @@ pub fn read_shards(place: &JobLocation) -> Result<Vec<Shard>> {
     Ok(shards)
 }
 
-/// What `files` has written down of its objects, and how far it counts.
+/// Returns the manifests in which `files` has recorded its objects, with the length that counts.
 pub fn read_manifests(place: &JobLocation) -> Result<Vec<ShardEnd>> {
     let path = place.journal_path();
     let db = schema::open_to_read(&path)?;
@@ -139,22 +139,22 @@ pub(super) fn failures(db: &Connection) -> rusqlite::Result<Vec<ShardEnd>> {
 }
 
 impl Journal {
-    /// Sealed shards by number, those to be removed included.
+    /// Returns the sealed shards by number, including those to be removed.
     pub fn shards(&self) -> Result<Vec<Shard>> {
         self.check(sealed(&self.db))
     }
 
-    /// Shards that an earlier run left open.
+    /// Returns the shards that an earlier run left open.
     pub fn open_shards(&self) -> Result<Vec<OpenShard>> {
         self.check(open(&self.db))
     }
 
-    /// What `files` has written down of its objects.
+    /// Returns the manifests in which `files` has recorded its objects.
     pub fn manifests(&self) -> Result<Vec<ShardEnd>> {
         self.check(manifests(&self.db))
     }
 
-    /// Forgets shards that were replaced and are removed.
+    /// Forgets replaced shards that were removed.
     pub fn forget_replaced(&mut self) -> Result<()> {
         self.begin()?;
         let done = self.db.execute("DELETE FROM shards WHERE replaced_by IS NOT NULL", []);

@@ -1,5 +1,5 @@
-//! Which sealed shards are in the bucket, when the destination is one. A shard without a row is not there; one whose
-//! upload has begun may be, as a whole or in parts that nobody sees; one that is uploaded needs no file any more.
+//! Which sealed shards are in the destination bucket. A shard without a row is not in the bucket. A shard whose upload
+//! has begun may be there, complete or as invisible parts. The file of an uploaded shard is no longer needed.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,19 @@ use crate::journal::job::transactions::{Journal, now_text};
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::ShardNumber;
 
-/// The fact that a job's prefix held nothing when it began: what is there is its own.
+/// Key of the fact that the job's prefix was empty when the job began, so that everything below it belongs to the job.
 const CLAIMED: &str = "destination_claimed_at";
 
-/// How far a shard's upload is.
+/// Progress of a shard's upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UploadState {
-    /// The store may know of it.
+    /// The upload has begun, so the store may have the shard.
     Begun,
-    /// It is there, and so is its manifest.
+    /// The shard and its manifest are in the store.
     Done,
 }
 
-/// Notes how far it is.
+/// Records the progress of an upload.
 pub(in crate::journal) fn note(
     db: &Connection,
     number: ShardNumber,
@@ -35,13 +35,13 @@ pub(in crate::journal) fn note(
 }
 
 impl Journal {
-    /// Notes how far the upload of a shard is.
+    /// Records the progress of a shard's upload.
     pub fn note_upload(&mut self, number: ShardNumber, upload: UploadState) -> Result<()> {
         self.begin()?;
         self.check(note(&self.db, number, upload))
     }
 
-    /// How far the uploads of shards are, of those where it has begun. Whoever only looks needs not know it.
+    /// Returns the progress of the uploads that have begun. Readers of the status do not need this.
     pub fn uploads(&self) -> Result<BTreeMap<ShardNumber, UploadState>> {
         let read = || -> rusqlite::Result<BTreeMap<ShardNumber, UploadState>> {
             let mut query = self.db.prepare("SELECT number, uploaded_at FROM uploads")?;
@@ -55,17 +55,17 @@ impl Journal {
         self.check(read())
     }
 
-    /// Whether all below the destination's prefix is this job's.
+    /// Returns whether everything below the destination's prefix belongs to this job.
     pub fn is_destination_claimed(&self) -> Result<bool> {
         Ok(self.get(CLAIMED)?.is_some())
     }
 
-    /// The destination's prefix holds nothing: it is this job's from now on.
+    /// Records that the destination's prefix is empty. From now on it belongs to this job.
     pub fn claim_destination(&self) -> Result<()> {
         self.set(CLAIMED, &now_text())
     }
 
-    /// Every sealed shard must be uploaded before a job is finished.
+    /// Fails unless every sealed shard is uploaded. A job must not finish before that.
     pub fn must_be_uploaded(&self) -> Result<()> {
         let uploads = self.uploads()?;
         let is_left =

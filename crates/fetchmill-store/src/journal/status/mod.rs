@@ -1,4 +1,4 @@
-//! What a journal tells to somebody who only looks, also while the job runs; and the second pass over failures.
+//! The status that a journal shows to readers, even while the job runs. Also the retry run over failures.
 
 pub(super) mod column_types;
 pub(super) mod samples;
@@ -25,60 +25,60 @@ use fetchmill_model::outcome::opt_out_rule::OptOutCounts;
 use fetchmill_model::outcome::{FailureKind, KindCounts, Outcome, ShardEnd, StatusCounts, Tally};
 use fetchmill_model::target::WaitingTarget;
 
-/// A job, looked at.
+/// Status of a job.
 #[derive(Debug, Clone)]
 pub struct Status {
-    /// The parts of its identity.
+    /// Parts of the job's identity.
     pub identity: std::collections::BTreeMap<String, String>,
-    /// What is durable.
+    /// Durable counters.
     pub tally: Tally,
     /// Failed targets by kind.
     pub kinds: KindCounts,
-    /// Those that failed because of their status, by that.
+    /// Targets that failed because of their status, by status.
     pub statuses: StatusCounts,
-    /// When it was made, ISO 8601 UTC.
+    /// Creation time of the job, ISO 8601 UTC.
     pub started_at: Option<String>,
-    /// When its listing was complete.
+    /// Time when the listing was complete.
     pub listed_at: Option<String>,
-    /// When it had finished.
+    /// Time when the job finished.
     pub finished_at: Option<String>,
-    /// See [`Doubtful`].
+    /// Targets whose replies may belong to others; see [`Doubtful`].
     pub doubtful: Doubtful,
-    /// Targets that wait for another attempt in the journal's table.
+    /// Number of targets in the journal's table that wait for another attempt.
     pub waiting: u64,
-    /// Whether a process works on it.
+    /// Whether a process works on the job.
     pub is_running: bool,
-    /// What it waits for now, if it runs.
+    /// What a running job waits for now.
     pub waits: Vec<Wait>,
-    /// How fast it is and what holds it back, if it runs: JSON.
+    /// Speed of a running job and what limits it, as JSON.
     pub progress: Option<String>,
-    /// What was skipped, by reason.
+    /// Skipped targets, by reason.
     pub skipped: BTreeMap<String, u64>,
-    /// Those that opted out, by rule and host.
+    /// Targets that opted out, by rule and host.
     pub opt_outs: OptOutCounts,
 }
 
 /// Something that a job waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wait {
-    /// In words: `the listing's page http://... fails (status 500)`.
+    /// Description in words: `the listing's page http://... fails (status 500)`.
     pub what: String,
-    /// Since when, ISO 8601 UTC.
+    /// Start of the wait, ISO 8601 UTC.
     pub since: String,
-    /// When the job gives up.
+    /// Time when the job gives up.
     pub until: String,
 }
 
-/// A folder that gave no listing.
+/// A folder that could not be listed.
 #[derive(Debug, Clone)]
 pub struct FailedFolder {
-    /// Its path.
+    /// Path of the folder.
     pub path: Vec<u8>,
-    /// The status of the reply, when there was one.
+    /// Status of the reply. `None` if there was no reply.
     pub status: Option<u16>,
-    /// Attempts.
+    /// Number of attempts.
     pub attempts: u32,
-    /// What was wrong.
+    /// Description of the error.
     pub detail: String,
 }
 
@@ -120,14 +120,14 @@ pub(super) fn identity(db: &Connection) -> rusqlite::Result<std::collections::BT
     Ok(row.optional()?.map(|stored| Identity::from_json(&stored)).unwrap_or_default())
 }
 
-/// Failures shards and where they end.
+/// Returns the failures shards and their ends.
 pub fn read_shards(place: &JobLocation) -> Result<Vec<ShardEnd>> {
     let path = place.journal_path();
     let db = schema::open_to_read(&path)?;
     shards::failures(&db).map_err(|error| error_of(&path, &error))
 }
 
-/// Folders that gave no listing, by path, behind one.
+/// Returns the folders that could not be listed, in the order of their paths, after a given one.
 pub fn read_failed_folders(
     place: &JobLocation,
     after: Option<&[u8]>,
@@ -154,10 +154,10 @@ fn failed_folders(db: &Connection, after: Option<&[u8]>, max: usize) -> rusqlite
     rows.collect()
 }
 
-/// What failed or was absent and is not tried again in a second pass.
+/// Failed and absent targets that a retry run does not try again.
 #[derive(Debug, Default)]
 pub struct KeptFailures {
-    /// Its rows, and those of what was skipped.
+    /// Shard with the rows of these targets and of skipped ones.
     pub shard: Option<ShardEnd>,
     failed: u64,
     absent: u64,
@@ -166,7 +166,7 @@ pub struct KeptFailures {
 }
 
 impl KeptFailures {
-    /// Counts a target with the status of its last reply; one without a kind was absent.
+    /// Counts a target with the status of its last reply. A target without a kind was absent.
     pub fn count(&mut self, is_skipped: bool, kind: Option<FailureKind>, status: u16) {
         match kind {
             _ if is_skipped => {}
@@ -181,10 +181,13 @@ impl KeptFailures {
 }
 
 impl Journal {
-    /// Starts a second pass: what is meant of all that failed or was absent waits for another attempt, due at once, and
-    /// is no longer counted. `each_failure` calls its argument with every such target and returns those that stay as
-    /// they are; `is_folder_meant` says it of folders that gave no listing, by their last status. One transaction, so a
-    /// crash leaves either pass. Returns how many targets and folders are tried again.
+    /// Starts a retry run. The selected failed and absent targets wait for another attempt, due immediately, and are no
+    /// longer counted.
+    ///
+    /// `each_failure` calls its argument with every selected target and returns the targets that are not selected.
+    /// `is_folder_meant` selects folders that could not be listed by their last status. All changes are one
+    /// transaction, so after a crash either the old or the new run exists. Returns the number of targets and folders to
+    /// try again.
     pub fn start_pass(
         &mut self,
         is_folder_meant: impl Fn(Option<u16>) -> bool,
@@ -230,7 +233,7 @@ impl Journal {
         self.check(failed_folders(&self.db, after, max))
     }
 
-    /// Every target has an outcome.
+    /// Records that every target has an outcome.
     pub fn finish(&mut self) -> Result<()> {
         if self.get("finished_at")?.is_none() {
             self.set("finished_at", &now_text())?;

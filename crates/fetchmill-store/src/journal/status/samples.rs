@@ -1,5 +1,4 @@
-//! Samples of a job over time, as JSON, one a row. Their number is bounded by whoever
-//! makes them.
+//! Samples of a job over time, as JSON, one for each row. The code that makes them limits their number.
 
 use rusqlite::{Connection, OptionalExtension as _};
 
@@ -9,12 +8,12 @@ use crate::journal::job::transactions::Journal;
 use crate::journal::location::JobLocation;
 use fetchmill_model::error::Result;
 
-/// The fact of a job that says how fast it was last, and what held it back: JSON.
+/// Key of the fact that holds the last speed of the job and what limited it, as JSON.
 pub(in crate::journal) const PROGRESS: &str = "progress";
 
 impl Journal {
-    /// Adds samples, each with the time of its end, seconds since 1970 UTC. More than one replace all that there are.
-    /// And how fast the job is now, as JSON.
+    /// Adds samples, each with its end time in seconds since 1970 UTC. If there is more than one, they replace all
+    /// existing samples. Also stores the current speed of the job, as JSON.
     pub fn add_samples(&mut self, samples: &[(f64, String)], progress: &str) -> Result<()> {
         self.begin()?;
         if samples.len() > 1 {
@@ -27,18 +26,18 @@ impl Journal {
         self.set(PROGRESS, progress)
     }
 
-    /// How fast the job was last, as JSON.
+    /// Returns the last speed of the job, as JSON.
     pub fn progress(&self) -> Result<Option<String>> {
         self.get(PROGRESS)
     }
 
-    /// All of them, as JSON, the oldest first.
+    /// Returns all samples as JSON, the oldest first.
     pub fn samples(&self) -> Result<Vec<String>> {
         self.check(read(&self.db))
     }
 }
 
-/// Those of a job, as JSON, the oldest first. A job of an older release has none.
+/// Returns the samples of a job as JSON, the oldest first. A job of an older release has no samples.
 pub fn read_samples(place: &JobLocation) -> Result<Vec<String>> {
     let path = place.journal_path();
     let db = schema::open_to_read(&path)?;

@@ -1,4 +1,4 @@
-//! All that a journal says of its objects, read at once: for whoever compares it with what is stored.
+//! Everything that a journal records about its objects, read together to compare it with the stored data.
 
 use rusqlite::Connection;
 
@@ -13,41 +13,41 @@ use fetchmill_model::outcome::{OpenShard, ShardEnd, Tally, UnfetchedFile};
 use fetchmill_model::target::entry::EntryTraits;
 use fetchmill_model::target::{Names, Sequence};
 
-/// A journal, read while nobody writes it: see [`JobLocation::look`].
+/// A journal, read while no process writes it: see [`JobLocation::look`].
 #[derive(Debug, Clone)]
 pub struct JournalSnapshot {
-    /// The parts of its identity.
+    /// Parts of the job's identity.
     pub identity: std::collections::BTreeMap<String, String>,
-    /// The rules that it began with.
+    /// Rules that the job began with.
     pub rules: JobRules,
-    /// What the entries of its list were like.
+    /// Traits of the entries of its list.
     pub traits: EntryTraits,
     /// The counters.
     pub tally: Tally,
-    /// Sequence numbers below this are given.
+    /// Next sequence number. All smaller numbers are assigned.
     pub next_sequence: Sequence,
-    /// Folders that gave no listing: they are listed and failed, and have no sequence number.
+    /// Number of folders that could not be listed. They count as listed and failed, and have no sequence number.
     pub failed_folders: u64,
-    /// Sealed shards by number, those to be removed left out.
+    /// Sealed shards by number, without those to be removed.
     pub shards: Vec<Shard>,
     /// Shards that the last run left open.
     pub open_shards: Vec<OpenShard>,
-    /// What `files` has written down of its objects.
+    /// Manifests in which `files` has recorded its objects.
     pub manifests: Vec<ShardEnd>,
     /// Failures shards.
     pub failures: Vec<ShardEnd>,
     /// Files with the rows of targets without an object.
     pub unfetched: Vec<UnfetchedFile>,
-    /// Indexes of shards, by the numbers of those.
+    /// Indexes of shards, by the numbers of the shards.
     pub cdxj_files: Vec<CdxjFile>,
-    /// Whether the job is finished: these files are in their place then.
+    /// Whether the job is finished. These files are then in their final place.
     pub is_finished: bool,
-    /// Whether a sync keeps the shards: then not all numbers that were given have an outcome.
+    /// Whether a sync keeps the shards. Then some assigned numbers have no outcome.
     pub is_synced: bool,
 }
 
 impl JournalSnapshot {
-    /// Reads them.
+    /// Reads the journal.
     pub fn read(place: &JobLocation) -> Result<Self> {
         let path = place.journal_path();
         let db = schema::open_to_read(&path)?;
@@ -75,7 +75,7 @@ impl JournalSnapshot {
         read().map_err(|error| error_of(&path, &error))
     }
 
-    /// A part of the identity; empty when there is none.
+    /// Returns a part of the identity. Empty if it is missing.
     pub fn part(&self, name: &str) -> &str {
         self.identity.get(name).map_or("", String::as_str)
     }
@@ -85,7 +85,7 @@ fn count(db: &Connection, query: &str) -> rusqlite::Result<u64> {
     db.query_row(query, [], |row| row.get::<_, i64>(0)).map(|count| count as u64)
 }
 
-/// Calls `each` with every target that has no outcome: those in pages, then those that wait.
+/// Calls `each` with every target that has no outcome: first those in pages, then those that wait.
 pub fn for_each_pending(place: &JobLocation, mut each: impl FnMut(Sequence) -> Result<()>) -> Result<()> {
     let path = place.journal_path();
     let check = |error: rusqlite::Error| error_of(&path, &error);
@@ -103,7 +103,8 @@ pub fn for_each_pending(place: &JobLocation, mut each: impl FnMut(Sequence) -> R
     Ok(())
 }
 
-/// The same with their entries, all as they are at one moment: a target moves from a page to those that wait.
+/// Calls `each` with every target that has no outcome, and its entry. All are read at one moment, because a target may
+/// move from a page to the waiting ones.
 pub fn for_each_pending_entry(
     place: &JobLocation,
     mut each: impl FnMut(Sequence, &[u8]) -> Result<()>,

@@ -1,7 +1,7 @@
-//! The journal of a destination of shards that a sync keeps: it has the shards, and no targets of its own.
+//! The journal of a sharded destination that a sync keeps. It records the shards, but no targets.
 //!
-//! What a pass changes is one transaction: shards that come, and shards that they replace. Sequence numbers of objects that
-//! were removed are not given again.
+//! The changes of a pass are one transaction: new shards, and the shards that they replace. Sequence numbers of removed
+//! objects are not reused.
 
 use crate::journal::database::schema;
 use crate::journal::job::identity::Identity;
@@ -13,22 +13,22 @@ use fetchmill_model::error::Result;
 use fetchmill_model::outcome::{SealedShard, ShardNumber, Tally, UnfetchedFile};
 use fetchmill_model::target::Sequence;
 
-/// What a pass brings and what it takes.
+/// Changes of a pass to the shards.
 #[derive(Debug, Default)]
 pub struct ShardSwap {
-    /// Which pass.
+    /// Number of the pass.
     pub pass: u64,
-    /// Shards that come, some of them in the place of others.
+    /// New shards. Some replace others.
     pub sealed: Vec<SealedShard>,
-    /// Shards that go.
+    /// Shards to remove.
     pub emptied: Vec<ShardNumber>,
-    /// Files of what came in place of objects; those of the pass before have gone.
+    /// Files with the replies that came in place of objects. Those of the previous pass are removed.
     pub unfetched: Vec<UnfetchedFile>,
-    /// Sequence numbers below this are given then.
+    /// Next sequence number after the change.
     pub next_sequence: Sequence,
 }
 
-/// Whether a sync keeps the shards of a destination.
+/// Returns whether a sync keeps the shards of a destination.
 pub fn has_synced_shards(place: &JobLocation) -> Result<bool> {
     let db = schema::open_to_read(&place.journal_path())?;
     is_synced(&db)
@@ -36,12 +36,12 @@ pub fn has_synced_shards(place: &JobLocation) -> Result<bool> {
 }
 
 impl Journal {
-    /// The last pass that is in it; none when no sync keeps it.
+    /// Returns the last pass in the journal. `None` if no sync keeps the destination.
     pub fn last_pass(&self) -> Result<Option<u64>> {
         Ok(self.get(PASS)?.and_then(|pass| pass.parse().ok()))
     }
 
-    /// From now on a sync keeps it: targets without an object are forgotten.
+    /// Hands the destination to a sync. Targets without an object are forgotten.
     pub fn keep_for_passes(&mut self, identity: &Identity) -> Result<()> {
         self.begin()?;
         self.check(self.db.execute_batch(FORGET_TARGETS))?;
@@ -52,7 +52,7 @@ impl Journal {
         self.commit()
     }
 
-    /// Swaps shards.
+    /// Applies the changes of a pass to the shards.
     pub fn swap_shards(&mut self, swap: &ShardSwap) -> Result<()> {
         self.begin()?;
         for sealed in &swap.sealed {
@@ -68,7 +68,7 @@ impl Journal {
         self.commit()
     }
 
-    /// The tally is what is in the shards.
+    /// Sets the counters to the contents of the shards.
     fn count_shards(&mut self) -> Result<()> {
         let query =
             "SELECT coalesce(sum(objects), 0), coalesce(sum(bytes), 0) FROM shards WHERE replaced_by IS NULL";

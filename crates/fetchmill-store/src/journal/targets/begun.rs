@@ -1,5 +1,6 @@
-//! Targets whose request must not be made twice, and may have been made: noted before it is, forgotten when they are
-//! settled. Whoever finds one of an earlier run does not know whether the server has it.
+//! Targets whose request must not be repeated and may have been sent. They are recorded before the request, and
+//! forgotten when the target is finished. If an earlier run left one, it is unknown whether the server received the
+//! request.
 
 use std::collections::BTreeSet;
 
@@ -9,25 +10,25 @@ use fetchmill_model::outcome::Runs;
 use fetchmill_model::target::Sequence;
 
 impl Journal {
-    /// The requests of these may be made from now on; to be committed before they are.
+    /// Records targets whose requests may now be sent. The change must be committed before they are sent.
     pub fn begin_requests(&mut self, targets: &Runs) -> Result<()> {
         self.begin()?;
         self.begun.extend(targets.numbers());
         self.store_begun()
     }
 
-    /// Those of an earlier run that have no outcome, and perhaps some that have.
+    /// Returns the targets of an earlier run without an outcome. Some of them may have one.
     pub fn begun_requests(&self) -> Runs {
         runs_of(&self.begun)
     }
 
-    /// These were made in this run, and get no outcome in it.
+    /// Records targets whose requests were sent in this run, and that get no outcome in it.
     pub fn leave_requests(&mut self, targets: &Runs) {
         self.interrupted.extend(targets.numbers().filter(|sequence| self.begun.contains(sequence)));
     }
 
-    /// A run ends in which all that were made have their outcomes, but for those that were left. What an earlier run has
-    /// left, and this one has not come to, stays noted as well.
+    /// Ends a run. All requests of the run have outcomes except the interrupted ones. Targets that an earlier run left
+    /// and this run did not reach stay recorded, too.
     pub fn end_requests(&mut self) -> Result<()> {
         if self.begun.is_empty() {
             return Ok(());
@@ -37,7 +38,7 @@ impl Journal {
         self.store_begun()
     }
 
-    /// These have their outcomes.
+    /// Forgets targets that have their outcomes.
     pub(in crate::journal) fn settle_requests(&mut self, settled: &Runs) -> Result<()> {
         if self.begun.is_empty() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Targets that were settled before it turned out that their replies may have been others'.
+//! Doubtful targets: they were finished before it turned out that their replies may belong to other targets.
 
 use rusqlite::Connection;
 
@@ -10,17 +10,17 @@ use fetchmill_model::error::Result;
 use fetchmill_model::limits::DOUBTFUL_NAMES_MAX;
 use fetchmill_model::outcome::Sequence;
 
-/// Targets in doubt.
+/// Doubtful targets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Doubtful {
-    /// How many there are.
+    /// Number of doubtful targets.
     pub count: u64,
-    /// The names of the first `DOUBTFUL_NAMES_MAX`.
+    /// Names of the first `DOUBTFUL_NAMES_MAX` targets.
     pub names: Vec<Vec<u8>>,
 }
 
 impl Journal {
-    /// These are in doubt from now on.
+    /// Records doubtful targets.
     pub fn doubt(&mut self, targets: &[(Sequence, Vec<u8>)]) -> Result<()> {
         self.begin()?;
         for (sequence, name) in targets {
@@ -33,13 +33,13 @@ impl Journal {
         Ok(())
     }
 
-    /// Those that are.
+    /// Returns the doubtful targets.
     pub fn doubtful(&self) -> Result<Doubtful> {
         self.check(read(&self.db))
     }
 }
 
-/// Those of a job whose sequence numbers are at least this, at most so many.
+/// Returns up to `max` doubtful targets of a job whose sequence numbers are at least `from`.
 pub fn read_doubtful(place: &JobLocation, from: Sequence, max: usize) -> Result<Vec<(Sequence, Vec<u8>)>> {
     let path = place.journal_path();
     let db = open_to_read(&path)?;
@@ -55,7 +55,7 @@ pub fn read_doubtful(place: &JobLocation, from: Sequence, max: usize) -> Result<
     read().map_err(|error| error_of(&path, &error))
 }
 
-/// A journal of an earlier release, which is only read, has no such table.
+/// Reads the doubtful targets. The journal of an earlier release lacks the table if it is only read.
 pub(in crate::journal) fn read(db: &Connection) -> rusqlite::Result<Doubtful> {
     if !db.table_exists(None, "doubtful")? {
         return Ok(Doubtful::default());

@@ -1,4 +1,4 @@
-//! What has become of targets: settled, waiting, begun, in doubt, or lost and waiting again (tables `staged`, `failures`,
+//! The states of targets: finished, waiting, begun, doubtful, or lost and waiting again (tables `staged`, `failures`,
 //! `waiting`, `begun`, `doubtful`).
 
 mod begun;

@@ -1,4 +1,4 @@
-//! Receipts: their targets are done, and leave their pages.
+//! Receipts: their targets are finished and leave their pages.
 
 use std::ops::Range;
 
@@ -12,11 +12,11 @@ use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::{Receipt, Runs, ShardEnd, ShardNumber};
 use fetchmill_model::target::{Names, Sequence};
 
-/// A page with targets that are not settled: its first sequence number, its names, and which positions.
+/// A page with unfinished targets: its first sequence number, its names, and the positions of the unfinished targets.
 pub type PendingPage = (Sequence, Names, Vec<Range<usize>>);
 
 impl Journal {
-    /// Applies a receipt: its targets are done. A shard that it seals gets its number.
+    /// Applies a receipt, which finishes its targets. Returns the number of the shard that it seals.
     pub fn settle(&mut self, receipt: &Receipt) -> Result<Option<ShardNumber>> {
         self.begin()?;
         if self.clear(&receipt.settled)? != receipt.settled.count() {
@@ -52,7 +52,7 @@ impl Journal {
         self.check(done).map(drop)
     }
 
-    /// Clears targets in their pages; those that are pending in none wait in the table. Returns how many were cleared.
+    /// Clears targets in their pages, or removes them from the table of waiting targets. Returns how many were cleared.
     fn clear(&mut self, sequences: &Runs) -> Result<u64> {
         let mut cleared = 0;
         for (start, length) in sequences.iter() {
@@ -69,8 +69,8 @@ impl Journal {
         Ok(cleared)
     }
 
-    /// Clears targets from a number on, within one page. Returns behind which it stopped and those that were not
-    /// pending there.
+    /// Clears targets from a number on, within one page. Returns the number after the last target, and the targets that
+    /// were not pending in the page.
     pub(in crate::journal) fn clear_in_page(
         &mut self,
         at: Sequence,
@@ -84,7 +84,7 @@ impl Journal {
         Ok((end, elsewhere))
     }
 
-    /// Stores which targets of a page are settled; one that is settled as a whole is forgotten.
+    /// Stores which targets of a page are finished. A finished page is deleted.
     pub(in crate::journal) fn store_page(&mut self, first: Sequence) -> Result<()> {
         let Some(page) = self.live.get(&first) else { return Ok(()) };
         self.check(live::store(&self.db, first, page))?;
@@ -94,7 +94,8 @@ impl Journal {
         Ok(())
     }
 
-    /// The next page with targets that are not settled, behind a sequence number: its names and which positions.
+    /// Returns the next page with unfinished targets from a sequence number on: its names and the positions of these
+    /// targets.
     pub fn next_live_page(&self, from: Sequence) -> Result<Option<PendingPage>> {
         let Some((&first, page)) = self.live.range(from..).next() else {
             return Ok(None);
@@ -122,7 +123,8 @@ impl Journal {
         Names::from_blob(&unpacked).ok_or_else(|| self.damaged(first))
     }
 
-    /// What was staged when the last run ended: a worker's windows whose objects are to be put in place.
+    /// Returns the windows that were staged when the last run ended, by worker. Their objects still have to be moved to
+    /// their places.
     pub fn staged(&self) -> Result<Vec<(u32, Runs)>> {
         let mut query = self.check(self.db.prepare("SELECT worker, sequences FROM staged"))?;
         let rows = query.query_map([], |row| Ok((row.get::<_, u32>(0)?, row.get::<_, Vec<u8>>(1)?)));
@@ -169,14 +171,14 @@ impl Journal {
         Ok(())
     }
 
-    /// Forgets the shards that hold the rows of a check.
+    /// Forgets the shards with the rows of a check.
     pub fn forget_rows(&mut self) -> Result<()> {
         self.begin()?;
         let done = self.db.execute("DELETE FROM failures", []);
         self.check(done).map(drop)
     }
 
-    /// Failures shards and where they end.
+    /// Returns the failures shards and their ends.
     pub fn failures_shards(&self) -> Result<Vec<ShardEnd>> {
         self.check(shards::failures(&self.db))
     }

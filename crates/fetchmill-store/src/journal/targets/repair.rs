@@ -1,5 +1,5 @@
-//! What a repair changes: objects that are lost wait for another attempt, and what held them is forgotten. All of it
-//! stands in the transaction that the caller has begun, so a crash leaves either state.
+//! Changes of a repair: lost objects wait for another attempt, and the damaged shards are forgotten. All changes are
+//! part of the caller's transaction, so a crash leaves either state.
 
 use rusqlite::params;
 
@@ -9,7 +9,8 @@ use fetchmill_model::outcome::{FailureKind, SealedShard, ShardNumber};
 use fetchmill_model::target::{Sequence, WaitingTarget};
 
 impl Journal {
-    /// A fetched object is lost: its target waits as it stood in its page, due at once, and is no longer counted.
+    /// Makes a target whose fetched object is lost wait again, due immediately. The object is no longer counted.
+    /// `entry` is the target as it was in its page.
     pub fn plan_again(&mut self, sequence: Sequence, entry: &[u8], length: u64) -> Result<()> {
         self.begin()?;
         let contradiction =
@@ -20,7 +21,7 @@ impl Journal {
             sequence,
             name: entry.into(),
             attempts: 0,
-            // It says why a target waits; that its object was cut off is what is nearest.
+            // The kind explains why a target waits. A truncated object is the closest reason.
             kind: FailureKind::Truncated,
             not_before: 0,
             throttled_since: 0,
@@ -29,7 +30,7 @@ impl Journal {
         self.reopen()
     }
 
-    /// Another shard takes the place of a sealed one, or none does; its file is removed behind the transaction.
+    /// Replaces a sealed shard by another one, or by none. Its file is removed after the transaction.
     pub fn replace_shard(
         &mut self,
         number: ShardNumber,
@@ -44,7 +45,7 @@ impl Journal {
         Ok(new)
     }
 
-    /// A shard that was left open does not count any more.
+    /// Forgets a shard that was left open.
     pub fn forget_open_shard(&mut self, path: &str) -> Result<()> {
         self.begin()?;
         let done = self.db.execute("DELETE FROM open_shards WHERE path = ?", [path]);

@@ -1,4 +1,4 @@
-//! The table of targets that wait for another attempt longer than a commit window.
+//! The table of targets that wait for another attempt for longer than a commit window.
 
 use rusqlite::{OptionalExtension as _, Row, params};
 
@@ -10,7 +10,7 @@ use fetchmill_model::planner::waiting::DueKey;
 use fetchmill_model::target::{Sequence, WaitingTarget};
 
 impl Journal {
-    /// Moves targets out of their pages into the table, or renews their rows.
+    /// Moves targets from their pages to the table, or updates their rows.
     pub fn add_waiting(&mut self, targets: &[WaitingTarget]) -> Result<()> {
         self.begin()?;
         for target in targets {
@@ -20,7 +20,7 @@ impl Journal {
         self.leave_pages(&Runs::from_unsorted(&mut sequences))
     }
 
-    /// Clears bits only: the rows have just been written.
+    /// Clears only the bits, because the rows were just written.
     fn leave_pages(&mut self, sequences: &Runs) -> Result<()> {
         for sequence in sequences.numbers() {
             let Some((&first, page)) = self.live.range_mut(..=sequence).next_back() else { continue };
@@ -46,7 +46,7 @@ impl Journal {
         .map(drop)
     }
 
-    /// At most `max` rows from a key on, in their order, and whether there are no more.
+    /// Returns up to `max` rows from a key on, in order, and whether there are no more.
     pub fn load_waiting(&self, from: DueKey, max: usize) -> Result<(Vec<WaitingTarget>, bool)> {
         let statement = "SELECT sequence, name, attempts, kind, not_before, throttled_since FROM waiting
                          WHERE (not_before, sequence) >= (?, ?) ORDER BY not_before, sequence LIMIT ?";
@@ -59,13 +59,13 @@ impl Journal {
         Ok((rows, complete))
     }
 
-    /// Makes no target wait longer than the longest wait from now on, both in milliseconds: a clock that was set back since
-    /// would make it wait for as long as it was set back.
+    /// Limits the wait of all targets to the longest wait from now on. Both times are in milliseconds. Otherwise,
+    /// setting the clock back would make targets wait for that much longer.
     pub fn clamp_waiting(&mut self, now: Millis, longest: Millis) -> Result<()> {
         let latest = now.saturating_add(longest) as i64;
         let mut query =
             self.check(self.db.prepare_cached("SELECT 1 FROM waiting WHERE not_before > ? LIMIT 1"))?;
-        // Nearly always there is none: then nothing is written, and nothing synced.
+        // Nearly always there is no such target. Then nothing is written or synced.
         if !self.check(query.exists([latest]))? {
             return Ok(());
         }
@@ -76,7 +76,7 @@ impl Journal {
         self.commit()
     }
 
-    /// Whether any target waits in the table.
+    /// Returns whether any target waits in the table.
     pub fn has_waiting(&self) -> Result<bool> {
         let row = self.db.query_row("SELECT 1 FROM waiting LIMIT 1", [], |_| Ok(()));
         Ok(self.check(row.optional())?.is_some())
@@ -89,7 +89,7 @@ fn read_row(row: &Row<'_>) -> rusqlite::Result<WaitingTarget> {
         sequence: row.get::<_, i64>(0)? as Sequence,
         name: row.get::<_, Vec<u8>>(1)?.into_boxed_slice(),
         attempts: row.get(2)?,
-        // A kind of a newer version: what matters is that it waits.
+        // An unknown kind comes from a newer version. It matters only that the target waits.
         kind: FailureKind::from_name(&kind).unwrap_or(FailureKind::ServerError),
         not_before: row.get::<_, i64>(4)? as u64,
         throttled_since: row.get::<_, i64>(5)? as u64,

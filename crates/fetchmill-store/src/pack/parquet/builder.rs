@@ -1,4 +1,4 @@
-//! Objects on their way into columns.
+//! Builds columns from objects.
 
 use super::items::item_arrays;
 use super::kept_columns::KeptBuilder;
@@ -14,12 +14,12 @@ use fetchmill_model::target::extra_columns::{ExtraColumns, extra_values};
 use std::io;
 use std::sync::Arc;
 
-/// All columns of one batch, and so each of them: columns are addressed by `i32`.
+/// Limit for all columns of a batch together, and so for each column: columns are addressed by `i32`.
 const COLUMN_BYTES_MAX: usize = i32::MAX as usize;
-/// U+FFFD has three bytes and may stand for one.
+/// U+FFFD has three bytes and may replace one.
 const TEXT_GROWTH_MAX: usize = 3;
 
-/// Builds record batches out of objects: the columns of [`schema()`].
+/// Builds record batches from objects, with the columns of [`schema()`].
 #[derive(Debug)]
 pub struct BatchBuilder {
     schema: SchemaRef,
@@ -38,14 +38,14 @@ pub struct BatchBuilder {
     outcomes: Option<OutcomeBuilders>,
     url: Option<StringBuilder>,
     kept: Vec<KeptBuilder>,
-    /// Of names, bodies, URLs and kept values.
+    /// Size of names, bodies, URLs and kept values in bytes.
     bytes: usize,
-    /// What no column has more than.
+    /// Upper bound for the size of any column.
     column_bytes: usize,
     overflow: bool,
 }
 
-/// The columns of what became of a target.
+/// Columns of the outcome of a target.
 #[derive(Debug, Default)]
 struct OutcomeBuilders {
     outcome: StringBuilder,
@@ -69,7 +69,7 @@ impl OutcomeBuilders {
 }
 
 impl BatchBuilder {
-    /// One without rows, for objects that have these columns.
+    /// Creates a builder without rows, for objects with these columns.
     pub fn new(columns: &ExtraColumns) -> Self {
         BatchBuilder {
             schema: schema(columns),
@@ -94,7 +94,7 @@ impl BatchBuilder {
         }
     }
 
-    /// Appends a row. What does not fit into a batch, 2 GiB of bytes, makes [`BatchBuilder::finish`] an error.
+    /// Appends a row. If the rows do not fit into a batch (2 GiB of bytes), [`BatchBuilder::finish`] returns an error.
     pub fn push(&mut self, object: &Object<'_>) {
         let facts = &object.facts;
         let length = |text: Option<&[u8]>| text.map_or(0, <[u8]>::len);
@@ -122,7 +122,7 @@ impl BatchBuilder {
         self.push_listed(facts.url, facts.kept);
     }
 
-    /// Appends the row of a target that has no object; the columns are those of a job where every target has a row.
+    /// Appends the row of a target without an object. Every target must have a row in this job.
     pub fn push_unfetched(&mut self, target: &UnfetchedTarget<'_>) {
         let length = |text: Option<&[u8]>| text.map_or(0, <[u8]>::len);
         let said = target.kind.map_or(0, str::len) + target.detail.map_or(0, str::len);
@@ -149,7 +149,7 @@ impl BatchBuilder {
         self.push_listed(target.url, target.kept);
     }
 
-    /// Whether a row with so many bytes of text fits into the batch; its bytes are counted then.
+    /// Returns whether a row with this many bytes of text and body fits into the batch, and counts its bytes.
     fn has_room(&mut self, text: usize, body: usize) -> bool {
         let text = text.saturating_mul(TEXT_GROWTH_MAX);
         let column_bytes = self.column_bytes.saturating_add(text).saturating_add(body);
@@ -162,7 +162,7 @@ impl BatchBuilder {
         has_room
     }
 
-    /// What stands in lists only.
+    /// Appends the columns that only lists have.
     fn push_listed(&mut self, url: Option<&[u8]>, kept: Option<&[u8]>) {
         if let Some(column) = &mut self.url {
             push_text(column, url);
@@ -183,22 +183,22 @@ impl BatchBuilder {
         }
     }
 
-    /// Rows so far.
+    /// Returns the number of rows so far.
     pub fn rows(&self) -> usize {
         self.sequence.values_slice().len()
     }
 
-    /// What the columns are.
+    /// Returns the schema of the columns.
     pub fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
 
-    /// Bytes of their names, bodies, URLs and kept values.
+    /// Returns the size of names, bodies, URLs and kept values in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The rows so far; then there are none.
+    /// Returns the rows so far as a batch, and empties the builder.
     pub fn finish(&mut self) -> io::Result<RecordBatch> {
         let columns = self.finish_columns();
         self.bytes = 0;

@@ -1,9 +1,11 @@
-//! What makes the beginning of a shard a file: behind the row groups of each commit stands what a footer says of them.
+//! Commit records make the beginning of a Parquet shard a valid file: after the row groups of each commit, a record
+//! contains the metadata that a footer needs.
 //!
-//! Such a commit record is `metadata | previous u64 | length u32 | crc32c u32 | "FMCOMMIT"`, all numbers little-endian:
-//! the `FileMetaData` of Parquet with the row groups since the record before, where that one ends (0: there is none),
-//! the length of the metadata, and the checksum of all that. So a record costs what its own row groups cost, however many
-//! there are before them. Readers of Parquet never look between row groups.
+//! A commit record is `metadata | previous u64 | length u32 | crc32c u32 | "FMCOMMIT"`, with little-endian numbers. The
+//! metadata is Parquet's `FileMetaData` with the row groups since the previous record. `previous` is the end of that
+//! record (0 if there is none), `length` is the length of the metadata, and the checksum covers all of this. So the
+//! cost of a record depends only on its own row groups, however many came before. Parquet readers never look between
+//! row groups.
 
 use super::error::{ShardError, one_line};
 use ::parquet::errors::ParquetError;
@@ -19,12 +21,12 @@ use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
 const MAGIC: &[u8; 8] = b"FMCOMMIT";
-/// What stands behind the metadata.
+/// Size of the fields after the metadata.
 const TAIL_BYTES: usize = 8 + 4 + 4 + MAGIC.len();
-/// What ends a file of Parquet: the length of its metadata and `PAR1`.
+/// Size of the end of a Parquet file: the length of its metadata and `PAR1`.
 const PARQUET_TAIL_BYTES: usize = 8;
 
-/// The record of these row groups; the one before it ends at `previous`.
+/// Returns the record of these row groups. The record before it ends at `previous`.
 pub(super) fn commit_record(
     schema: &Arc<SchemaDescriptor>,
     created_by: &str,
@@ -42,7 +44,7 @@ pub(super) fn commit_record(
     Ok(record)
 }
 
-/// The footer that completes a shard which was cut back to the end of a commit, and how many rows it then has.
+/// Returns the footer that completes a shard truncated to the end of a commit, and the number of rows.
 pub fn footer_of(file: &File, end: u64) -> Result<(Vec<u8>, u64), ShardError> {
     let mut records = vec![CommitRecord::read(file, end)?];
     while let Some(record) = records.last().filter(|record| record.previous > 0) {
@@ -57,14 +59,14 @@ pub fn footer_of(file: &File, end: u64) -> Result<(Vec<u8>, u64), ShardError> {
     Ok((footer_bytes(&metadata)?, rows))
 }
 
-/// One, as it was read.
+/// A commit record as read from the file.
 struct CommitRecord {
     metadata: ParquetMetaData,
     previous: u64,
 }
 
 impl CommitRecord {
-    /// Lengths come out of the file and are checked before there is memory for them.
+    /// Lengths come from the file, so they are checked before memory is allocated.
     fn read(file: &File, end: u64) -> Result<Self, ShardError> {
         let mut tail = [0; TAIL_BYTES];
         let start = end.checked_sub(TAIL_BYTES as u64).ok_or_else(|| damaged("a commit before its start"))?;

@@ -1,18 +1,18 @@
-//! Why a shard cannot be read, and what the library says of it.
+//! Errors of reading a shard, and their conversion from the library's errors.
 
 use ::parquet::errors::ParquetError;
 use std::io;
 
-/// Why a shard cannot be read, or a row of it.
+/// Why a shard, or a row of it, cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ShardError {
-    /// The operating system refused.
+    /// An error of the operating system.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// It is not what was written.
+    /// The contents are not what was written.
     #[error("damaged Parquet file: {0}")]
     Damage(String),
-    /// It is a Parquet file, and not one of fetchmill's.
+    /// A Parquet file that fetchmill did not write.
     #[error("not a Parquet file of fetchmill: {0}")]
     Foreign(String),
 }
@@ -35,7 +35,7 @@ impl From<ParquetError> for ShardError {
     }
 }
 
-/// The error of the operating system that the library wrapped: its number decides what a user is told.
+/// Extracts the error of the operating system that the library wrapped. Its number decides which message the user gets.
 pub(super) fn io_error_in(error: ParquetError) -> Result<io::Error, ParquetError> {
     match error {
         ParquetError::External(inner) => match inner.downcast::<io::Error>() {
@@ -46,7 +46,7 @@ pub(super) fn io_error_in(error: ParquetError) -> Result<io::Error, ParquetError
     }
 }
 
-/// A message of the library may have several lines; ours have one.
+/// Joins the lines of a message of the library into one.
 pub(super) fn one_line(message: &impl ToString) -> String {
     message.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
 }

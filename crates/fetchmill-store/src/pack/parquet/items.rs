@@ -1,7 +1,7 @@
 //! Items of an API as rows: the columns of the items, then their sequence number and the item itself.
 //!
-//! Whatever reads objects reads these rows as well: they are widened to the columns that objects have. An item is called by
-//! its sequence number, and it is its own body.
+//! Readers of objects can read these rows, too: they are widened to the columns of objects. The name of an item is its
+//! sequence number, and its body is the item itself.
 
 use super::error::ShardError;
 use super::kept_columns::KeptBuilder;
@@ -13,7 +13,7 @@ use arrow_schema::{DataType, SchemaRef};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 use std::sync::Arc;
 
-/// The arrays of a batch of items. JSON is UTF-8, which is checked once more.
+/// Returns the arrays of a batch of items. JSON is UTF-8, which is checked again here.
 pub(super) fn item_arrays(
     kept: &mut [KeptBuilder],
     sequences: Int64Array,
@@ -24,7 +24,7 @@ pub(super) fn item_arrays(
     Ok(kept.iter_mut().map(KeptBuilder::finish).chain(own).collect())
 }
 
-/// A batch of items as objects with the standard columns.
+/// Converts a batch of items to objects with the standard columns.
 pub(super) fn widened(batch: &RecordBatch, columns: &ExtraColumns) -> Result<RecordBatch, ShardError> {
     let foreign = || ShardError::Foreign("rows of items are not as they should be".into());
     let of_items = columns.kept().len();
@@ -45,5 +45,5 @@ pub(super) fn widened(batch: &RecordBatch, columns: &ExtraColumns) -> Result<Rec
     RecordBatch::try_new(schema, arrays).map_err(|error| ShardError::Damage(error.to_string()))
 }
 
-/// Between the name of an object and its checksum: an item has none of these.
+/// Number of columns between the name of an object and its checksum. Items have no values for them.
 const UNKNOWN_COLUMNS: usize = 6;

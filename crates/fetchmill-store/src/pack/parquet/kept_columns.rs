@@ -1,4 +1,4 @@
-//! The columns that are kept of a list: their values are text on the way, and what they are in a file.
+//! The columns that are kept from a list. Their values are text in memory, and have their types in a file.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use arrow_array::{Array, ArrayRef, BooleanArray, Float64Array, Int64Array, Strin
 
 use fetchmill_model::target::extra_columns::{ColumnType, TypedValue};
 
-/// The values of one column, to be written.
+/// Builds the values of one column.
 #[derive(Debug)]
 pub enum KeptBuilder {
-    /// Text; bytes that are no UTF-8 are U+FFFD.
+    /// Text. Bytes that are not UTF-8 become U+FFFD.
     String(StringBuilder),
     /// Numbers.
     Int64(Int64Builder),
@@ -21,7 +21,7 @@ pub enum KeptBuilder {
 }
 
 impl KeptBuilder {
-    /// One without values.
+    /// Creates a builder without values.
     pub fn new(kind: ColumnType) -> Self {
         match kind {
             ColumnType::String => KeptBuilder::String(StringBuilder::new()),
@@ -31,7 +31,8 @@ impl KeptBuilder {
         }
     }
 
-    /// Appends a value. What is not of the type is null: only a target that failed for it has such a one.
+    /// Appends a value. A value that is not of the type becomes null; only a target that failed because of it has such
+    /// a value.
     pub fn push(&mut self, text: Option<&[u8]>) {
         match self {
             KeptBuilder::String(column) => match text {
@@ -53,7 +54,7 @@ impl KeptBuilder {
         }
     }
 
-    /// The values so far; then there are none.
+    /// Returns the values so far, and empties the builder.
     pub fn finish(&mut self) -> ArrayRef {
         match self {
             KeptBuilder::String(column) => Arc::new(column.finish()),
@@ -78,7 +79,7 @@ pub(super) enum KeptArray<'a> {
 }
 
 impl<'a> KeptArray<'a> {
-    /// None: it is of another type.
+    /// Returns the values of an array. `None` for another type.
     pub(super) fn of(array: &'a ArrayRef) -> Option<Self> {
         let any = array.as_any();
         any.downcast_ref()
@@ -88,7 +89,7 @@ impl<'a> KeptArray<'a> {
             .or_else(|| any.downcast_ref().map(KeptArray::Bool))
     }
 
-    /// The value of a row as text, which `memory` may hold.
+    /// Returns the value of a row as text, which may borrow from `memory`.
     pub(super) fn text<'t>(self, row: usize, memory: &'t mut String) -> Option<&'t [u8]>
     where
         'a: 't,

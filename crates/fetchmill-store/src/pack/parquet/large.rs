@@ -1,6 +1,7 @@
-//! A large body as a column of its row group: one page with one value. The library would hold it four times at once.
+//! Writes a large body as a column of its row group: one page with one value. The library would hold it in memory four
+//! times.
 //!
-//! A page begins with its compressed length, so the body is compressed into a file first: none of it is in memory.
+//! A page begins with its compressed length. So the body is first compressed into a file, and none of it is in memory.
 
 use super::schema::{ZSTD_LEVEL, zstd};
 use super::source::{ShardBytes, ShardCursor};
@@ -19,13 +20,13 @@ use parquet::schema::types::ColumnDescPtr;
 use std::fs::File;
 use std::io::{self, BufReader, Chain, Read, Write};
 
-/// In a column that may be null each value has a level; here is that of the only one, as a run of one behind its length.
+/// Levels of a nullable column with one value: the length of the levels, and a run of a single level.
 const LEVELS: [u8; 6] = [2, 0, 0, 0, 1 << 1, 1];
 
-/// A page's header is some dozen bytes.
+/// Size limit for a page header, which takes about a dozen bytes.
 const HEADER_BYTES_MAX: usize = 1024;
 
-/// Where a large body is: in memory, as one that was read back, or in a file.
+/// Source of a large body: memory, if it was read back from a shard, or a file.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum LargeSource<'b> {
     Bytes(&'b [u8]),
@@ -48,19 +49,20 @@ impl LargeSource<'_> {
     }
 }
 
-/// A body, compressed.
+/// A compressed body.
 #[derive(Debug)]
 pub(super) struct LargeBody {
-    /// Bytes of the page before compression.
+    /// Size of the page before compression, in bytes.
     page_len: usize,
-    /// Bytes of the body.
+    /// Size of the body in bytes.
     len: usize,
     header: Bytes,
     compressed: ShardBytes,
 }
 
 impl LargeBody {
-    /// Compresses it into a file: a page is the levels, when bodies may be null, the value's length and the value.
+    /// Compresses a body into a file. The page contains the levels if bodies are nullable, then the length and the
+    /// bytes of the value.
     pub(super) fn compress(body: LargeSource<'_>, is_nullable: bool, scratch: File) -> io::Result<Self> {
         let levels = if is_nullable { &LEVELS[..] } else { &[] };
         let before = (levels.len() + size_of::<u32>()) as u64;
@@ -80,7 +82,7 @@ impl LargeBody {
         Ok(LargeBody { page_len, len: body.length() as usize, header, compressed })
     }
 
-    /// What the footer says about it.
+    /// Returns the description of the column for the footer.
     pub(super) fn describe(&self, column: ColumnDescPtr) -> Result<ColumnCloseResult> {
         let stored = Length::len(self) as usize;
         let plain = self.header.len() + self.page_len;
@@ -108,8 +110,8 @@ impl LargeBody {
     }
 }
 
-/// The page's header. The library writes it only together with a page of this length: the page falls through, and its
-/// zeros, which nothing reads, take no memory.
+/// Returns the page header. The library writes a header only together with a page of this length. The page is
+/// discarded, and its zeros take no memory because nothing reads them.
 fn header(compressed_len: usize, page_len: usize) -> Result<Bytes> {
     let page = Page::DataPage {
         buf: Bytes::from(vec![0; compressed_len]),
@@ -127,7 +129,7 @@ fn header(compressed_len: usize, page_len: usize) -> Result<Bytes> {
     Ok(header.into())
 }
 
-/// Keeps what is written first.
+/// Keeps only the first bytes written.
 struct FirstBytes(Vec<u8>);
 
 impl Write for FirstBytes {
@@ -148,7 +150,7 @@ impl Length for LargeBody {
     }
 }
 
-/// How the library takes columns that are ready: from their start to their end.
+/// The library reads finished columns through this trait, from start to end.
 impl ChunkReader for LargeBody {
     type T = Chain<Reader<Bytes>, BufReader<ShardCursor>>;
 

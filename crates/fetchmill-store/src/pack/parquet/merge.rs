@@ -1,4 +1,4 @@
-//! Makes one shard of many small ones.
+//! Merges small shards into one.
 
 use super::error::ShardError;
 use super::reader::ParquetShard;
@@ -7,8 +7,8 @@ use super::writer::ParquetEncoder;
 use fetchmill_model::object::Object;
 use std::io::Write;
 
-/// Appends all rows of some shards to another, decoded and encoded again; `each` gets each of them, and its new row.
-/// Their checksums are looked at: the shards they come from will be gone.
+/// Appends all rows of some shards to another shard, after decoding and encoding them again. Calls `each` with each row
+/// and its new number. Verifies the checksums, because the source shards will be deleted.
 pub fn merge<W: Write + Send>(
     from: &[ParquetShard],
     to: &mut ParquetEncoder<W>,
@@ -16,7 +16,7 @@ pub fn merge<W: Write + Send>(
 ) -> Result<(), ShardError> {
     let mut kept = Vec::new();
     for shard in from {
-        // Kept values go by the places of their columns. Shards of an older release lack the column of encodings.
+        // Kept values are matched by column position. Shards of an older release have no column of encodings.
         let theirs = shard.columns().clone();
         if theirs.with_encodings(to.columns().has_encodings()) != *to.columns() {
             return Err(ShardError::Foreign("its kept columns are not those of the job".into()));

@@ -1,10 +1,11 @@
-//! Objects as Parquet: one row for each, in files that pyarrow, `DuckDB` and Polars read as they are.
+//! Objects as Parquet: one row for each object, in files that pyarrow, `DuckDB` and Polars read directly.
 //!
-//! A Parquet file has no valid prefix: its footer comes last. So an encoder can be asked to commit: it ends its row group
-//! and writes down behind it what the footer will say of it (`commit`), and a shard that is cut back to the end of a
-//! commit is completed by the footer that [`footer_of`] makes. Here are the columns ([`schema()`]), how rows are made ([`BatchBuilder`]) and
-//! written ([`ParquetEncoder`]), and how they are read back, one ([`ParquetShard::row`]) or many
-//! ([`ParquetShard::batches`]). The files are those that the caller opens.
+//! A Parquet file has no valid prefix, because its footer comes last. So an encoder can commit: it ends its row group
+//! and appends the metadata for a footer (`commit`). A shard that is truncated to the end of a commit is completed with
+//! the footer of [`footer_of`].
+//!
+//! This module has the columns ([`schema()`]) and makes rows ([`BatchBuilder`]). It writes them ([`ParquetEncoder`]),
+//! and reads one ([`ParquetShard::row`]) or many ([`ParquetShard::batches`]). The caller opens the files.
 
 mod builder;
 mod commit;

@@ -20,23 +20,23 @@ use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Rows of a batch,
+/// Maximum number of rows of a batch.
 const BATCH_ROWS: u64 = 1024;
-/// and about their bytes.
+/// Approximate maximum size of a batch in bytes.
 const BATCH_BYTES: u64 = MIB as u64;
 
-/// A shard that is read in place. Clones share the file and what is known of it.
+/// A shard that is read in place. Clones share the file and its metadata.
 #[derive(Debug, Clone)]
 pub struct ParquetShard {
     source: ShardBytes,
     metadata: ArrowReaderMetadata,
-    /// Where each row group ends, in rows.
+    /// Row number at which each row group ends.
     ends: Arc<[u64]>,
     columns: ExtraColumns,
 }
 
 impl ParquetShard {
-    /// Reads the footer and where the pages are.
+    /// Reads the footer and the positions of the pages.
     pub fn open(file: File) -> Result<Self, ShardError> {
         let source = ShardBytes::new(file)?;
         let options = ArrowReaderOptions::new()
@@ -49,17 +49,17 @@ impl ParquetShard {
         Ok(ParquetShard { source, metadata, ends, columns })
     }
 
-    /// Columns that objects have besides the standard ones.
+    /// Returns the columns of objects in addition to the standard ones.
     pub fn columns(&self) -> &ExtraColumns {
         &self.columns
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub fn rows(&self) -> u64 {
         self.ends.last().copied().unwrap_or(0)
     }
 
-    /// One row, its body checked: only the pages that hold it are decoded.
+    /// Reads one row and verifies its body. Decodes only the pages that contain the row.
     pub fn row(&self, row: u64) -> Result<StoredObject, ShardError> {
         let end = row.checked_add(1).ok_or_else(|| no_row(row, self.rows()))?;
         let batch = self.batches(row..end, None)?.next().ok_or_else(|| no_row(row, self.rows()))??;
@@ -69,13 +69,13 @@ impl ParquetShard {
         Ok(stored(&object))
     }
 
-    /// These rows in their order with these columns, or all, a bounded number of bytes at a time.
+    /// Reads rows in order with these columns (`None` for all columns), in batches of bounded size.
     pub fn batches(&self, rows: Range<u64>, columns: Option<&[Column]>) -> Result<RowBatches, ShardError> {
         if rows.start > rows.end || rows.end > self.rows() {
             return Err(no_row(rows.end.saturating_sub(1), self.rows()));
         }
         let schema = self.metadata.parquet_schema();
-        // Rows of items become those of objects as a whole.
+        // Rows of items are converted to objects as a whole.
         let columns = columns.filter(|_| !self.columns.has_items());
         let columns = columns.map_or_else(ProjectionMask::all, |columns| {
             ProjectionMask::roots(schema, columns.iter().map(|column| *column as usize))
@@ -83,7 +83,7 @@ impl ParquetShard {
         Ok(RowBatches { shard: self.clone(), columns, rows, open: None })
     }
 
-    /// The row group that holds a row, and its rows.
+    /// Returns the row group that contains a row, and the rows of that group.
     fn group_of(&self, row: u64) -> Option<(usize, Range<u64>)> {
         let group = self.ends.partition_point(|end| *end <= row);
         let end = *self.ends.get(group)?;
@@ -112,7 +112,7 @@ impl ParquetShard {
         Ok(builder.build()?)
     }
 
-    /// Rows of this group that have about the bytes of a batch.
+    /// Returns how many rows of this group fill about one batch.
     fn batch_rows(&self, group: usize) -> u64 {
         let group = self.metadata.metadata().row_group(group);
         let bytes = u64::try_from(group.total_byte_size()).unwrap_or(u64::MAX);
@@ -121,12 +121,12 @@ impl ParquetShard {
     }
 }
 
-/// Rows of a shard, batch by batch.
+/// Iterates over the rows of a shard in batches.
 #[derive(Debug)]
 pub struct RowBatches {
     shard: ParquetShard,
     columns: ProjectionMask,
-    /// What is still to come, without the row group that is open.
+    /// Rows still to be read, without those of the open row group.
     rows: Range<u64>,
     open: Option<OpenGroup>,
 }
@@ -134,7 +134,7 @@ pub struct RowBatches {
 /// The row group that is being read.
 struct OpenGroup {
     reader: ParquetRecordBatchReader,
-    /// Rows that it still owes.
+    /// Number of rows still to be read from the group.
     due: u64,
 }
 
@@ -207,7 +207,8 @@ impl Iterator for RowBatches {
     }
 }
 
-/// The library panics on some damage. Nothing is used after a panic but what is dropped, so it is damage to us too.
+/// Treats a panic of the library as damage: some damaged data makes it panic. After a panic, nothing is used except
+/// values that are dropped.
 fn guarded<T>(read: impl FnOnce() -> Result<T, ShardError>) -> Result<T, ShardError> {
     panics::expected(read).unwrap_or_else(|| Err(ShardError::Damage("its contents make no sense".into())))
 }

@@ -1,4 +1,4 @@
-//! Rows of a batch as objects.
+//! Converts rows of a batch to objects.
 
 use super::error::ShardError;
 use super::kept_columns::KeptArray;
@@ -11,7 +11,7 @@ use fetchmill_model::object::{Facts, Micros, Object, StoredObject};
 use fetchmill_model::target::Sequence;
 use fetchmill_model::target::extra_columns::{ExtraColumns, OUTCOME_COLUMNS, URL_COLUMN, write_extra};
 
-/// The columns of a batch that has all of them. All its rows are objects: one without a body is damage.
+/// The columns of a batch that has all of them. All its rows must be objects: a row without a body is damage.
 #[derive(Debug)]
 pub struct BatchRows<'a> {
     sequence: &'a Int64Array,
@@ -31,7 +31,7 @@ pub struct BatchRows<'a> {
 }
 
 impl<'a> BatchRows<'a> {
-    /// The columns, when they are those of [`schema()`].
+    /// Returns the columns, if they are those of [`schema()`].
     pub fn of(batch: &'a RecordBatch) -> Result<Self, ShardError> {
         Ok(BatchRows {
             sequence: column(batch, Column::Sequence)?,
@@ -51,18 +51,18 @@ impl<'a> BatchRows<'a> {
         })
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.sequence.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The object at a row, with the CRC-32C that was stored with it; `None` when there is no such row. Kept values go
-    /// into `kept`.
+    /// Returns the object at a row, with its stored CRC-32C. `None` if there is no such row. Kept values are written to
+    /// `kept`.
     pub fn get<'o>(&self, row: usize, kept: &'o mut Vec<u8>) -> Option<Object<'o>>
     where
         'a: 'o,
@@ -111,7 +111,7 @@ impl<'a> BatchRows<'a> {
     }
 }
 
-/// A row of a batch: its sequence number, the object, and the CRC-32C that was stored with it.
+/// Returns a row of a batch: its sequence number, the object, and its stored CRC-32C.
 pub fn object_at(batch: &RecordBatch, row: usize) -> Result<(Sequence, StoredObject, u32), ShardError> {
     let (rows, mut kept) = (BatchRows::of(batch)?, Vec::new());
     let object = rows
@@ -120,7 +120,7 @@ pub fn object_at(batch: &RecordBatch, row: usize) -> Result<(Sequence, StoredObj
     Ok((object.sequence, stored(&object), object.crc32c))
 }
 
-/// Parquet's own checksums are not written, by this version of the library: a body has ours.
+/// Verifies a body with its own checksum. This version of the library does not write Parquet's checksums.
 pub(super) fn check_body(object: &Object<'_>) -> Result<(), ShardError> {
     if crc32c::crc32c(object.body) == object.crc32c {
         return Ok(());
@@ -146,7 +146,7 @@ pub(super) fn stored(object: &Object<'_>) -> StoredObject {
     }
 }
 
-/// After the columns that every batch has.
+/// Returns the column after those that every batch has.
 fn encoding_column(batch: &RecordBatch) -> Result<Option<&StringArray>, ShardError> {
     if !has_encodings(batch.schema_ref()) {
         return Ok(None);
@@ -156,7 +156,7 @@ fn encoding_column(batch: &RecordBatch) -> Result<Option<&StringArray>, ShardErr
     texts.map(Some).ok_or_else(|| ShardError::Foreign("no column `content_encoding` as it should be".into()))
 }
 
-/// After those, where every target has a row.
+/// Returns the column after the encoding. It exists if every target has a row.
 fn attempts_column(batch: &RecordBatch) -> Result<Option<&UInt32Array>, ShardError> {
     if !has_outcomes(batch.schema_ref()) {
         return Ok(None);
@@ -166,7 +166,7 @@ fn attempts_column(batch: &RecordBatch) -> Result<Option<&UInt32Array>, ShardErr
     numbers.map(Some).ok_or_else(|| ShardError::Foreign("no column `attempts` as it should be".into()))
 }
 
-/// Behind those.
+/// Returns the column of URLs, after the outcomes.
 fn url_column(batch: &RecordBatch) -> Result<Option<&StringArray>, ShardError> {
     let place = url_place(batch.schema_ref());
     let Some(field) = batch.schema_ref().fields().get(place) else { return Ok(None) };
@@ -175,7 +175,7 @@ fn url_column(batch: &RecordBatch) -> Result<Option<&StringArray>, ShardError> {
     texts.map(Some).ok_or_else(|| ShardError::Foreign(format!("a column {field:?} is not expected")))
 }
 
-/// Behind that of the URL.
+/// Returns the columns after the URL.
 fn extra_columns(batch: &RecordBatch) -> Result<Vec<KeptArray<'_>>, ShardError> {
     let columns = batch.columns().iter().skip(url_place(batch.schema_ref()) + 1).map(KeptArray::of);
     let known = columns.collect::<Option<_>>();
@@ -186,7 +186,7 @@ fn column<T: Array + 'static>(batch: &RecordBatch, column: Column) -> Result<&T,
     let named = batch.schema_ref().fields().get(column as usize).is_some_and(|it| it.name() == column.name());
     let values = batch.columns().get(column as usize).filter(|_| named);
     let values = values.and_then(|values| values.as_any().downcast_ref::<T>());
-    // A column that must have values has them all: the reader checks that against the schema.
+    // The reader has checked against the schema that a required column has no nulls.
     let nullable = schema(&ExtraColumns::default()).field(column as usize).is_nullable();
     values
         .filter(|values| nullable || values.null_count() == 0)

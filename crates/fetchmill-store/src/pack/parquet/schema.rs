@@ -12,18 +12,18 @@ use fetchmill_model::target::extra_columns::{
     ColumnType, ENCODING_COLUMN, ExtraColumns, ITEM_COLUMN, ITEM_SEQUENCE_COLUMN, OUTCOME_COLUMNS, URL_COLUMN,
 };
 
-/// Who wrote a file, as its footer says.
+/// The writer named in the footer of a file.
 pub(super) const CREATED_BY: &str = concat!("fetchmill ", env!("CARGO_PKG_VERSION"));
 
-/// A column; its number is its place.
+/// A column. Its number is its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Column {
-    /// The object's sequence number.
+    /// Sequence number of the object.
     Sequence,
-    /// Its name; bytes that are no UTF-8 are U+FFFD.
+    /// Name of the object. Bytes that are not UTF-8 are U+FFFD.
     Name,
-    /// Its name's bytes when they are no UTF-8.
+    /// Bytes of the name, if it is not UTF-8.
     NameRaw,
     /// The reply's status.
     Status,
@@ -33,7 +33,7 @@ pub enum Column {
     Etag,
     /// The field `Last-Modified`.
     LastModified,
-    /// When the reply was complete.
+    /// Time when the reply was complete.
     FetchedAt,
     /// CRC-32C of the body.
     Crc32c,
@@ -72,7 +72,7 @@ impl Column {
         }
     }
 
-    /// Where every target has a row, one without an object has no body and no checksum.
+    /// If every target has a row, a row without an object has no body and no checksum.
     fn field(self, of_all_targets: bool) -> Field {
         let (data_type, nullable) = match self {
             Column::Sequence => (DataType::Int64, false),
@@ -94,8 +94,8 @@ impl Column {
     }
 }
 
-/// The columns of every shard and of every batch of its rows. After them come the encoding of the body, what became of a
-/// target where every target has a row, and those of a list.
+/// Returns the columns of every shard and of every batch of its rows. The optional columns follow: the encoding of the
+/// body, the outcome if every target has a row, and the columns of a list.
 pub fn schema(columns: &ExtraColumns) -> SchemaRef {
     static SCHEMA: LazyLock<SchemaRef> =
         LazyLock::new(|| Arc::new(Schema::new(Column::ALL.map(|column| column.field(false)).to_vec())));
@@ -136,7 +136,7 @@ fn data_type(kind: ColumnType) -> DataType {
     }
 }
 
-/// The reverse of [`data_type`]; text for what that does not give.
+/// Returns the type for [`data_type`]. Text for any other data type.
 fn column_type(kind: &DataType) -> ColumnType {
     match kind {
         DataType::Int64 => ColumnType::Int64,
@@ -146,27 +146,28 @@ fn column_type(kind: &DataType) -> ColumnType {
     }
 }
 
-/// Whether rows of this schema have the encoding of their body: a column of a list comes after its URL's.
+/// Returns whether rows of this schema have the encoding of their body. A list's column with that name comes after the
+/// URL.
 pub(super) fn has_encodings(schema: &Schema) -> bool {
     schema.fields().get(Column::ALL.len()).is_some_and(|field| field.name() == ENCODING_COLUMN)
 }
 
-/// Whether rows of this schema say what became of their targets.
+/// Returns whether rows of this schema have the outcome of their targets.
 pub(super) fn has_outcomes(schema: &Schema) -> bool {
     schema.fields().get(outcome_place(schema)).is_some_and(|field| field.name() == OUTCOME_COLUMNS[0])
 }
 
-/// The place of the first column of what became of a target, if there is one.
+/// Returns the position of the first outcome column, if there is one.
 pub(super) fn outcome_place(schema: &Schema) -> usize {
     Column::ALL.len() + usize::from(has_encodings(schema))
 }
 
-/// The place of the URL's column, if there is one.
+/// Returns the position of the URL column, if there is one.
 pub(super) fn url_place(schema: &Schema) -> usize {
     outcome_place(schema) + if has_outcomes(schema) { OUTCOME_COLUMNS.len() } else { 0 }
 }
 
-/// The columns behind those that every shard has, if they are such as a list has.
+/// Returns the columns after those that every shard has, if a list can have such columns.
 pub(super) fn columns_of(schema: &Schema) -> Result<ExtraColumns, ShardError> {
     if let Some(columns) = item_columns(schema) {
         return Ok(columns);
@@ -196,27 +197,27 @@ pub(super) fn columns_of(schema: &Schema) -> Result<ExtraColumns, ShardError> {
     Ok(columns)
 }
 
-/// Rows in a page: one row is read by decoding one page of each column.
+/// Rows in a page. Reading one row decodes one page of each column.
 const PAGE_ROWS: usize = 2048;
-/// Bytes in a page before compression, or one value.
+/// Size of a page before compression in bytes, unless one value is larger.
 const PAGE_BYTES: usize = 256 * 1024;
 
-/// A row group has about so many names when bodies have a hundred bytes: what the bloom filter starts with.
+/// Initial number of names of the bloom filter: about one row group with bodies of a hundred bytes.
 const BLOOM_NAMES: u64 = 256 * 1024;
-/// A filter that is wrong in one of twenty row groups costs a byte a name: a reader that looks for one name leaves out
-/// the other nineteen.
+/// A filter with errors in one of twenty row groups costs one byte for each name. A search for one name then skips the
+/// other nineteen groups.
 const BLOOM_FALSE_POSITIVES: f64 = 0.05;
-/// The level of all compression.
+/// Level of all compression.
 pub(super) const ZSTD_LEVEL: i32 = 1;
 
 pub(super) fn zstd() -> Result<Compression, ParquetError> {
     Ok(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
 }
 
-/// Of the kept columns and of what became of targets, many are categories: a dictionary that grows beyond this is none.
+/// Size limit of a dictionary. Kept columns and outcomes are often categories; a larger dictionary is not used.
 const DICTIONARY_BYTES_MAX: usize = 64 * 1024;
 
-/// What all shards have in common, and the kept columns.
+/// Returns the properties that all shards share, with those of the kept columns.
 fn properties_of_all(columns: &ExtraColumns) -> Result<WriterPropertiesBuilder, ParquetError> {
     let builder = WriterProperties::builder()
         .set_created_by(CREATED_BY.to_owned())
@@ -252,8 +253,9 @@ pub(super) fn properties(columns: &ExtraColumns) -> Result<WriterProperties, Par
     for column in [Column::Sequence, Column::LastModified, Column::FetchedAt] {
         builder = builder.set_column_encoding(column.path(), Encoding::DELTA_BINARY_PACKED);
     }
-    // Lengths apart from bytes: with 100 bytes of hexadecimal digits a third less time than `PLAIN`, and 3 % smaller.
-    // The deltas of `DELTA_BYTE_ARRAY` save next to nothing more: zstd finds what names share.
+    // Store lengths apart from bytes: with 100 bytes of hexadecimal digits this takes a third less time than `PLAIN`,
+    // and 3 % less space. The deltas of `DELTA_BYTE_ARRAY` save almost nothing more, because zstd finds common parts of
+    // names.
     for column in [Column::Name, Column::Body] {
         builder = builder.set_column_encoding(column.path(), Encoding::DELTA_LENGTH_BYTE_ARRAY);
     }
@@ -261,9 +263,9 @@ pub(super) fn properties(columns: &ExtraColumns) -> Result<WriterProperties, Par
         .set_column_bloom_filter_enabled(Column::Name.path(), true)
         .set_column_bloom_filter_fpp(Column::Name.path(), BLOOM_FALSE_POSITIVES)
         .set_column_bloom_filter_max_ndv(Column::Name.path(), BLOOM_NAMES);
-    // Random: nothing to compress and nothing to compare with.
+    // Random values cannot be compressed.
     builder = builder.set_column_compression(Column::Crc32c.path(), Compression::UNCOMPRESSED);
-    // A smallest and a largest value of these help nobody, and would be copies of bodies in the footer.
+    // Minimum and maximum values of these columns are useless, and would put copies of bodies into the footer.
     for column in [Column::Crc32c, Column::Body, Column::Etag, Column::NameRaw] {
         builder = builder.set_column_statistics_enabled(column.path(), EnabledStatistics::None);
     }
@@ -272,7 +274,7 @@ pub(super) fn properties(columns: &ExtraColumns) -> Result<WriterProperties, Par
     Ok(with_dictionaries(builder, outcomes.chain(encodings)).build())
 }
 
-/// The columns of fetchmill, behind those of the items.
+/// Number of fetchmill's own columns, after those of the items.
 pub(super) const ITEM_OWN_COLUMNS: usize = 2;
 
 /// The columns of a shard of items.
@@ -284,7 +286,7 @@ fn item_schema(columns: &ExtraColumns) -> Schema {
     Schema::new(kept_fields(columns).chain(own).collect::<Vec<_>>())
 }
 
-/// The columns of the items, if a shard with this schema has items.
+/// Returns the columns of the items, if this is the schema of a shard of items.
 fn item_columns(schema: &Schema) -> Option<ExtraColumns> {
     let of_items = schema.fields().len().checked_sub(ITEM_OWN_COLUMNS)?;
     let kept = schema.fields().iter().take(of_items);

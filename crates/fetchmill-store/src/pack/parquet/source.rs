@@ -1,4 +1,4 @@
-//! A file as the library reads it: at places, within its length.
+//! A file as the library reads it: at positions within its length.
 
 use bytes::Bytes;
 use parquet::errors::{ParquetError, Result};
@@ -8,11 +8,11 @@ use std::io::{self, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// Pages have headers of some dozen bytes, read one at a time.
+/// Bytes to read ahead. Page headers have about a dozen bytes and are read one at a time.
 const READ_AHEAD: usize = 512;
 
-/// A file that is read at places: threads share it, which those that seek cannot. Lengths come out of the file and
-/// are checked against its size before there is memory for them.
+/// A file that is read at positions, so that threads can share it without seeking. Lengths come from the file, so they
+/// are checked against its size before memory is allocated.
 #[derive(Debug, Clone)]
 pub(super) struct ShardBytes {
     file: Arc<File>,
@@ -56,7 +56,7 @@ impl ChunkReader for ShardBytes {
     }
 }
 
-/// Reads on from a place.
+/// Reads from a position on.
 #[derive(Debug)]
 pub(super) struct ShardCursor {
     file: Arc<File>,

@@ -19,34 +19,35 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// Rows of a batch on its way into the columns' pages,
+/// Maximum number of rows of a batch before it goes into the pages of the columns.
 const BATCH_ROWS: usize = 1024;
-/// and their bytes. An object with more is a row group of its own, so that no second one is in memory with it.
+/// Maximum size of a batch in bytes. A larger object gets its own row group, so that no second one is in memory with
+/// it.
 const BATCH_BYTES: usize = MIB;
-/// A row group may stand for so many times its size: what is read back is bounded by this, not by how well it
-/// compresses.
+/// Limit of a row group's size before encoding, as a multiple of its encoded size. So the memory for reading it back
+/// does not depend on how well it compresses.
 const EXPANSION_MAX: usize = 4;
 
-/// Makes an empty file without a name, in which a large body waits, compressed.
+/// Creates an empty file without a name that holds a compressed large body.
 pub type MakeScratch = Box<dyn Fn() -> io::Result<File> + Send>;
 
 /// Writes one shard.
 pub struct ParquetEncoder<W: Write + Send> {
     file: SerializedFileWriter<OutputSlot<W>>,
     factory: ArrowRowGroupWriterFactory,
-    /// The columns of the open row group.
+    /// Column writers of the open row group.
     open: Vec<ArrowColumnWriter>,
     batch: BatchBuilder,
-    /// Rows that left `batch`.
+    /// Number of rows that left `batch`.
     rows: u64,
-    /// Bytes of the open row group's names, bodies, URLs and kept values.
+    /// Size of the open row group's names, bodies, URLs and kept values in bytes.
     plain_bytes: usize,
     row_group_bytes: usize,
     columns: ExtraColumns,
     descriptor: Arc<SchemaDescriptor>,
-    /// Where the last commit ends; 0 when there is none.
+    /// End of the last commit. 0 if there is none.
     committed_end: u64,
-    /// Row groups that are in a commit.
+    /// Number of committed row groups.
     committed_groups: usize,
     make_scratch: MakeScratch,
 }
@@ -58,7 +59,7 @@ impl<W: Write + Send> std::fmt::Debug for ParquetEncoder<W> {
 }
 
 impl<W: Write + Send> ParquetEncoder<W> {
-    /// Starts a shard of objects that have these columns; memory is bounded by the size of a row group.
+    /// Starts a shard of objects with these columns. Memory is limited by the size of a row group.
     pub fn new(
         to: W,
         row_group_bytes: usize,
@@ -83,9 +84,9 @@ impl<W: Write + Send> ParquetEncoder<W> {
         })
     }
 
-    /// Appends an object. After an error the shard is lost: the object may be in it or not.
+    /// Appends an object. After an error the shard is lost, and may or may not contain the object.
     pub fn push(&mut self, object: &Object<'_>) -> io::Result<()> {
-        // An item is no larger than its page, and its text is a column among others.
+        // An item is not larger than its page, and its text is a normal column.
         if object.body.len() > BATCH_BYTES && !self.columns.has_items() {
             let without_body = Object { body: b"", ..*object };
             return self.push_alone(&without_body, LargeSource::Bytes(object.body));
@@ -94,16 +95,16 @@ impl<W: Write + Send> ParquetEncoder<W> {
         self.write_full_batch()
     }
 
-    /// The same for an object whose body is in a file; `object.body` is empty.
+    /// Appends an object whose body is in a file. `object.body` is empty.
     pub fn push_file(&mut self, object: &Object<'_>, body: &FileBody) -> io::Result<()> {
         if body.length() <= BATCH_BYTES as u64 {
-            // It went to a file only because memory was short: it is a row among others.
+            // The body went to a file only because memory was short, so it is written as a normal row.
             return self.push(&Object { body: &body.to_vec()?, ..*object });
         }
         self.push_alone(object, LargeSource::File(body))
     }
 
-    /// Appends the row of a target that has no object, as [`ParquetEncoder::push`] does that of one with an object.
+    /// Appends the row of a target without an object. Errors are as for [`ParquetEncoder::push`].
     pub fn push_unfetched(&mut self, target: &UnfetchedTarget<'_>) -> io::Result<()> {
         self.batch.push_unfetched(target);
         self.write_full_batch()
@@ -116,7 +117,7 @@ impl<W: Write + Send> ParquetEncoder<W> {
         Ok(())
     }
 
-    /// A large object: a row group of its own, and its body is never in memory.
+    /// Writes a large object as its own row group, without its body in memory.
     fn push_alone(&mut self, without_body: &Object<'_>, body: LargeSource<'_>) -> io::Result<()> {
         self.write_batch()?;
         self.flush(None)?;
@@ -168,7 +169,7 @@ impl<W: Write + Send> ParquetEncoder<W> {
         result.map_err(|error| self.file.inner().explain(error))
     }
 
-    /// Ends the open row group; a large body takes the place of its body.
+    /// Ends the open row group. `large` replaces its column of bodies.
     fn end_group(&mut self, large: Option<&LargeBody>) -> Result<(), ParquetError> {
         self.plain_bytes = 0;
         if self.open.is_empty() {
@@ -189,33 +190,33 @@ impl<W: Write + Send> ParquetEncoder<W> {
         Ok(())
     }
 
-    /// Size of the open row group, encoded.
+    /// Returns the encoded size of the open row group.
     fn open_bytes(&self) -> usize {
         self.open.iter().map(ArrowColumnWriter::get_estimated_total_bytes).sum()
     }
 
-    /// Columns that objects have besides the standard ones.
+    /// Returns the columns of objects in addition to the standard ones.
     pub fn columns(&self) -> &ExtraColumns {
         &self.columns
     }
 
-    /// Rows so far: the place of the next one.
+    /// Returns the number of rows so far, which is the position of the next row.
     pub fn rows(&self) -> u64 {
         self.rows + self.batch.rows() as u64
     }
 
-    /// What the file would have if it ended now, about.
+    /// Returns the approximate size of the file if it ended now.
     pub fn bytes(&self) -> usize {
         self.file.bytes_written() + self.open_bytes() + self.batch.bytes()
     }
 
-    /// Row groups so far, the open one among them.
+    /// Returns the number of row groups so far, including the open one.
     pub fn row_groups(&self) -> usize {
         self.file.flushed_row_groups().len() + usize::from(!self.open.is_empty() || self.batch.rows() > 0)
     }
 
-    /// Ends the row group, and writes behind it what [`super::footer_of`] needs to make a whole file of what is written.
-    /// All of it has been given to the output when this returns.
+    /// Ends the row group, and appends the data that [`super::footer_of`] needs to complete the file. When this
+    /// returns, everything was passed to the output.
     pub fn commit(&mut self) -> io::Result<&mut W> {
         self.encode_batch()?;
         self.flush(None)?;
@@ -230,7 +231,7 @@ impl<W: Write + Send> ParquetEncoder<W> {
         self.file.inner_mut().to.as_mut().ok_or_else(ended)
     }
 
-    /// Ends the file, and gives it back.
+    /// Ends the file and returns the output.
     pub fn finish(mut self) -> io::Result<W> {
         self.encode_batch()?;
         self.flush(None)?;
@@ -242,7 +243,7 @@ impl<W: Write + Send> ParquetEncoder<W> {
 
 type StartedFile<W> = (SerializedFileWriter<OutputSlot<W>>, ArrowRowGroupWriterFactory);
 
-/// Without the Arrow schema in the footer: all its types follow from those of Parquet.
+/// Starts a file without the Arrow schema in its footer, because all types follow from Parquet's types.
 fn start<W: Write + Send>(to: W, columns: &ExtraColumns) -> Result<StartedFile<W>, ParquetError> {
     let schema = schema(columns);
     let root = ArrowSchemaConverter::new().convert(&schema)?.root_schema_ptr();
@@ -251,9 +252,8 @@ fn start<W: Write + Send>(to: W, columns: &ExtraColumns) -> Result<StartedFile<W
     Ok((file, factory))
 }
 
-/// Where the file goes, until it is taken back: the library gives it back only with a last write of its own. And what
-/// the operating system said when it refused: the library makes a text of it in some places, and `ENOSPC` is
-/// something a user can help.
+/// Holds the output until it is taken back, because the library returns it only after a last write of its own. Also
+/// keeps the error of the operating system: the library turns some errors into text, and the user can act on `ENOSPC`.
 #[derive(Debug)]
 struct OutputSlot<W> {
     to: Option<W>,
@@ -277,7 +277,7 @@ impl<W: Write> OutputSlot<W> {
         result
     }
 
-    /// The error of the operating system behind one of the library.
+    /// Returns the error of the operating system that caused an error of the library.
     fn explain(&self, error: ParquetError) -> io::Error {
         io_error_in(error).unwrap_or_else(|error| match self.refused {
             Some(number) => io::Error::from_raw_os_error(number),

@@ -1,5 +1,5 @@
-//! A line of an archive's index (CDXJ) for a record of an object: the key of its URL, its time, and as JSON where it is
-//! and what it holds. Fields, their order and their spaces are those of `cdxj-indexer`.
+//! Lines of an archive's index (CDXJ) for the record of an object: the key of its URL, its time, and its location and
+//! contents as JSON. Fields, their order and their spaces match `cdxj-indexer`.
 
 use std::fmt::Write as _;
 
@@ -12,8 +12,8 @@ use fetchmill_model::text::dates;
 /// `20260131235959`.
 const TIMESTAMP_DIGITS: usize = 14;
 
-/// The lines, without their ends, of what [`super::WarcEncoder`] wrote for a target: each leads to a response, a resource or
-/// a revisit. `place`: where that stands in the file of this name.
+/// Returns the index lines, without line ends, of a record that [`super::WarcEncoder`] wrote for a target. Each line
+/// refers to a response, a resource or a revisit. `place` is the offset of the record in the file `file_name`.
 pub fn cdxj_lines(record: &[u8], place: u64, file_name: &str) -> Result<Vec<Vec<u8>>, Damage> {
     let mut lines = Vec::with_capacity(1);
     let mut rest = record;
@@ -58,19 +58,19 @@ fn line(record: &WarcRecord<'_>, (offset, length): (u64, usize), file_name: &str
     Ok(line)
 }
 
-/// Bytes of a field: UTF-8, or else each one a character.
+/// Returns the bytes of a field as UTF-8, or as one character for each byte if they are not UTF-8.
 fn text_of(bytes: &[u8]) -> String {
     let characters = || bytes.iter().map(|byte| char::from(*byte)).collect();
     std::str::from_utf8(bytes).map_or_else(|_| characters(), str::to_owned)
 }
 
-/// The type alone, without what is said of it.
+/// Returns the media type without its parameters.
 fn media_type(value: &[u8]) -> String {
     let text = text_of(value.trim_ascii());
     text.split([';', ' ', '\t']).next().unwrap_or_default().to_owned()
 }
 
-/// An object of JSON in ASCII. A field without a value is left out.
+/// A JSON object in ASCII. Fields without a value are left out.
 #[derive(Default)]
 struct CdxjFields(String);
 

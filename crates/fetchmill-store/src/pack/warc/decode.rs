@@ -11,16 +11,16 @@ use fetchmill_model::object::{Micros, StoredObject};
 use fetchmill_model::reply::content_encoding::is_identity;
 use fetchmill_model::text::dates;
 
-/// Fields of a record: ours have at most twelve.
+/// Maximum number of fields of a record. The encoder writes up to twelve.
 const FIELDS_MAX: usize = 16;
-/// Nothing that deflate packs becomes larger by more than this.
+/// Maximum compression ratio of deflate.
 const RATIO_MAX: usize = 1032;
-/// Tried first for a member whose size is not known: a request.
+/// Buffer size for the first attempt on a member of unknown size, such as a request.
 const GUESS_BYTES: usize = 4096;
-/// Checksum and size, behind each member.
+/// Size of the checksum and size after each member.
 const FOOTER_BYTES: usize = 8;
 
-/// Reads what [`super::WarcEncoder`] wrote for an object: one member, or two, and two for each redirect that led to it.
+/// Reads the output of [`super::WarcEncoder`] for an object: one or two members, and two for each redirect before it.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct WarcDecoder;
 
@@ -41,7 +41,7 @@ impl Decoder for WarcDecoder {
     }
 }
 
-/// What stands behind an object: pairs of records of the redirects that led to it, or nothing.
+/// Checks the members after an object: pairs of records of the redirects before it, or nothing.
 fn check_redirects(members: &[u8]) -> Result<(), Damage> {
     let mut rest = members;
     while !rest.is_empty() {
@@ -59,16 +59,16 @@ fn check_redirects(members: &[u8]) -> Result<(), Damage> {
     Ok(())
 }
 
-/// The first member's content, and what is behind the member.
+/// Decompresses the first member. Returns its content, and the bytes after it.
 pub(super) fn unpack(members: &[u8]) -> Result<(Vec<u8>, &[u8]), Damage> {
     const DAMAGE: Damage = Damage("a gzip member is damaged");
-    // The size is modulo 4 GiB, so a larger content cannot be checked.
+    // The size is stored modulo 4 GiB, so larger contents cannot be checked.
     let most = members.len().saturating_mul(RATIO_MAX).min(u32::MAX as usize);
-    // Of the last member: right for one, and often enough for the first of two.
+    // This is the size of the last member: right for a single member, and often large enough for the first of two.
     let last = members.last_chunk::<4>().ok_or(DAMAGE)?;
     let mut room = (u32::from_le_bytes(*last) as usize).max(GUESS_BYTES).min(most);
     let content = loop {
-        // Zeros from the system: what is not written to takes no memory.
+        // The system provides zeroed pages, and unwritten pages take no memory.
         let mut content = vec![0; room];
         match Decompressor::new().gzip_decompress(members, &mut content) {
             Ok(length) => {
@@ -85,7 +85,8 @@ pub(super) fn unpack(members: &[u8]) -> Result<(Vec<u8>, &[u8]), Damage> {
     Ok((content, behind))
 }
 
-/// What is behind a member. Where it ends is not told by libdeflate, but its footer is known once it is unpacked.
+/// Returns the bytes after a member. libdeflate does not report where it ends, but the footer is known from the
+/// content.
 fn behind_member<'a>(members: &'a [u8], content: &[u8]) -> Option<&'a [u8]> {
     let mut footer = [0; FOOTER_BYTES];
     footer[..4].copy_from_slice(&libdeflater::crc32(content).to_le_bytes());
@@ -94,7 +95,7 @@ fn behind_member<'a>(members: &'a [u8], content: &[u8]) -> Option<&'a [u8]> {
     members.get(end..)
 }
 
-/// A record with the fields that matter.
+/// Relevant fields of a record.
 pub(super) struct WarcRecord<'a> {
     pub(super) kind: &'a [u8],
     name: Option<&'a [u8]>,
@@ -183,7 +184,7 @@ impl<'a> WarcRecord<'a> {
     }
 }
 
-/// The value of a field that a record has once or not at all.
+/// Returns the value of a field that a record may have only once.
 fn only<'a>(fields: &[httparse::Header<'a>], name: &str) -> Result<Option<&'a [u8]>, Damage> {
     let mut values = fields.iter().filter(|field| field.name.eq_ignore_ascii_case(name));
     let value = values.next().map(|field| field.value);

@@ -27,46 +27,46 @@ const WARCINFO: &str = concat!(
     "conformsTo: http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/\r\n"
 );
 
-/// Of a record with an HTTP message: what its block is.
+/// Content type of a request record.
 const REQUEST_TYPE: &[u8] = b"application/http; msgtype=request";
 const RESPONSE_TYPE: &[u8] = b"application/http; msgtype=response";
-/// What a `revisit` is whose server has said that nothing has changed (WARC 1.1, 6.7.3).
+/// Profile of a `revisit` after the server said that nothing has changed (WARC 1.1, 6.7.3).
 const NOT_MODIFIED: &[u8] = b"http://netpreserve.org/warc/1.1/revisit/server-not-modified";
 
-/// A target whose replies are written: sequence number, name, and its URL when that is not its name.
+/// A target whose replies are written: its sequence number, its name, and its URL if that is not the name.
 type RepliedTarget<'a> = (Sequence, &'a [u8], Option<&'a [u8]>);
-/// An identifier of a record, without what stands around it.
+/// Identifier of a record, without the surrounding characters.
 type Uuid = [u8; 36];
 
-/// What is hashed for an identifier may have several records: this is its last digit. A request names its reply by an
-/// identifier that is the same as its own but for this digit, and so packs into a few bytes.
+/// Last digit of an identifier: several records can have the same hash. The identifiers of a request and its reply
+/// differ only in this digit, so they compress to a few bytes.
 #[derive(Clone, Copy)]
 enum RecordKind {
     Info,
     Resource,
     Request,
     Response,
-    /// Of a reply that came in place of an object.
+    /// Request for a reply that came in place of an object.
     OtherRequest,
     OtherResponse,
 }
 
 /// Writes WARC records.
 pub struct WarcEncoder {
-    /// Without secrets.
+    /// Template of the requests, without secrets.
     template: RequestTemplate,
     uri_start: Vec<u8>,
     names_are_urls: bool,
     opened_at: Micros,
     key: u64,
     shards: u64,
-    /// Objects of another origin have other identifiers.
+    /// Seed of the hash, so that objects of another origin have other identifiers.
     seed: u64,
     members: MemberWriter,
     buffers: RecordBuffers,
 }
 
-/// What one object needs for a moment; kept for the next.
+/// Buffers for one object, reused for the next.
 #[derive(Default)]
 struct RecordBuffers {
     date: Vec<u8>,
@@ -78,8 +78,8 @@ struct RecordBuffers {
 }
 
 impl WarcEncoder {
-    /// For objects of an origin. The time and `key`, a number that no other encoder of the job has, go into the first
-    /// record of each shard.
+    /// Creates an encoder for objects of an origin. The first record of each shard contains the time and `key`, a
+    /// number that no other encoder of the job has.
     pub fn new(origin: &WarcOrigin, opened_at: Micros, key: u64) -> Self {
         let mut uri_start = Vec::with_capacity(origin.uri_start.len());
         write_uri(origin.uri_start.as_bytes(), &mut uri_start);
@@ -97,7 +97,7 @@ impl WarcEncoder {
         }
     }
 
-    /// What an object's identifiers are made of.
+    /// Returns the hash for the identifiers of an object.
     fn hash(&mut self, object: &Object<'_>) -> u128 {
         let identity = &mut self.buffers.identity;
         identity.clear();
@@ -188,7 +188,7 @@ impl WarcEncoder {
         write_object_fields(object, &mut self.buffers.record);
     }
 
-    /// The identifiers of an object's request and response, and its reply; `None`: its head is not known.
+    /// Returns the identifiers of an object's request and response, and its parsed head. `None` if the head is unknown.
     fn exchange<'o>(&mut self, object: &Object<'o>) -> Option<(Uuid, Uuid, StoredHead<'o>)> {
         let head = object.facts.head.unwrap_or_default();
         let (reply, _) = parse_head(head).filter(|(_, length)| *length == head.len())?;
@@ -196,7 +196,7 @@ impl WarcEncoder {
         Some((uuid(hash, RecordKind::Request), uuid(hash, RecordKind::Response), reply))
     }
 
-    /// Ends the open record with this block, and writes it as a gzip member: nothing of the body is kept.
+    /// Completes the open record with this block, and writes it as a gzip member without keeping the body in memory.
     fn close_with_file(&mut self, block: &FileBlock<'_>, out: &mut dyn Write) -> io::Result<()> {
         let record = &mut self.buffers.record;
         let (whole, payload) = block.digests()?;
@@ -209,7 +209,7 @@ impl WarcEncoder {
         member.finish().map(drop)
     }
 
-    /// The URL of an object that is not asked of the origin under its name.
+    /// Returns the URL of an object that is not requested by its name from the origin.
     fn own_url<'o>(&self, object: &Object<'o>) -> Option<HttpUrl<'o>> {
         let named = self.names_are_urls.then_some(object.name);
         HttpUrl::parse(object.facts.url.or(named)?)
@@ -241,7 +241,7 @@ impl WarcEncoder {
         let record = &mut self.buffers.record;
         self.members.write(record, out);
         record.clear();
-        // One large object does not hold its memory for the rest of the job.
+        // Do not keep the memory of a large object for the rest of the job.
         record.shrink_to(BODY_MEMORY_BYTES_MAX);
     }
 }
@@ -316,7 +316,7 @@ impl RecordBuffers {
         dates::write_utc_micros(at, &mut self.date);
     }
 
-    /// Begins a record with what each one has.
+    /// Starts a record with the common fields.
     fn open(&mut self, kind: &str, content_type: &[u8], id: &Uuid) {
         let record = &mut self.record;
         record.clear();
@@ -329,7 +329,8 @@ impl RecordBuffers {
     }
 }
 
-/// What the request and the reply of nearly every object begin with. Of targets with URLs of their own little is known.
+/// Returns the text with which the request and reply records of nearly every object begin. Less is common to targets
+/// with their own URLs.
 pub(super) fn beginnings(uri_start: &[u8], names_are_urls: bool) -> [Vec<u8>; 2] {
     let known = if names_are_urls { b"http" } else { uri_start };
     [("request", REQUEST_TYPE), ("response", RESPONSE_TYPE)].map(|(kind, content_type)| {
@@ -339,8 +340,8 @@ pub(super) fn beginnings(uri_start: &[u8], names_are_urls: bool) -> [Vec<u8>; 2]
     })
 }
 
-/// Appends the start of a record, up to the end of its URI. It has what is the same in many records, which are packed
-/// faster for it.
+/// Appends the start of a record, up to the end of its URI. Many records share this text, and compress faster because
+/// of it.
 fn write_beginning(kind: &str, content_type: &[u8], uri: &[u8], record: &mut Vec<u8>) {
     record.extend_from_slice(VERSION);
     write_field("WARC-Type", &[kind.as_bytes()], record);
@@ -364,10 +365,10 @@ fn write_digests(block: &DigestText, payload: Option<&DigestText>, length: u64, 
     record.extend_from_slice(b"\r\n\r\n");
 }
 
-/// The block of a record whose body is in a file. All but the head is the payload.
+/// The block of a record whose body is in a file. Everything but the head is the payload.
 struct FileBlock<'a> {
     head: &'a [u8],
-    /// Before and after the body, where the head announces chunks.
+    /// Bytes before the body. Not empty if the head announces chunks.
     start: &'a [u8],
     body: &'a FileBody,
     end: &'a [u8],
@@ -385,7 +386,7 @@ impl FileBlock<'_> {
         each(self.end)
     }
 
-    /// Of all of it, and of the payload.
+    /// Returns the digests of the block and of the payload.
     fn digests(&self) -> io::Result<(DigestText, DigestText)> {
         let (mut whole, mut payload) = (Sha1::new(), Sha1::new());
         whole.update(self.head);
@@ -402,7 +403,7 @@ impl FileBlock<'_> {
     }
 }
 
-/// Ends the fields of a record and adds its block, of which the parts from `payload` on are the payload.
+/// Completes the fields of a record and appends its block. The parts from `payload` on are the payload.
 fn close(block: &[&[u8]], payload: Option<usize>, record: &mut Vec<u8>) {
     let payload = payload.map(|from| digest(&block[from..]));
     let length = block.iter().map(|part| part.len() as u64).sum();
@@ -436,7 +437,7 @@ fn write_field(name: &str, value: &[&[u8]], record: &mut Vec<u8>) {
     record.extend_from_slice(b"\r\n");
 }
 
-/// A value from outside: what is not printable ASCII is escaped.
+/// Writes an untrusted value. Everything but printable ASCII is escaped.
 fn write_value(value: &[u8], out: &mut Vec<u8>) {
     for byte in value {
         match byte {
@@ -446,7 +447,7 @@ fn write_value(value: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// A URI from outside: a space is none of its bytes.
+/// Writes an untrusted URI. Spaces are escaped, too.
 fn write_uri(uri: &[u8], out: &mut Vec<u8>) {
     for byte in uri {
         match byte {
@@ -456,7 +457,7 @@ fn write_uri(uri: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// A hash as a UUID of version 8 (RFC 9562, 5.8).
+/// Returns a hash as a UUID of version 8 (RFC 9562, 5.8).
 fn uuid(hash: u128, kind: RecordKind) -> Uuid {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut bytes = hash.to_be_bytes();

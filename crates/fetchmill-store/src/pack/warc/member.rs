@@ -1,24 +1,24 @@
-//! Makes a record a gzip member.
+//! Writes a record as a gzip member.
 
 use libdeflater::{CompressionLvl, Compressor};
 
 use super::small_deflate::SmallDeflate;
 use fetchmill_model::limits::WARC_SMALL_RECORD_BYTES_MAX;
 
-/// Of libdeflate. Level 6 makes small records no smaller, and takes two fifths longer.
+/// Level of libdeflate. Level 6 does not make small records smaller, and takes two fifths longer.
 const LEVEL: i32 = 1;
-/// Deflate, no time, the fastest level, an unknown system: what libdeflate writes.
+/// The header that libdeflate writes: deflate, no time, the fastest level, an unknown system.
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 0xff];
 
-/// Makes records gzip members: small ones of ASCII with a code that is always the same, others with libdeflate, which
-/// clears 128 KiB before it starts and computes a code for each (docs/internals/decisions/0035).
+/// Writes records as gzip members. Small ASCII records use a fixed code. Other records use libdeflate, which clears 128
+/// KiB before it starts and computes a code for each record (docs/internals/decisions/0035).
 pub(super) struct MemberWriter {
     small: SmallDeflate,
     compressor: Compressor,
 }
 
 impl MemberWriter {
-    /// For records of which many begin with one of these texts.
+    /// Creates a writer for records, many of which begin with one of these texts.
     pub(super) fn new(beginnings: &[Vec<u8>]) -> Self {
         MemberWriter {
             small: SmallDeflate::new(beginnings),
@@ -33,7 +33,7 @@ impl MemberWriter {
         }
     }
 
-    /// False: nothing was appended, the code lacks a byte of the record.
+    /// Writes a small record. Returns false, and appends nothing, if the code lacks a byte of the record.
     fn write_small(&self, record: &[u8], out: &mut Vec<u8>) -> bool {
         let start = out.len();
         out.extend_from_slice(&HEADER);
@@ -49,7 +49,7 @@ impl MemberWriter {
     fn write_any(&mut self, record: &[u8], out: &mut Vec<u8>) {
         let start = out.len();
         let mut room = self.compressor.gzip_compress_bound(record.len());
-        // The bound holds: this ends the first time.
+        // The bound holds, so the loop ends in the first round.
         let length = loop {
             out.resize(start + room, 0);
             match self.compressor.gzip_compress(record, &mut out[start..]) {

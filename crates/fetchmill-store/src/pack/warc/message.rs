@@ -1,4 +1,4 @@
-//! A reply as a message: what its head says, and the one chunk its body is put into where the head announces chunks.
+//! A reply as an HTTP message: its parsed head, and the single chunk that holds the body if the head announces chunks.
 
 use std::io::Write as _;
 use std::mem::MaybeUninit;
@@ -8,14 +8,14 @@ use fetchmill_model::limits::HEAD_FIELDS_MAX;
 use fetchmill_model::object::Seconds;
 use fetchmill_model::text::dates;
 
-/// Behind the only chunk: its line end, and the last chunk.
+/// Bytes after the single chunk: its line end, and the last chunk.
 const CHUNK_END: &[u8] = b"\r\n0\r\n\r\n";
-/// All of a body without bytes.
+/// The whole chunked body, if it has no bytes.
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 /// Hexadecimal digits of a `u64`.
 const CHUNK_DIGITS_MAX: usize = 16;
 
-/// What a head says of its object.
+/// Fields of a head about its object.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct StoredHead<'a> {
     pub(super) status: u16,
@@ -26,8 +26,8 @@ pub(super) struct StoredHead<'a> {
     pub(super) last_modified: Option<Seconds>,
 }
 
-/// Reads the head at the start of a message, with its length; `None` when there is none. Of several fields of a name
-/// the first counts.
+/// Parses the head at the start of a message. Returns it with its length, or `None` if there is no head. If a field
+/// occurs several times, the first one counts.
 pub(super) fn parse_head(message: &[u8]) -> Option<(StoredHead<'_>, usize)> {
     let mut fields = [const { MaybeUninit::uninit() }; HEAD_FIELDS_MAX];
     let mut response = httparse::Response::new(&mut []);
@@ -65,7 +65,7 @@ impl<'a> StoredHead<'a> {
             16 if is("content-encoding") => {
                 self.content_encoding = self.content_encoding.or(Some(value));
             }
-            // These have no body, whatever they announce.
+            // Replies with these statuses have no body, whatever the head announces.
             17 if is("transfer-encoding") && self.status != 204 && self.status != 304 => {
                 self.is_chunked |= value.eq_ignore_ascii_case(b"chunked");
             }
@@ -74,7 +74,7 @@ impl<'a> StoredHead<'a> {
     }
 }
 
-/// What comes before and after a body of this length in chunks; `start` is the buffer for the former.
+/// Returns the bytes before and after a chunked body of this length. `start` is the buffer for the bytes before it.
 pub(super) fn chunk_around(length: u64, start: &mut Vec<u8>) -> (&[u8], &'static [u8]) {
     start.clear();
     if length == 0 {
@@ -85,7 +85,7 @@ pub(super) fn chunk_around(length: u64, start: &mut Vec<u8>) -> (&[u8], &'static
     (start, CHUNK_END)
 }
 
-/// The body within the only chunk; `None` for anything else than [`chunk_around`] makes.
+/// Returns the body in the single chunk. `None` for anything but the format of [`chunk_around`].
 pub(super) fn unchunked(payload: &[u8]) -> Option<&[u8]> {
     if payload == LAST_CHUNK {
         return Some(b"");

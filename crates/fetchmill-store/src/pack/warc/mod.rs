@@ -1,22 +1,22 @@
-//! WARC 1.1: for each object the request and the response, as they went over the wire, each in a gzip member.
+//! WARC 1.1: for each object the request and the response, as sent over the wire, each in a gzip member.
 //!
 //! # Rules
-//! - The two members of an object are one record of a pack: neither is there without the other. With `--warc-all` those of
-//!   the redirects that led to it stand behind them, in the same record.
-//! - Every byte of a reply's head is kept. The client has taken the chunks away: where the head announces them the body
-//!   is written as one chunk, so that it stays the message that the head describes. Digests are of that message, as
-//!   `warcio check` wants them.
-//! - What came in place of an object is no record of a pack, and stands in files of its own ([`crate::results`]). Where its
-//!   body is cut, `WARC-Truncated` says so; a 304 is a `revisit`.
-//! - An object whose head is not known is a `resource` record: no head is made up.
-//! - No secret of a request is stored, and no byte from outside becomes part of the syntax of a field.
-//! - The identifier of a record is made of what it holds: the same object gets the same one again.
+//! - The two members of an object are one record of a pack, so neither exists without the other. With `--warc-all` the
+//!   members of the redirects before the object follow in the same record.
+//! - Every byte of a reply's head is kept. The client has removed the chunking. So if the head announces chunks, the
+//!   body is written as one chunk, and the message still matches its head. Digests are computed over that message, as
+//!   `warcio check` expects.
+//! - A reply that came in place of an object is not a record of a pack. It is in separate files ([`crate::results`]).
+//!   If its body is cut, the record has `WARC-Truncated`. A 304 is a `revisit`.
+//! - An object whose head is unknown is a `resource` record, and no head is invented.
+//! - No secret of a request is stored, and no untrusted byte becomes part of the syntax of a field.
+//! - The identifier of a record is computed from its contents, so the same object gets the same identifier again.
 //!
-//! An object that has a URL besides its name has it in `WARC-Target-URI` and, so that it comes back as it was, in
-//! `Fetchmill-Url`; its request is that of this URL.
+//! If an object has a URL in addition to its name, `WARC-Target-URI` contains this URL. `Fetchmill-Url` contains it
+//! unchanged, so that it can be restored. The request record is the request for this URL.
 //!
-//! `Fetchmill-Sequence` and `Fetchmill-Name` (percent-encoded, [`fetchmill_model::name::encode`]) are fields of our own: a URI
-//! does not give the name back where prefix or suffix are not known.
+//! `Fetchmill-Sequence` and `Fetchmill-Name` (percent-encoded, [`fetchmill_model::name::encode`]) are fetchmill's own
+//! fields. Without knowing prefix and suffix, a reader cannot get the name from a URI.
 
 mod cdxj;
 mod decode;
@@ -37,19 +37,20 @@ use sha1::{Digest as _, Sha1};
 use fetchmill_model::error::Result;
 use fetchmill_model::http1::RequestTemplate;
 
-/// Where the objects of a shard are from.
+/// Origin of the objects of a shard.
 #[derive(Debug, Clone)]
 pub struct WarcOrigin {
-    /// Writes the requests as they were sent; what is secret in them is not stored.
+    /// Template that writes the requests as they were sent. Its secrets are not stored.
     pub template: RequestTemplate,
-    /// Scheme, host and port: `http://host:port`, without a user and a password.
+    /// Scheme, host and port: `http://host:port`, without user and password.
     pub uri_start: String,
-    /// Whether a name is a URL, unless an object says another: that of a list. What is no URL is asked of the origin.
+    /// Whether the name of an object is its URL unless it has another, as for a list. A name that is not a URL is
+    /// requested from the origin.
     pub names_are_urls: bool,
 }
 
 impl WarcOrigin {
-    /// Of objects from a list, each of an origin of its own; all requests have these fields.
+    /// Creates the origin for objects from a list, each with its own origin. All requests have these fields.
     pub fn of_list(fields: &[(&str, &str)]) -> Result<Self> {
         let template = RequestTemplate::new("localhost", "/", "", fields)?;
         Ok(WarcOrigin { template, uri_start: "http://localhost".into(), names_are_urls: true })
@@ -58,12 +59,12 @@ impl WarcOrigin {
 
 /// The first line of a record.
 const VERSION: &[u8] = b"WARC/1.1\r\n";
-/// Behind the block of a record.
+/// Bytes after the block of a record.
 const RECORD_END: &[u8] = b"\r\n\r\n";
-/// Of a resource of which no type is known.
+/// Type of a resource whose type is unknown.
 const UNKNOWN_TYPE: &[u8] = b"application/octet-stream";
 
-/// The digest of bytes as a field has it.
+/// Returns the digest of bytes in field form.
 fn digest(parts: &[&[u8]]) -> DigestText {
     let mut sha1 = Sha1::new();
     for part in parts {

@@ -1,62 +1,61 @@
-//! Deflate (RFC 1951) for small records of ASCII: one block with a code that is always the same, so that nothing is
-//! counted and computed for a record of some hundred bytes. docs/internals/decisions/0035 says how the code was made.
+//! Deflate (RFC 1951) for small ASCII records: one block with a fixed code, so that no statistics and no code are
+//! computed for a record of a few hundred bytes. docs/internals/decisions/0035 describes how the code was made.
 
 use fetchmill_model::limits::WARC_SMALL_RECORD_BYTES_MAX;
 
-/// How a block starts: it is the last, and the lengths of the codes, [`LITERAL_LENGTHS`] and [`DISTANCE_LENGTHS`], as
-/// section 3.2.7 packs them.
+/// Start of a block: it is the last block, and the code lengths [`LITERAL_LENGTHS`] and [`DISTANCE_LENGTHS`] follow as
+/// encoded in section 3.2.7.
 const BLOCK_START: [u8; 52] = [
     0xe5, 0x55, 0xe7, 0x76, 0xd3, 0x30, 0x14, 0xfe, 0x8d, 0xcf, 0xf1, 0x3b, 0x88, 0xb2, 0xa1, 0xb2, 0x25,
     0x79, 0x8b, 0x52, 0x48, 0x93, 0x8e, 0x74, 0x93, 0xba, 0x14, 0xca, 0x54, 0xe4, 0x1b, 0xc7, 0xd4, 0xb1,
     0x8d, 0x2d, 0x03, 0x61, 0x3d, 0x3b, 0xc7, 0x69, 0xa0, 0xec, 0xbd, 0xd1, 0x1e, 0xf7, 0x7e, 0x77, 0x69,
     0x00,
 ];
-/// Bits of the block's start in its last byte.
+/// Number of bits of the block's start in its last byte.
 const BLOCK_START_BITS: u32 = 410 % 8;
-/// Bits of the code of each byte below 128; none where there is no code.
+/// Code length in bits of each byte below 128. 0 for a byte without a code.
 const LITERAL_LENGTHS: &[u8; 128] = b"0000000009600600000000000000000059899999999985665556666666598989\
                                       9787788887888888897868989989999995756476769867666966569997999990";
-/// The same of the end of the block, and of lengths of matches by their class.
+/// Code lengths of the end of the block and of the length classes of matches.
 const LENGTH_LENGTHS: &[u8; 29] = b"90678799899999999999999999999";
-/// The same of distances by their class: those of small records.
+/// Code lengths of the distance classes that occur in small records.
 const DISTANCE_LENGTHS: &[u8; 22] = b"5555555555443444445555";
 
-/// Matches are as long as a hashed word at least, and no longer than the last class of lengths but one has them: the
-/// one length of the last class, 258, has no code.
+/// Limits of matches: at least one hashed word, at most the longest length of the second-to-last class. The last class
+/// has only the length 258, which has no code.
 const MATCH_MIN: usize = 4;
 const MATCH_MAX: usize = 257;
-/// What the first class of lengths means.
+/// Length that the first class means.
 const LENGTH_FIRST: usize = 3;
-/// Places for words already seen: 2 KiB, copied for each record.
+/// The hash table of seen words has 2 KiB, which are copied for each record.
 const HASH_BITS: u32 = 10;
-/// Of a code.
+/// Maximum code length in bits.
 const BITS_MAX: usize = 9;
-/// What is written at once; a writer needs as much room behind its end.
+/// Bytes stored together. A writer needs this much space after its end.
 const STORE_BYTES: usize = 8;
-/// So many literals are put together before they are stored: with the bits that the store before has left, less than
-/// eight, they fit.
+/// Literals to combine before a store. They fit next to the bits left from the last store, which are fewer than eight.
 const LITERALS_AT_ONCE: usize = 6;
 
 const _: () = assert!(LITERALS_AT_ONCE * BITS_MAX + 7 < STORE_BYTES * u8::BITS as usize);
 
-/// The bits of a symbol, the first in the lowest place.
+/// Code of a symbol. Its first bit is the lowest one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Code {
     bits: u16,
-    /// 0: there is no code.
+    /// Number of bits. 0 if the symbol has no code.
     count: u8,
 }
 
-/// Packs small records of ASCII.
+/// Compresses small ASCII records.
 #[derive(Debug)]
 pub(super) struct SmallDeflate {
     codes: Codes,
     beginnings: Vec<Beginning>,
-    /// That of all other records.
+    /// Beginning for all other records.
     nothing: Beginning,
 }
 
-/// The code that all records have.
+/// The codes of all records.
 #[derive(Debug)]
 struct Codes {
     literals: [Code; 256],
@@ -65,31 +64,31 @@ struct Codes {
     distances: [Code; DISTANCE_LENGTHS.len()],
 }
 
-/// What some records begin with, packed once for all of them.
+/// A text with which some records begin, compressed once for all of them.
 #[derive(Debug)]
 struct Beginning {
     text: Vec<u8>,
     packed: Vec<u8>,
-    /// Bits behind the whole bytes.
+    /// Bits after the whole bytes.
     bits: u64,
     count: u32,
     finder: MatchFinder,
 }
 
-/// Finds what a record has had before.
+/// Finds earlier occurrences in a record.
 #[derive(Debug, Clone)]
 struct MatchFinder {
-    /// Where a word was last, by its hash. A place that none was put into has the first word's, which is as good as
-    /// any: words are compared.
+    /// Last position of each word, by its hash. An unused entry refers to the first word, which is harmless because
+    /// words are compared.
     seen: [u16; 1 << HASH_BITS],
-    /// Of the next word that is looked for.
+    /// Position of the next word to look for.
     position: usize,
-    /// What is behind this is not yet written.
+    /// Position up to which the record is written.
     written: usize,
 }
 
 impl SmallDeflate {
-    /// For records of which many begin with one of these texts; of several that fit the first is taken.
+    /// Creates a compressor for records, many of which begin with one of these texts. The first text that fits is used.
     pub(super) fn new(beginnings: &[Vec<u8>]) -> Self {
         let codes = Codes::new();
         let short = beginnings.iter().filter(|text| text.len() <= WARC_SMALL_RECORD_BYTES_MAX);
@@ -100,8 +99,8 @@ impl SmallDeflate {
         }
     }
 
-    /// Appends the record as deflate packs it. False, and nothing is appended, when it is too long, or there is no code
-    /// for one of its bytes.
+    /// Appends the compressed record. Returns false, and appends nothing, if the record is too long or one of its bytes
+    /// has no code.
     pub(super) fn write(&self, record: &[u8], out: &mut Vec<u8>) -> bool {
         if record.len() > WARC_SMALL_RECORD_BYTES_MAX || !has_codes(record) {
             return false;
@@ -140,7 +139,7 @@ impl Beginning {
         let mut writer = BitWriter::behind(&nothing, &mut packed);
         let mut finder = nothing.finder;
         finder.put_all(text, codes, &mut writer);
-        // A word that begins in the last bytes ends in what differs: they wait.
+        // A word that starts in the last bytes extends into the part that differs, so it is handled later.
         let known = finder.position.min(text.len());
         codes.put_literals(&text[finder.written..known], &mut writer);
         finder.written = known;
@@ -151,8 +150,8 @@ impl Beginning {
 }
 
 impl MatchFinder {
-    /// Writes all until the last match. Every word is noted, but only every other one looked for: a match that began
-    /// one byte before is found there, and those of four bytes at the places between are missed.
+    /// Writes everything up to the last match. Every word is recorded, but only every second one is searched. So a
+    /// match that began one byte earlier is still found, and only four-byte matches in between are missed.
     #[inline]
     fn put_all(&mut self, record: &[u8], codes: &Codes, writer: &mut BitWriter<'_>) {
         let (mut position, mut written) = (self.position, self.written);
@@ -176,7 +175,7 @@ impl MatchFinder {
         (self.position, self.written) = (position, written);
     }
 
-    /// Notes where a word is; where it was before, or any other place.
+    /// Records the position of a word. Returns its last position, or any other position.
     #[inline]
     fn note(&mut self, word: u32, position: usize) -> usize {
         usize::from(std::mem::replace(&mut self.seen[hash(word)], position as u16))
@@ -226,18 +225,18 @@ impl Codes {
     }
 }
 
-/// Whether there is a code for each byte: for what can be printed, tab, CR and LF.
+/// Returns whether each byte has a code: printable characters, tab, CR and LF.
 #[inline]
 fn has_codes(record: &[u8]) -> bool {
     record.iter().fold(true, |all, byte| all & matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n'))
 }
 
-/// Room for a packed record: a match takes at most 28 bits, and there are four bytes in it at least.
+/// Returns the maximum size of a compressed record: a match takes up to 28 bits and covers at least four bytes.
 fn packed_max(bytes: usize) -> usize {
     BLOCK_START.len() + (bytes + 1) * BITS_MAX / 8 + 1 + STORE_BYTES
 }
 
-/// Writes a value as its class and what the class leaves open: a class has the value's highest bit and `kept` more.
+/// Writes a value as its class and the remaining bits. A class is the value's highest bit and the next `kept` bits.
 #[inline]
 fn put_class(codes: &[Code], value: usize, kept: u32, writer: &mut BitWriter<'_>) {
     let value = value as u32;
@@ -247,7 +246,8 @@ fn put_class(codes: &[Code], value: usize, kept: u32, writer: &mut BitWriter<'_>
     writer.put(u32::from(code.bits) | rest << code.count, u32::from(code.count) + open);
 }
 
-/// How far the record repeats at `position` what it has at `earlier`, eight bytes at a time.
+/// Returns for how many bytes the record repeats at `position` what it has at `earlier`. Compares eight bytes at a
+/// time.
 #[inline]
 fn common(record: &[u8], earlier: usize, position: usize) -> usize {
     let most = (record.len() - position).min(MATCH_MAX);
@@ -270,13 +270,13 @@ fn word_at(record: &[u8], position: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*word))
 }
 
-/// The place of a word: the highest bits of a product (Knuth's).
+/// Returns the table entry of a word: the highest bits of a product (Knuth's method).
 #[inline]
 fn hash(word: u32) -> usize {
     (word.wrapping_mul(0x9e37_79b1) >> (u32::BITS - HASH_BITS)) as usize
 }
 
-/// The codes of symbols, by the lengths of these codes (section 3.2.2).
+/// Returns the codes of symbols for these code lengths (section 3.2.2).
 fn canonical<const SYMBOLS: usize>(lengths: [u8; SYMBOLS]) -> [Code; SYMBOLS] {
     let mut codes = [Code::default(); SYMBOLS];
     let mut next = 0_u16;
@@ -290,7 +290,7 @@ fn canonical<const SYMBOLS: usize>(lengths: [u8; SYMBOLS]) -> [Code; SYMBOLS] {
     codes
 }
 
-/// Writes bits into room that is large enough.
+/// Writes bits into a buffer, which must be large enough.
 struct BitWriter<'o> {
     out: &'o mut [u8],
     stored: usize,
@@ -305,14 +305,14 @@ impl<'o> BitWriter<'o> {
         BitWriter { out, stored: packed.len(), bits: beginning.bits, count: beginning.count }
     }
 
-    /// Adds bits. Behind [`BitWriter::store`] there is room for [`LITERALS_AT_ONCE`], or a match.
+    /// Adds bits. After [`BitWriter::store`] there is space for [`LITERALS_AT_ONCE`] literals, or for a match.
     #[inline]
     fn put(&mut self, bits: u32, count: u32) {
         self.bits |= u64::from(bits) << self.count;
         self.count += count;
     }
 
-    /// Stores whole bytes; fewer than eight bits stay.
+    /// Stores whole bytes. Fewer than eight bits remain.
     #[inline]
     fn store(&mut self) {
         self.out[self.stored..][..STORE_BYTES].copy_from_slice(&self.bits.to_le_bytes());
@@ -321,7 +321,7 @@ impl<'o> BitWriter<'o> {
         self.count &= 7;
     }
 
-    /// The length of what was written.
+    /// Returns the number of bytes written.
     fn finish(mut self) -> usize {
         self.store();
         self.stored + usize::from(self.count > 0)

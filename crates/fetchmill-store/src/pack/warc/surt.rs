@@ -1,8 +1,9 @@
-//! The key under which an archive's index has a URL: its SURT, the host's labels from the last to the first, then port,
-//! path and query, all in a canonical form, so that spellings of one URL have one key.
+//! The key of a URL in an archive's index: its SURT. It contains the labels of the host from last to first, then port,
+//! path and query, all in canonical form. So different spellings of a URL have the same key.
 //!
-//! The rules are those of the Python package `surt`, which `cdxj-indexer` and its like use; a test compares both. A host
-//! that is not ASCII behind its escapes stays escaped here, and is Punycode there.
+//! The rules are those of the Python package `surt`, which `cdxj-indexer` and similar tools use; a test compares both.
+//! One rule differs: a host that is not ASCII after unescaping stays escaped here, while `surt` converts it to
+//! Punycode.
 
 use std::net::Ipv4Addr;
 use std::sync::LazyLock;
@@ -11,7 +12,7 @@ use regex::bytes::Regex;
 
 use fetchmill_model::name;
 
-/// Session identifiers, which say nothing of the page: each is taken out once, the last one in the text.
+/// Session identifiers, which do not identify the page. Each pattern removes one occurrence, the last one in the text.
 static QUERY_SESSIONS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     compiled(&[
         "^(.*)(?:jsessionid=[0-9a-z]{32})(?:&(.*))?$",
@@ -32,7 +33,7 @@ fn compiled(patterns: &[&str]) -> Vec<Regex> {
     patterns.iter().map(|pattern| Regex::new(pattern).expect("a pattern of ours is valid")).collect()
 }
 
-/// Appends the key of a URL of printable ASCII; one that is none of a host is its own key.
+/// Appends the key of a URL of printable ASCII. A URL without a host is its own key.
 pub(super) fn write_surt(url: &[u8], out: &mut Vec<u8>) {
     match UrlParts::of(url) {
         Some(parts) => parts.write_key(out),
@@ -43,7 +44,7 @@ pub(super) fn write_surt(url: &[u8], out: &mut Vec<u8>) {
 #[derive(Debug)]
 struct UrlParts<'u> {
     host: &'u [u8],
-    /// None: the scheme's own.
+    /// `None` for the default port of the scheme.
     port: Option<u16>,
     path: &'u [u8],
     query: &'u [u8],
@@ -94,7 +95,7 @@ impl<'u> UrlParts<'u> {
     }
 }
 
-/// Of several schemes one behind the other the last one counts.
+/// Removes doubled schemes. The last one counts.
 fn without_doubled_scheme(mut url: &[u8]) -> &[u8] {
     let behind_scheme = |url: &'_ [u8]| -> Option<usize> {
         [&b"http://"[..], b"https://"]
@@ -125,7 +126,7 @@ fn canonical_host(host: &[u8]) -> Vec<u8> {
     without_www(&host).to_vec()
 }
 
-/// Of each two dots one is left, and none at either end.
+/// Collapses repeated dots, and removes dots at both ends.
 fn with_single_dots(host: &[u8]) -> Vec<u8> {
     let mut single = Vec::with_capacity(host.len());
     let mut rest = host;
@@ -138,21 +139,22 @@ fn with_single_dots(host: &[u8]) -> Vec<u8> {
     single[start..end].to_vec()
 }
 
-/// `www.`, `www2.` and the like are left out.
+/// Removes `www.`, `www2.` and similar prefixes.
 fn without_www(host: &[u8]) -> &[u8] {
     let Some(behind) = host.strip_prefix(b"www") else { return host };
     let digits = behind.iter().take_while(|byte| byte.is_ascii_digit()).count();
     behind[digits..].strip_prefix(b".").unwrap_or(host)
 }
 
-/// What a host is an address in: one number, or as `inet_aton` reads up to four, decimal or octal ones.
+/// Returns the address that a host means: a single number, or up to four decimal or octal numbers, as `inet_aton` reads
+/// them.
 fn address_of(host: &[u8]) -> Option<Ipv4Addr> {
     if !host.is_empty() && host.iter().all(u8::is_ascii_digit) {
-        // Modulo 2^32, however long it is.
+        // The number is taken modulo 2^32, however long it is.
         let digit = |value: u32, byte: &u8| value.wrapping_mul(10).wrapping_add(u32::from(byte - b'0'));
         return Some(Ipv4Addr::from(host.iter().fold(0, digit)));
     }
-    // Behind an octal number all are.
+    // If the first number is octal, all are.
     let most = if host.starts_with(b"0") { b'7' } else { b'9' };
     let is_number = |byte: &u8| (b'0'..=most).contains(byte) || *byte == b'.';
     if !host.iter().all(is_number) {
@@ -160,7 +162,7 @@ fn address_of(host: &[u8]) -> Option<Ipv4Addr> {
     }
     let numbers = host.split(|byte| *byte == b'.').map(number).collect::<Option<Vec<u32>>>()?;
     let (last, leading) = numbers.split_last()?;
-    // What is left of the four bytes is the last number's.
+    // The last number fills the rest of the four bytes.
     let room = 4_usize.checked_sub(leading.len()).filter(|room| *room > 0)?;
     let is_fit = leading.iter().all(|number| *number < 256) && u64::from(*last) < 1 << (8 * room);
     let start = leading.iter().fold(0, |value: u32, number| value << 8 | number);
@@ -180,13 +182,13 @@ fn canonical_path(path: &[u8]) -> Vec<u8> {
     path
 }
 
-/// Without the segments `.` and `..`, and without empty ones.
+/// Removes the segments `.` and `..` and empty segments.
 fn normalized(path: &[u8]) -> Vec<u8> {
     let mut kept: Vec<&[u8]> = Vec::new();
     for segment in path.split(|byte| *byte == b'/').skip(1) {
         match segment {
             b"." => {}
-            // One that leads out at the top stays.
+            // A `..` that would leave the root stays.
             b".." if kept.pop().is_some() => {}
             _ => kept.push(segment),
         }
@@ -201,11 +203,11 @@ fn normalized(path: &[u8]) -> Vec<u8> {
     normal
 }
 
-/// Its arguments in their order.
+/// Sorts the arguments of a query.
 fn canonical_query(query: &[u8]) -> Vec<u8> {
     let query = without_sessions(&QUERY_SESSIONS, escaped_lowercase(&unescaped(query)));
     let mut arguments: Vec<&[u8]> = query.split(|byte| *byte == b'&').collect();
-    // By name first: `a` stands before `a=`, and `a=b` before `a-=b`.
+    // Sort by name first: `a` comes before `a=`, and `a=b` before `a-=b`.
     arguments.sort_by_cached_key(|argument| match split_at_first(argument, b'=') {
         Some((name, value)) => (name, Some(value)),
         None => (*argument, None),
@@ -223,8 +225,8 @@ fn without_sessions(patterns: &[Regex], mut text: Vec<u8>) -> Vec<u8> {
     text
 }
 
-/// Without escapes, and without those that show when some are taken away. In one pass: only the end of what was read
-/// can become an escape.
+/// Removes escapes, including those that appear when others are removed. One pass is enough, because only the end of
+/// the text read so far can become an escape.
 fn unescaped(text: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(text.len());
     for byte in text {

@@ -1,8 +1,8 @@
-//! `files`: each object against the row of its manifest, and every file against all rows.
+//! Verifies `files`: each object against its manifest row, and every file against all rows.
 //!
-//! A run writes a row down when it stages an object. What came of that is decided by the rest: a target that failed
-//! (its place was taken) or is pending (its window was never renamed) has none, and of several rows of one target the
-//! latest counts: it was fetched again. Manifests carry the time at which they were made in their names.
+//! A run writes a row when it stages an object. Not every row has a file: a failed target (its place was taken) or a
+//! pending one (its window was never renamed) has none. Of several rows of a target the latest counts, because the
+//! target was fetched again. Names of manifests contain the time of their creation.
 
 use std::io::Read as _;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -29,7 +29,7 @@ use fetchmill_model::target::{Names, Sequence};
 
 /// Rows that go to a thread at once: 1,024 names of some dozen bytes.
 const BATCH_ROWS: usize = 1024;
-/// Paths whose hashes are in memory at a time: 64 MiB. For more of them the destination is walked again.
+/// Number of paths whose hashes are in memory together: 64 MiB. If there are more, the destination is walked again.
 const HASHES_MAX: u64 = 8 << 20;
 /// Folders in folders that can be ours.
 const DEPTH_MAX: usize = fetchmill_model::limits::NAME_SEGMENTS_MAX;
@@ -177,7 +177,7 @@ fn check_file(
     (!is_good).then(|| (FindingKind::Damaged, "its bytes do not have their checksum".into()))
 }
 
-/// Tells of files that no manifest names. Paths are compared by hashes of 64 bits, so many at a time.
+/// Reports files that no manifest names. Paths are compared by 64-bit hashes, a limited number at a time.
 pub(super) fn find_unknown(
     place: &JobLocation,
     snapshot: &JournalSnapshot,

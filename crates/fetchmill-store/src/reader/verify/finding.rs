@@ -1,18 +1,18 @@
-//! What is wrong with a destination, one by one.
+//! Findings: the single problems of a destination.
 
 use fetchmill_model::outcome::ShardNumber;
 use fetchmill_model::target::Sequence;
 
-/// What is wrong.
+/// Kind of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FindingKind {
-    /// It should be there and is not.
+    /// Missing, although it should exist.
     Missing,
-    /// It is there and is not what was written.
+    /// Different from what was written.
     Damaged,
-    /// It is there more than once.
+    /// Stored more than once.
     Doubled,
-    /// It is there and no job knows it.
+    /// Not known to any job.
     Unknown,
 }
 
@@ -37,17 +37,17 @@ impl FindingKind {
 pub struct Finding {
     /// What is wrong.
     pub what: FindingKind,
-    /// The object's name; for a file of the job its path below the destination. Empty when nobody knows it.
+    /// Name of the object. For a file of the job its path below the destination. Empty if unknown.
     pub name: Box<[u8]>,
     /// The target, or the first of them.
     pub sequence: Option<Sequence>,
     /// The shard that has it.
     pub shard: Option<ShardNumber>,
-    /// How many objects it is about; 0 when it is about a file of the job.
+    /// Number of affected objects. 0 if a file of the job is affected.
     pub objects: u64,
-    /// A line for people.
+    /// Description in one line.
     pub detail: String,
-    /// Whether a repair can mend it.
+    /// Whether a repair can fix it.
     pub is_repairable: bool,
 }
 

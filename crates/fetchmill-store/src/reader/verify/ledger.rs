@@ -1,7 +1,8 @@
-//! The equation: every sequence number that was given is in exactly one of the manifests, the failures shards and
-//! what is pending, and the tally says the same.
+//! Verifies the equation: every assigned sequence number is in exactly one of the manifests, the failures shards and
+//! the pending targets, and the counters agree.
 //!
-//! One pass over all manifests, in the order of their shards: of two copies the one with the lower number counts.
+//! It reads all manifests once, in the order of their shards. Of two copies, the one in the shard with the lower number
+//! counts.
 
 use crc32c::crc32c_append;
 use std::io::Read as _;
@@ -170,14 +171,14 @@ impl<'l> Ledger<'l> {
         })
     }
 
-    /// For a format that keeps nothing: what has no other outcome was fetched, and nothing can be held against it.
+    /// Counts the remaining targets as fetched, for a format that stores nothing. There is nothing to verify them with.
     pub(super) fn believe_rest(&mut self) {
         self.counted.fetched = self.snapshot.next_sequence - self.seen.set_count();
         self.counted.bytes = self.snapshot.tally.bytes;
         self.compare_tally();
     }
 
-    /// Tells of targets that are nowhere, and of counters that are wrong.
+    /// Reports targets that are nowhere, and wrong counters.
     pub(super) fn conclude(&mut self) {
         if !self.snapshot.is_synced {
             self.tell_missing();

@@ -1,9 +1,9 @@
-//! Proves a destination: the ledger (listed = fetched + absent + failed + skipped, each target exactly once) and every
-//! checksum, on all processors, and tells what is missing, damaged, doubled or unknown. It changes nothing, and it
-//! keeps jobs out while it reads; with a repair, what is damaged is planned again.
+//! Verifies a destination on all processors: the ledger (listed = fetched + absent + failed + skipped, each target
+//! exactly once) and every checksum. It reports what is missing, damaged, doubled or unknown. It changes nothing, and
+//! keeps jobs out while it reads. With a repair, damaged objects are planned again.
 //!
-//! Memory: a bit a target for the ledger, 125 MB at a billion; a shard that is damaged has two bits for each of its
-//! objects. Findings are handed over one by one: no list of them grows.
+//! The ledger takes one bit for each target (125 MB for a billion), and a damaged shard two bits for each of its
+//! objects. Findings are handed over one by one, so no list of them grows.
 
 mod files;
 mod finding;
@@ -40,26 +40,26 @@ use crate::sink::Format;
 use fetchmill_model::error::{Error, Result};
 use fetchmill_model::outcome::Tally;
 
-/// What is to be proved.
+/// Options of a verification.
 #[derive(Debug, Clone)]
 pub struct VerifyOptions {
     /// The destination.
     pub dest: PathBuf,
-    /// Its journal's folder, when the job was given one.
+    /// Folder of the journal, if the job was given one.
     pub state: Option<PathBuf>,
-    /// Threads that read; none: one for each processor.
+    /// Number of reading threads. `None` for one thread for each processor.
     pub threads: Option<usize>,
-    /// Whether what is damaged is planned again.
+    /// Whether to plan damaged objects again.
     pub repair: bool,
-    /// Objects to draw for a comparison with the origin.
+    /// Number of objects to sample for a comparison with the origin.
     pub sample: usize,
-    /// With which seed.
+    /// Seed of the sample.
     pub seed: u64,
-    /// The origin, when it is not the job's own.
+    /// Origin to compare with, if it is not the job's own.
     pub against: Option<String>,
 }
 
-/// What was found.
+/// Result of a verification.
 #[derive(Debug, Clone)]
 pub struct VerifyReport {
     /// The parts of the job's identity.
@@ -70,17 +70,17 @@ pub struct VerifyReport {
     pub counted: LedgerCounts,
     /// Objects and files of the job that are missing, damaged, doubled and unknown.
     pub found: [u64; FindingKind::ALL.len()],
-    /// How far it came.
+    /// Final progress.
     pub progress: VerifyProgress,
-    /// Whether it was ended before its end: then it proves nothing.
+    /// Whether the verification was stopped early. It then proves nothing.
     pub is_interrupted: bool,
-    /// Whether a repair has mended all that was found.
+    /// Whether a repair has fixed everything that was found.
     pub is_mended: bool,
     /// What a repair did.
     pub repaired: Option<RepairReport>,
     /// Objects that were drawn.
     pub sample: Vec<SampledObject>,
-    /// Where they are to be asked for.
+    /// Where to request the sampled objects.
     pub asked: Option<ObjectOrigin>,
     /// How long it took.
     pub elapsed: Duration,
@@ -112,12 +112,13 @@ impl Verify {
         Ok(Verify { watch, findings, running })
     }
 
-    /// Waits for the end; whether it has come. Findings must be taken meanwhile.
+    /// Waits up to `timeout` for the verification to end. Returns whether it has ended. The caller must keep taking
+    /// findings meanwhile.
     pub fn wait(&self, timeout: Duration) -> bool {
         self.running.wait(timeout)
     }
 
-    /// Findings that nobody has taken yet, so many at most.
+    /// Takes up to `max` findings.
     pub fn take_findings(&self, max: usize) -> Vec<Finding> {
         self.findings.try_iter().take(max).collect()
     }
@@ -127,12 +128,12 @@ impl Verify {
         self.watch.progress()
     }
 
-    /// Ends it early. What a repair has begun is finished.
+    /// Stops the verification early. A repair that has begun is finished.
     pub fn abort(&self) {
         self.watch.stop();
     }
 
-    /// The report or error of one that has ended; it can be taken once.
+    /// Returns the report or the error after the end. It can be taken once.
     pub fn report(&self) -> Option<Result<VerifyReport>> {
         self.running.take()
     }

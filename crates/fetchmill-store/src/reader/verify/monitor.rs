@@ -1,4 +1,4 @@
-//! What the threads of a verification share: how far they are, what they have found, and whether they are to end.
+//! The shared state of a verification's threads: progress, findings, and the signal to stop.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crossbeam_channel::{SendTimeoutError, Sender};
 
 use super::finding::{Finding, FindingKind};
 
-/// Findings that wait to be taken: those who find more wait for whoever shows them.
+/// Maximum number of findings that wait to be taken. Threads that find more wait until the caller takes some.
 pub(super) const FINDINGS_WAITING_MAX: usize = 4096;
 /// How soon a thread that waits notices that it is to end.
 const STEP: Duration = Duration::from_millis(50);

@@ -1,10 +1,11 @@
-//! Mends a destination: what is lost waits to be fetched again, and what is left is kept.
+//! Repairs a destination: lost objects wait to be fetched again, and the others are kept.
 //!
-//! A damaged shard is written again without what is lost; one transaction seals the new one in its place and puts the
-//! lost targets back, and only then files are renamed and removed. So a crash leaves the old state or the new one, and
-//! either the next run of the job or another repair finishes the rest. Damaged files of `files` go before the
-//! transaction, because a file that exists is never replaced: after a crash in between they are missing, and another
-//! repair puts their targets back.
+//! A damaged shard is rewritten without the lost objects. One transaction seals the new shard in its place and makes
+//! the lost targets wait. Only then are files renamed and removed. So a crash leaves the old state or the new one, and
+//! the next run of the job or another repair finishes the rest.
+//!
+//! Damaged files of `files` are removed before the transaction, because an existing file is never replaced. After a
+//! crash in between they are missing, and another repair makes their targets wait.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd as _;
@@ -28,22 +29,22 @@ use fetchmill_model::outcome::{SealedShard, ShardNumber};
 use fetchmill_model::target::extra_columns::ExtraColumns;
 use fetchmill_model::text::file_name::FileName;
 
-/// What a repair has done.
+/// Work of a repair.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct RepairReport {
     /// Objects that are to be fetched again.
     pub planned: u64,
-    /// Second copies that were left out.
+    /// Second copies that were removed.
     pub dropped: u64,
-    /// Shards that were written again or forgotten.
+    /// Shards that were rewritten or forgotten.
     pub shards: u64,
-    /// Objects that cannot be put back, because nothing tells which they are.
+    /// Objects that cannot be planned again, because their names are lost.
     pub unnamed: u64,
-    /// Objects of a list that cannot be put back, because nothing tells their URLs: they are left as they are.
+    /// Objects of a list that cannot be planned again, because their URLs are lost. They are left unchanged.
     pub without_url: u64,
 }
 
-/// Finishes what a run or a repair left half done behind its last transaction.
+/// Finishes the work of a run or a repair that ended after its last transaction.
 pub(crate) fn tidy(place: &JobLocation) -> Result<()> {
     let snapshot = JournalSnapshot::read(place)?;
     let extension = Format::from_name(snapshot.part("format")).and_then(Format::extension);

@@ -1,4 +1,4 @@
-//! Proves a destination, whatever its format: its ledger and its checksums, on so many threads.
+//! Verifies a destination of any format: its ledger and its checksums, with several threads.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,12 +1,12 @@
-//! Some stored objects, drawn at random, to be compared with their origin. Every object has the same chance, whatever
-//! their number, and the same seed draws the same ones from the same destination (reservoir sampling, Vitter 1985).
+//! A random sample of stored objects, for a comparison with their origin. Every object has the same chance, and the
+//! same seed draws the same sample from the same destination (reservoir sampling, Vitter 1985).
 
 use crate::manifest::ManifestRow;
 use fetchmill_model::outcome::ShardNumber;
 use fetchmill_model::planner::retry::Jitter;
 use fetchmill_model::target::Sequence;
 
-/// Objects that can be drawn: their names are in memory.
+/// Maximum size of a sample, because the names are in memory.
 pub(super) const SAMPLE_MAX: usize = 100_000;
 
 /// An object that was drawn.

@@ -1,4 +1,4 @@
-//! Sealed and open shards against what the journal says of them: whole files first, then every record.
+//! Verifies sealed and open shards against the journal: first whole files, then every record.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -181,8 +181,8 @@ pub(super) fn check_sealed(
     }
 }
 
-/// Whether a byte of a record may change without its checksums: then damage that no record explains may be in the
-/// facts of any. Those of `tar` and `warc` have checksums over all of a record.
+/// Returns whether a byte of a record can change without its checksums changing. Damage that no record explains may
+/// then be in the facts of any record. Records of `tar` and `warc` have checksums over everything.
 fn has_unproved_facts(format: Format) -> bool {
     matches!(format, Format::Parquet | Format::Jsonl)
 }
@@ -307,7 +307,7 @@ fn check_whole(
     Ok(Some(what))
 }
 
-/// Checks a shard that the last run left open: as far as its receipt goes, and as a whole.
+/// Verifies a shard that the last run left open: up to its committed end, and as a whole.
 pub(super) fn check_open(
     shard_folder: &ShardFolder,
     open: &OpenShard,
@@ -331,8 +331,8 @@ pub(super) fn check_open(
     Ok(())
 }
 
-/// Checks what a finished job says of targets without an object, beside its shards: whether one of the files is not what was
-/// written.
+/// Verifies the files of a finished job about targets without an object, next to its shards. Returns whether one of
+/// them is damaged.
 pub(super) fn check_unfetched(
     shard_folder: &ShardFolder,
     snapshot: &JournalSnapshot,

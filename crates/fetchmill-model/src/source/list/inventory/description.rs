@@ -1,4 +1,4 @@
-//! What a `manifest.json` says: the bucket, the columns, the data files. Whoever has written it may mean harm.
+//! The contents of a `manifest.json`: the bucket, the columns, the data files. The file is untrusted.
 
 use std::collections::HashSet;
 use std::io::{BufReader, Read};

@@ -1,8 +1,7 @@
 //! S3 Inventory as a list: a `manifest.json`, and the data files that it names.
 //!
-//! A data file is believed when its MD5 is that of the `manifest.json`. One is open at a time, and the caller opens it:
-//! [`DataFiles`]. A row is a target, or is left out: of another version than the latest, of what was deleted, of a folder
-//! marker.
+//! The MD5 of a data file must be the one in the `manifest.json`. Only one file is open at a time, and the caller opens
+//! it: [`DataFiles`]. A row is a target, unless it is an old version, a deleted object or a folder marker.
 
 mod description;
 mod records;

@@ -1,4 +1,4 @@
-//! What a row of an inventory says, as the values that a manifest has of an object.
+//! Reads a row of an inventory, as the values that a manifest has for an object.
 
 use super::super::columns::{ColumnPlan, ColumnSelector, ETAG, MODIFIED, NAME, SIZE};
 use super::super::records::{RecordStep, RecordValues};
