@@ -96,7 +96,9 @@ def test_the_second_batch_that_goes_wrong_ends_the_pipeline(tmp_path: Path, wron
 
         assert_right(server, tmp_path / "out", report)
         assert [notice for notice in report.notices if notice.startswith(ENDED)]
-        assert sum(server.happened.values()) == BROKEN_MAX
+        # A reset may overtake the batch before it: then one of the server breaks two.
+        least = 1 if wrong == "reset" else BROKEN_MAX
+        assert least <= sum(server.happened.values()) <= BROKEN_MAX
         assert server.singles > len(names) // 3
 
 
