@@ -106,14 +106,16 @@ def can_cut() -> bool:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:  # noqa: S603 - constant
         try:
             pidfd = seccomp.open_process(process.pid)
-            taken = seccomp.take_descriptor(pidfd, 0)
+            try:
+                taken = seccomp.take_descriptor(pidfd, 0)
+            finally:
+                os.close(pidfd)
         except seccomp.UnsupportedError:
             return False
         finally:
             process.kill()
-        for descriptor in (pidfd, taken):
-            if descriptor is not None:
-                os.close(descriptor)
+        if taken is not None:
+            os.close(taken)
         return True
 
 

@@ -3,7 +3,6 @@
 import os
 import shlex
 import shutil
-import signal
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -16,11 +15,10 @@ from fetchmill._torture.readers import FORMATS, missing_package
 from fetchmill.cli.help_texts import CliCommand
 from fetchmill.cli.parameter_types import COUNT, SECONDS
 from fetchmill.cli.streams import escape, say, write_event
+from fetchmill.cli.termination import exit_on_sigterm
 from fetchmill.errors import StorageError, UsageError
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from fetchmill._torture.rounds import Round
     from fetchmill._torture.torture import Verdict
 
@@ -81,7 +79,7 @@ def command(
     from fetchmill._torture.supervisor import can_cut
     from fetchmill._torture.torture import TorturePlan, torture
 
-    signal.signal(signal.SIGTERM, _interrupt)
+    exit_on_sigterm()
     chosen = _readable(format)
     drawn = seed if seed is not None else int.from_bytes(os.urandom(4), "big")
     say(f"seed {drawn}, formats {', '.join(chosen)}")
@@ -100,10 +98,6 @@ def command(
         for line in _summary(verdict):
             say(line)
     return 0 if verdict.is_clean else _DAMAGED
-
-
-def _interrupt(number: int, _frame: "FrameType | None") -> None:
-    raise SystemExit(128 + number)
 
 
 def _make_folder(folder: str | None) -> Path:

@@ -1,7 +1,6 @@
 """`fetchmill verify`: proves a destination, shows what is wrong with it, and repairs it on demand."""
 
 import os
-import signal
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -14,10 +13,9 @@ from fetchmill.cli.help_texts import CliCommand
 from fetchmill.cli.parameter_types import COUNT
 from fetchmill.cli.streams import escape, say, write_event, write_line
 from fetchmill.cli.summary import destination_arguments
+from fetchmill.cli.termination import exit_on_sigterm
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from fetchmill._destination.verify import Finding, Progress, VerifyReport
 
 DIFFERENCES = 3
@@ -66,7 +64,7 @@ def command(dest: str, show_all: bool, as_json: bool, quiet: bool, seed: int | N
     """
     from fetchmill._destination.verify import verify
 
-    signal.signal(signal.SIGTERM, _interrupt)
+    exit_on_sigterm()
     drawn = seed if seed is not None else int.from_bytes(os.urandom(4), "big")
     if (options["sample"] or options["against"]) and not quiet:
         say(f"drawing objects with --seed {drawn}")
@@ -83,10 +81,6 @@ def command(dest: str, show_all: bool, as_json: bool, quiet: bool, seed: int | N
         for line in _summary(report, options["state"]):
             say(line)
     return _exit_code(report)
-
-
-def _interrupt(number: int, _frame: "FrameType | None") -> None:
-    raise SystemExit(128 + number)
 
 
 def _exit_code(report: "VerifyReport") -> int:

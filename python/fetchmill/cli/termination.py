@@ -1,0 +1,13 @@
+"""SIGTERM for commands that have no job to drain: they end at once, and clean up."""
+
+import signal
+from types import FrameType
+
+
+def exit_on_sigterm() -> None:
+    """Lets SIGTERM raise SystemExit with the exit code 143, so that `finally` blocks run."""
+    signal.signal(signal.SIGTERM, _exit)
+
+
+def _exit(number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
