@@ -33,6 +33,8 @@ pub const HEALTHY_FOR: Duration = Duration::from_millis(100);
 pub const REFUSED_ONLY: Duration = Duration::from_secs(1);
 /// For this long if they name a time (`Retry-After`).
 pub const ASKED_TO_WAIT_ONLY: Duration = Duration::from_millis(300);
+/// For this long, however few they are.
+pub const REFUSED_ONLY_BY_FEW: Duration = Duration::from_secs(5);
 /// Origins that refuse requests of a stream whose pace is kept: some 4 KiB each, with four seconds of replies in slots of
 /// 50 ms; others are asked as if they did not.
 pub const STREAM_THROTTLED_MAX: usize = 4096;
@@ -44,11 +46,16 @@ pub const STREAM_THROTTLED_FOR: Duration = Duration::from_secs(60);
 pub const PACE_MIN: f64 = 1.0;
 /// What comes at once after a quiet time when an origin has a pace: a few turns of a timer, so that it is not refused.
 pub const PACE_BURST: Duration = Duration::from_millis(20);
-/// An origin out of tokens rests this long, twice as long each time, ...
-pub const REST_BASE: Duration = Duration::from_secs(5);
-/// ... up to this,
+/// First rest of an origin that is down. Each rest is twice as long as the one before it.
+pub const REST_BASE: Duration = Duration::from_secs(1);
+/// Longest rest of an origin or of a host.
 pub const REST_CAP: Duration = Duration::from_secs(120);
-/// and the job is given up (exit 5) after this long without any success.
+/// Rest of an origin that serves again what it served before, but no new target.
+pub const PARTLY_HEALTHY_REST: Duration = Duration::from_secs(5);
+/// First rest of one host of many. Longer than [`REST_BASE`]: other hosts have work meanwhile, and a few rests in a row
+/// make a host dead.
+pub const HOST_REST_BASE: Duration = Duration::from_secs(5);
+/// The job ends (exit 5) after this long without any success.
 pub const GIVE_UP_AFTER: Duration = Duration::from_secs(900);
 
 /// The pace of an origin that throttled is kept for a run that resumes the job so soon.

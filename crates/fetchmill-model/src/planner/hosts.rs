@@ -368,7 +368,7 @@ impl HostState {
         self.not_before = if self.is_dead {
             now + dead_for
         } else {
-            now + doubled(limits::REST_BASE, self.rests - 1, limits::REST_CAP)
+            now + doubled(limits::HOST_REST_BASE, self.rests - 1, limits::REST_CAP)
         };
     }
 }

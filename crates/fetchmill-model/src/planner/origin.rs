@@ -11,6 +11,8 @@
 //! If an origin refuses requests but others succeed meanwhile, this is not an outage: the refusals set its pace
 //! ([`super::congestion`]).
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::congestion::Congestion;
@@ -139,7 +141,7 @@ impl Refusals {
     fn are_outage(&self, now: Millis) -> bool {
         let millis = now.saturating_sub(self.since);
         let takes_all = self.count.saturating_mul(limits::RETRY_COST_THROTTLE) >= limits::RETRY_TOKENS_MAX;
-        let is_long = millis >= limits::REST_BASE.as_millis() as Millis;
+        let is_long = millis >= limits::REFUSED_ONLY_BY_FEW.as_millis() as Millis;
         let a_while = if self.asked > 0 { limits::ASKED_TO_WAIT_ONLY } else { limits::REFUSED_ONLY };
         let is_a_while = millis >= a_while.as_millis() as Millis;
         self.count > 0 && (is_long || is_a_while && takes_all)
@@ -244,16 +246,20 @@ impl OriginState {
         self.close(now);
         self.failed_at = now;
         let cap = limits::REST_CAP.as_millis() as Millis;
-        let rest = self.rest_base().saturating_mul(1 << self.rests.min(16)).min(cap).max(retry_after);
+        let rest = self
+            .rest_from(limits::REST_BASE)
+            .saturating_mul(1 << self.rests.min(16))
+            .min(cap)
+            .max(retry_after);
         self.not_before = now + rest;
         self.rests += 1;
         self.refusals = Refusals::default();
         self.congestion.forget(self.not_before);
     }
 
-    /// It is asked some times before it is given up.
-    fn rest_base(&self) -> Millis {
-        (limits::REST_BASE.as_millis() as Millis).min(self.give_up_after / 4).max(1)
+    /// Returns `base` in milliseconds, or less: the origin is probed a few times before the job ends.
+    fn rest_from(&self, base: Duration) -> Millis {
+        (base.as_millis() as Millis).min(self.give_up_after / 4).max(1)
     }
 
     /// A page of its listing came: it is well, as far as that goes.
@@ -275,7 +281,7 @@ impl OriginState {
     pub fn is_partly_healthy(&mut self, now: Millis) {
         self.open();
         self.rests = 1;
-        self.not_before = now + self.rest_base();
+        self.not_before = now + self.rest_from(limits::PARTLY_HEALTHY_REST);
         // As of the end of the rest: what fails again right behind it must not lead to the next one at once.
         self.healthy_at = Some(self.not_before);
         self.congestion.forget(self.not_before);
@@ -318,8 +324,8 @@ mod tests {
         assert_eq!(origin.trouble(), None, "it may be nothing");
         origin.rest(0, 30);
 
-        assert_eq!(origin.gate(30), Gate::Resting(5_030));
-        assert_eq!(origin.gate(5_030), Gate::Asking);
+        assert_eq!(origin.gate(30), Gate::Resting(1_030));
+        assert_eq!(origin.gate(1_030), Gate::Asking);
         assert_eq!(origin.trouble().map(|trouble| (trouble.since, trouble.until)), Some((20, 900_020)));
     }
 
@@ -328,12 +334,12 @@ mod tests {
         let mut origin = OriginState::new(64, 900_000);
         origin.observe(failures(40), true, 0);
         origin.rest(0, 0);
-        origin.rest(0, 5_000);
-        assert_eq!(origin.gate(5_000), Gate::Resting(15_000));
+        origin.rest(0, 1_000);
+        assert_eq!(origin.gate(1_000), Gate::Resting(3_000));
 
-        origin.observe(successes(1), true, 15_000);
+        origin.observe(successes(1), true, 3_000);
 
-        assert_eq!(origin.gate(15_000), Gate::Open(64));
+        assert_eq!(origin.gate(3_000), Gate::Open(64));
         assert_eq!(origin.trouble(), None);
     }
 
@@ -345,7 +351,7 @@ mod tests {
 
         origin.observe(failures(24), true, 100);
 
-        assert_eq!(origin.gate(100), Gate::Resting(5_000));
+        assert_eq!(origin.gate(100), Gate::Resting(1_000));
     }
 
     #[test]
@@ -429,12 +435,12 @@ mod tests {
 
     #[test]
     fn an_origin_is_asked_some_times_before_it_is_given_up() {
-        let mut origin = OriginState::new(64, 4_000);
+        let mut origin = OriginState::new(64, 1_000);
         origin.observe(failures(40), true, 0);
 
         origin.rest(0, 0);
 
-        assert_eq!(origin.gate(0), Gate::Resting(1_000));
+        assert_eq!(origin.gate(0), Gate::Resting(250));
     }
 
     #[test]
@@ -478,9 +484,9 @@ mod tests {
         }
         origin.observe(refusals, true, 1000);
 
-        assert_eq!(origin.gate(1000), Gate::Resting(6_000));
-        origin.rest(0, 6_000);
-        assert_eq!(origin.gate(6_000), Gate::Resting(16_000));
+        assert_eq!(origin.gate(1000), Gate::Resting(2_000));
+        origin.rest(0, 2_000);
+        assert_eq!(origin.gate(2_000), Gate::Resting(4_000));
     }
 
     #[test]
@@ -494,6 +500,6 @@ mod tests {
         }
         origin.observe(refusal, true, 5000);
 
-        assert_eq!(origin.gate(5000), Gate::Resting(10_000));
+        assert_eq!(origin.gate(5000), Gate::Resting(6_000));
     }
 }

@@ -237,6 +237,28 @@ fn an_outage_costs_no_target_and_few_requests_whatever_is_broken() {
 }
 
 #[test]
+fn a_short_outage_costs_little_more_than_it_lasts() {
+    for seed in 0..20 {
+        let play = |outages| Play {
+            targets: 20_000,
+            broken: BTreeSet::new(),
+            outages,
+            has_first_page: seed % 2 == 0,
+            pages_stay: false,
+            seed,
+        };
+        let without = play(vec![]).play();
+        let outage = std::iter::once(1_001_000..1_001_100).collect();
+
+        let played = play(outage).play();
+
+        assert_eq!(played.fetched.len(), 20_000, "seed {seed}");
+        let lost = played.seconds - without.seconds;
+        assert!(lost < 1.5, "seed {seed}: {lost} s");
+    }
+}
+
+#[test]
 fn neighbours_may_be_broken_together() {
     for (seed, first) in [(1, 0), (2, 2_300), (3, 4_800)] {
         for has_first_page in [true, false] {

@@ -167,16 +167,16 @@ fn a_resting_origin_gets_nothing_then_one_at_a_time() {
     let observed = Observations { probes: 1, transient: 1, ..Observations::default() };
     planner.report(WorkerReport { retries: vec![failed], observed, ..WorkerReport::default() }, 0);
 
-    assert!(matches!(planner.next_batch(0, 10, 0), NextWork::WaitUntil(5_000)));
-    let NextWork::Batch(probe) = planner.next_batch(0, 10, 5_000) else { panic!() };
+    assert!(matches!(planner.next_batch(0, 10, 0), NextWork::WaitUntil(1_000)));
+    let NextWork::Batch(probe) = planner.next_batch(0, 10, 1_000) else { panic!() };
     assert_eq!(probe.len(), 1);
-    assert!(matches!(planner.next_batch(0, 10, 5_000), NextWork::Wait | NextWork::WaitUntil(900_001)));
+    assert!(matches!(planner.next_batch(0, 10, 1_000), NextWork::Wait | NextWork::WaitUntil(900_001)));
 
     let observed = Observations { successes: 1, ..Observations::default() };
-    planner.report(WorkerReport { settled: 1, observed, ..WorkerReport::default() }, 5_001);
-    let NextWork::Batch(Batch::Retries(again)) = planner.next_batch(0, 10, 5_001) else { panic!() };
+    planner.report(WorkerReport { settled: 1, observed, ..WorkerReport::default() }, 1_001);
+    let NextWork::Batch(Batch::Retries(again)) = planner.next_batch(0, 10, 1_001) else { panic!() };
     assert_eq!((again.len(), again[0].attempts), (1, 0), "its attempt did not count");
-    let NextWork::Batch(batch) = planner.next_batch(0, 10, 5_001) else { panic!() };
+    let NextWork::Batch(batch) = planner.next_batch(0, 10, 1_001) else { panic!() };
     assert_eq!(batch.len(), 10);
 }
 

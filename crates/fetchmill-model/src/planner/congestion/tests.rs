@@ -268,7 +268,8 @@ fn an_outage_rests_and_the_pace_is_there_again_after_it() {
 
     let (_, refused) = world.in_seconds(10..13);
     assert!(refused > 0.95 && world.rests == 1, "refused {refused:.4}, rests {}", world.rests);
-    assert_eq!(world.seconds[13], (0, 0));
+    let in_rest = world.seconds[11];
+    assert!(in_rest.0 + in_rest.1 < 50, "while it rests: {in_rest:?}");
     let (goodput, refused) = world.in_seconds(20..30);
     assert!(goodput >= 900.0 && refused <= 0.05, "goodput {goodput}, refused {refused:.4}");
 }
