@@ -19,6 +19,7 @@ from fetchmill._shared.feeding import make_feed
 from fetchmill._shared.job_directory import Claim, JobDirectory
 from fetchmill._shared.ranges import Range, divide
 from fetchmill._shared.records import COUNTS, NAMED_COUNTS, CommitRecord, JobRecord
+from fetchmill._shared.shares import Shares
 from fetchmill._shared.store import STORE_ERRORS
 from fetchmill.errors import FetchmillError, StorageError
 
@@ -36,6 +37,7 @@ class Attempt:
         worker: the name of this worker.
         claim: the range, which this worker has claimed.
         options: the options of the job, with the secrets of this worker.
+        shares: the part of this worker.
         local: the folder of this worker, on its machine.
     """
 
@@ -46,11 +48,14 @@ class Attempt:
         worker: str,
         claim: Claim,
         options: Mapping[str, Any],
+        shares: Shares,
         local: Path,
     ) -> None:
         self.claim = claim
         self.id = secrets.token_hex(8)
         self.started = time.monotonic()
+        # The workers that this attempt leaves a part of the limits for each host.
+        self.known = shares.workers
         self.has_rate = options.get("rate") is not None
         self._directory = directory
         self._job = job
@@ -65,7 +70,8 @@ class Attempt:
         own = {"dest": dest, "state": str(self._state), "list_format": job.list_format}
         try:
             checked = GetOptions(source=self._feed.source, **{**options, **own})
-            values = json.loads(checked.to_json("list")) | dict(self._feed.options)
+            of_core = {"host_sharers": shares.host_sharers, **self._feed.options}
+            values = json.loads(checked.to_json("list")) | of_core
             self.running = Job(json.dumps(values))
         except BaseException:
             self._feed.close()

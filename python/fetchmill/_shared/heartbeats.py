@@ -13,6 +13,8 @@ from fetchmill._shared.job_directory import JobDirectory
 
 # Heartbeats in the time of a lease.
 BEATS_IN_A_LEASE = 5
+# States of a worker that fetches, or may begin to.
+FETCHING = ("working", "waiting", "standby", "draining")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,9 +23,10 @@ class Heartbeat:
 
     Args:
         worker: its name: host, process and a random part.
-        state: `waiting`, `working`, `draining` or `ended`.
+        state: `waiting`, `working`, `standby`, `draining` or `ended`; `listing` before there is a job.
         age: seconds since the heartbeat, by the store's clock.
         sharers: number of workers among which it divides the job's rate.
+        knows: names of the workers among which it divides the limits for each host; empty if the job has none.
         ranges: the ids of its ranges.
         counts: counts of its attempts that are not final yet.
         objects_per_second: outcomes per second of its attempts.
@@ -33,6 +36,7 @@ class Heartbeat:
     state: str
     age: float
     sharers: int
+    knows: frozenset[str]
     ranges: tuple[str, ...]
     counts: Mapping[str, int]
     objects_per_second: float
@@ -83,6 +87,7 @@ def _heartbeat(worker: str, content: bytes, age: float) -> Heartbeat | None:
             state=str(values["state"]),
             age=age,
             sharers=int(values["sharers"]),
+            knows=frozenset(map(str, values["knows"])),
             ranges=tuple(map(str, values["ranges"])),
             counts={str(name): int(count) for name, count in values["counts"].items()},
             objects_per_second=float(values["objects_per_second"]),

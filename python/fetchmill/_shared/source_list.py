@@ -210,7 +210,14 @@ class SourceList:
 
     def _beat(self, state: str) -> None:
         self._heartbeats.write(
-            {"state": state, "sharers": 1, "ranges": [], "counts": empty_ledger(), "objects_per_second": 0.0}
+            {
+                "state": state,
+                "sharers": 1,
+                "knows": [],
+                "ranges": [],
+                "counts": empty_ledger(),
+                "objects_per_second": 0.0,
+            }
         )
 
     def _listing_values(self, *, with_secrets: bool = False) -> dict[str, Any]:

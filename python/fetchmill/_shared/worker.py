@@ -10,11 +10,12 @@ from typing import Any
 
 from fetchmill._quick_dataclass import dataclass
 from fetchmill._shared.attempt import Attempt
-from fetchmill._shared.heartbeats import BEATS_IN_A_LEASE, Heartbeat, Heartbeats
-from fetchmill._shared.job_directory import DEATHS_MAX, FINISHED, Claim, JobDirectory, number_of
+from fetchmill._shared.heartbeats import BEATS_IN_A_LEASE, Heartbeats
+from fetchmill._shared.job_directory import DEATHS_MAX, FINISHED, LISTING, Claim, JobDirectory, number_of
 from fetchmill._shared.local_state import make_folder, process_name, remove_folder
 from fetchmill._shared.ranges import Range
 from fetchmill._shared.records import CommitRecord, JobRecord, empty_ledger
+from fetchmill._shared.shares import Shares
 from fetchmill._shared.status import sum_of
 from fetchmill._shared.store import STORE_ERRORS, Store
 from fetchmill.errors import FetchmillError, JournalError
@@ -86,8 +87,7 @@ class RangeWorker:
         self._ranges = 0
         self._counts = empty_ledger()
         self._failure: BaseException | None = None
-        self._rate = directory.rate(job)
-        self._sharers = 1
+        self._shares = Shares(self.name, options, directory.rate(job))
         self._may_start = threading.Event()
         self._has_idle_peers = False
         self._is_waiting = False
@@ -154,6 +154,7 @@ class RangeWorker:
             if self._stopped is not None:
                 return "stopped"
             self._reap()
+            self._job = self._directory.job()
             open_ranges = self._directory.open_ranges(self._job)
             if not open_ranges:
                 return "finished"
@@ -168,7 +169,9 @@ class RangeWorker:
 
     def _is_ready(self) -> bool:
         """Returns whether a range may start: other workers know this one, and few attempts wait for their end."""
-        return self._may_start.wait(0.0) and len(self._finishing) < _FINISHING_MAX
+        # Two attempts would each have this worker's part of the limits for each host.
+        finishing_max = 1 if self._shares.has_host_limits else _FINISHING_MAX
+        return self._may_start.is_set() and not self._shares.is_standby and len(self._finishing) < finishing_max
 
     def _take(self, open_ranges: list[Range]) -> Claim | None:
         """Claims a random range that no living worker has. Workers rarely choose the same random range."""
@@ -214,11 +217,9 @@ class RangeWorker:
 
     def _attempt(self, claim: Claim) -> None:
         """Feeds a range. A separate thread waits for the end of the attempt."""
-        rate = self._rate
-        share = None if rate is None else rate / self._sharers / (len(self._current()) + 1)
-        options = {**self._options, "rate": share}
+        options = {**self._options, "rate": self._shares.rate_of_one(len(self._current()) + 1)}
         try:
-            attempt = Attempt(self._directory, self._job, self.name, claim, options, self._local)
+            attempt = Attempt(self._directory, self._job, self.name, claim, options, self._shares, self._local)
         except BaseException:
             self._directory.release(claim)
             raise
@@ -240,8 +241,10 @@ class RangeWorker:
         seconds = time.monotonic() - attempt.started
         if self._is_ended():
             return True
-        if attempt.has_rate != (self._rate is not None):
+        if attempt.has_rate != (self._shares.rate is not None):
             return True  # the job of an attempt that began without a rate can have none
+        if self._shares.is_outdated(attempt.known):
+            return True
         return seconds > (SHARE_SECONDS if self._has_idle_peers else RANGE_SECONDS)
 
     def _is_ended(self) -> bool:
@@ -254,7 +257,7 @@ class RangeWorker:
             if failure is not None:
                 attempt.abandon()
             else:
-                pieces = self._sharers if self._has_idle_peers else 1
+                pieces = self._shares.sharers if self._has_idle_peers else 1
                 record = attempt.finish(pieces, SHARE_SECONDS if self._has_idle_peers else RANGE_SECONDS)
                 if record is not None and record.attempt == attempt.id:
                     self._count(record)
@@ -307,18 +310,28 @@ class RangeWorker:
     def _conclude(self) -> None:
         """Writes the sum of all ledgers, and removes attempts that no commit record names."""
         directory = JobDirectory(self.store)
-        if directory.open_ranges(directory.job()):
+        job = directory.job()
+        if len(job.files) > len(self._job.files):
+            return  # a list was added meanwhile; those who fetch it conclude
+        if directory.open_ranges(job):
             raise JournalError(f"{directory.text} has open ranges again; run the same command again")
-        if self._directory.store.read(FINISHED) is None:
-            self._directory.store.create(FINISHED, sum_of(self._directory.commits(), self._job).to_bytes())
-        named = {f"{range_id}-{attempt}" for range_id, attempt in self._directory.final_attempts().items()}
-        for attempt in self._directory.attempts():
-            if attempt not in named:
+        self._write_sum(sum_of(directory.commits(), job).to_bytes())
+        final = directory.final_attempts()
+        named = {f"{range_id}-{attempt}" for range_id, attempt in final.items()}
+        for attempt in directory.attempts():
+            # If a list is added now, attempts at its ranges must stay.
+            if attempt not in named and attempt.rpartition("-")[0] in final:
                 self.store.remove_attempt(attempt)
         self.store.abort_uploads()
-        for names in self._directory.claims().values():
+        for range_id, names in directory.claims().items():
             for name in names:
-                self._directory.store.remove(f"claims/{name}")
+                if range_id in final or range_id == LISTING:
+                    self.store.remove(f"claims/{name}")
+
+    def _write_sum(self, content: bytes) -> None:
+        """Writes `finished.json`, unless it says this already. With a list that was added, the sum is another one."""
+        if self.store.read(FINISHED) != content:
+            self.store.replace(FINISHED, content)
 
     # Being seen by the others.
 
@@ -335,8 +348,8 @@ class RangeWorker:
                 self._take_rate(self._beating.rate(self._job))
                 last = written
             except STORE_ERRORS as error:
-                # By then, others may fetch this worker's ranges. With a rate, it must not fetch at the same time.
-                leases = _DEAF_LEASES if self._rate is None else 0.7
+                # By then, others may fetch this worker's ranges. With limits, it must not fetch at the same time.
+                leases = 0.7 if self._shares.divides else _DEAF_LEASES
                 if time.monotonic() - last > self._job.lease * leases:
                     self._fail(error)
             except BaseException as error:  # noqa: BLE001 - it is raised where the worker ends
@@ -358,7 +371,7 @@ class RangeWorker:
         self._heartbeats.write(
             {
                 "state": self._state(),
-                "sharers": self._sharers,
+                **self._shares.as_heartbeat([attempt.known for attempt in attempts]),
                 "ranges": [attempt.claim.range.id for attempt in attempts],
                 "counts": counts,
                 "objects_per_second": round(rate, 1),
@@ -370,35 +383,32 @@ class RangeWorker:
             return "ended"
         if self._asked.is_set() or self._stopped is not None:
             return "draining"
+        if self._shares.is_standby:
+            return "standby"
         return "waiting" if self._is_waiting else "working"
 
     def _look_at_peers(self) -> None:
-        """Divides the rate by the number of living workers. A new worker starts after all others have done so."""
+        """Divides the limits by the number of living workers. A new worker starts after all others have done so."""
         peers = [each for each in self._heartbeats.read() if each.worker != self.name and each.lives(self._job.lease)]
-        sharers = len(peers) + 1
-        if sharers != self._sharers:
-            self._sharers = sharers
+        if self._shares.observe(peers):
             self._set_rates()
             self._write_heartbeat()
         self._has_idle_peers = any(each.state == "waiting" for each in peers)
-        if self._rate is None or all(each.sharers >= sharers for each in peers if _fetches(each)):
+        if self._shares.may_start(peers):
             self._may_start.set()
 
     def _take_rate(self, rate: float | None) -> None:
-        if rate != self._rate:
-            self._rate = rate
+        if rate != self._shares.rate:
+            self._shares.rate = rate
             self._set_rates()
 
     def _set_rates(self) -> None:
-        """Divides this worker's share of the rate among its attempts."""
-        attempts, rate = self._current(), self._rate
+        """Divides this worker's part of the rate among its attempts."""
+        attempts = self._current()
+        share = self._shares.rate_of_one(len(attempts))
         for attempt in attempts:
-            if rate is not None:
-                attempt.set_rate(rate / self._sharers / len(attempts))
-
-
-def _fetches(heartbeat: Heartbeat) -> bool:
-    return heartbeat.state in ("working", "draining", "waiting")
+            if share is not None:
+                attempt.set_rate(share)
 
 
 def _no_names() -> dict[str, dict[str, int]]:

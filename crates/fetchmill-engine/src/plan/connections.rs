@@ -19,7 +19,11 @@ impl JobPlan {
     pub(crate) fn worker_count(&self) -> usize {
         match self.request.workers {
             _ if self.request.lists_only() => 1,
-            Workers::Native => self.machine.threads.min(self.concurrency_of_hosts()),
+            // Each worker needs a request of its own.
+            Workers::Native => {
+                let most = self.only_host_limit().unwrap_or(usize::MAX).min(self.concurrency_of_hosts());
+                self.machine.threads.min(most)
+            }
             Workers::Dispatcher => 1,
             Workers::Processes(count) => count.max(1),
         }
@@ -33,21 +37,34 @@ impl JobPlan {
     /// Returns the range for the search of the number in a job with one origin; `None` if the user gave the number.
     pub(crate) fn concurrency_bounds(&self, workers: usize) -> Option<ConcurrencyBounds> {
         let Concurrency::Auto { most } = self.machine.concurrency else { return None };
-        let most = most as usize;
+        let most = self.only_host_limit().unwrap_or(usize::MAX).min(most as usize);
         if matches!(self.request.workers, Workers::Processes(_)) && most <= workers {
             // Each process makes one request at a time. The search begins with one for each processor.
             return Some(ConcurrencyBounds { first: processors(), least: 1, most });
         }
-        Some(ConcurrencyBounds { first: limits::AUTO_CONCURRENCY_FIRST as usize, least: workers, most })
+        let first = (limits::AUTO_CONCURRENCY_FIRST as usize).min(most);
+        Some(ConcurrencyBounds { first, least: workers.min(most), most })
+    }
+
+    /// Returns the limit of requests in flight of a job that may turn out to have one host; `None` = the user gave
+    /// none, or each process has its part of it.
+    pub(crate) fn only_host_limit(&self) -> Option<usize> {
+        let request = &self.request;
+        let is_routed = request.rows.is_some() || request.obeys_robots_of_hosts();
+        if is_routed || matches!(request.workers, Workers::Processes(_)) {
+            return None;
+        }
+        let limit = self.request.limit_per_host.filter(|limit| *limit > 0)?;
+        Some(self.request.http.part_of_host_limit(limit) as usize)
     }
 
     /// Returns the rules for each host of a job over many.
     pub(crate) fn host_rules(&self, workers: usize) -> HostRules {
         let http = &self.request.http;
-        let rate = http.rate_per_host.unwrap_or(limits::HOST_RATE);
         HostRules {
-            connections: self.request.limit_per_host.unwrap_or(limits::HOST_CONNECTIONS),
-            rate: (rate > 0.0).then_some(rate),
+            connections: http
+                .part_of_host_limit(self.request.limit_per_host.unwrap_or(limits::HOST_CONNECTIONS)),
+            rate: http.rate_of_many_hosts(),
             probes: http.attempts - 1,
             dead_for: limits::HOST_DEAD_FOR.as_millis() as Millis,
             held_max: limits::HOSTS_HELD_MAX / workers,

@@ -39,6 +39,8 @@ options! {
         rate: Option<f64> = None, Bounds::above_0("requests a second");
         /// Requests a second to each host; 0 = no limit, `None` = the engine's default.
         rate_per_host: Option<f64> = None, Bounds::at_least(0.0, "requests a second");
+        /// Processes that share the limits for each host, as workers of one job; each has an equal part.
+        host_sharers: u32 = 1, Bounds::at_least(1.0, "");
         /// Attempts at a target, or at a request that may be repeated.
         attempts: u32 = limits::ATTEMPTS_MAX, Bounds::at_least(1.0, "");
         /// Statuses that are retried like 503.
@@ -272,9 +274,23 @@ impl HttpOptions {
         self.proxy.as_ref()?.proxy_of(key)
     }
 
-    /// Returns the rate to each host, if there is one.
+    /// Returns this process's part of the rate to each host, if there is one.
     pub(crate) fn host_rate(&self) -> Option<f64> {
-        self.rate_per_host.filter(|rate| *rate > 0.0)
+        let rate = self.rate_per_host.filter(|rate| *rate > 0.0)?;
+        Some(rate / f64::from(self.host_sharers))
+    }
+
+    /// Returns the same for a job over many hosts, which has a rate by default.
+    pub(crate) fn rate_of_many_hosts(&self) -> Option<f64> {
+        match self.rate_per_host {
+            None => Some(limits::HOST_RATE / f64::from(self.host_sharers)),
+            Some(_) => self.host_rate(),
+        }
+    }
+
+    /// Returns this process's part of a limit for each host; 0 = no limit. A part is at least 1.
+    pub(crate) fn part_of_host_limit(&self, limit: u32) -> u32 {
+        if limit == 0 { 0 } else { (limit / self.host_sharers).max(1) }
     }
 
     /// The cookies of the user's file, if there is one.

@@ -40,7 +40,7 @@ impl HostGate {
     pub(crate) fn of_job(plan: &JobPlan, dispatchers: usize) -> Self {
         let many = plan.host_rules(dispatchers);
         let only = HostRules {
-            connections: plan.request.limit_per_host.unwrap_or(0),
+            connections: plan.request.http.part_of_host_limit(plan.request.limit_per_host.unwrap_or(0)),
             rate: plan.request.http.host_rate(),
             places: 0,
             ..many

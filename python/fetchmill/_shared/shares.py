@@ -1,0 +1,74 @@
+"""Divides the limits of a shared job among its workers.
+
+The rate of all requests can change while an attempt runs. The limits for each host cannot: an attempt keeps its part of
+them. So an attempt ends early when a worker appears that it does not know, and the new worker starts after that.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from fetchmill._shared.heartbeats import FETCHING, Heartbeat
+
+
+class Shares:
+    """The part of one worker. The heartbeat thread writes it, and other threads read it.
+
+    Args:
+        worker: the name of this worker.
+        options: the options of the job.
+        rate: requests per second of all workers together; None = no limit.
+    """
+
+    def __init__(self, worker: str, options: Mapping[str, Any], rate: float | None) -> None:
+        self.rate = rate
+        # Living workers, by their heartbeats.
+        self.workers = frozenset((worker,))
+        self._worker = worker
+        self._limit_per_host = int(options.get("limit_per_host") or 0)
+        # Limits that the user gave hold exactly. The limits by default are divided as well, but nobody waits for that.
+        self.has_host_limits = bool(self._limit_per_host or options.get("rate_per_host"))
+
+    @property
+    def sharers(self) -> int:
+        """Number of living workers."""
+        return len(self.workers)
+
+    @property
+    def divides(self) -> bool:
+        """Whether workers must know each other before they fetch."""
+        return self.rate is not None or self.has_host_limits
+
+    @property
+    def host_sharers(self) -> int:
+        """Number of workers among which the limits for each host are divided: not more than may be in flight."""
+        return min(self.sharers, self._limit_per_host) if self._limit_per_host else self.sharers
+
+    @property
+    def is_standby(self) -> bool:
+        """Whether this worker has no part, since there are more workers than `limit_per_host` allows requests."""
+        return self._worker not in sorted(self.workers)[: self.host_sharers]
+
+    def rate_of_one(self, attempts: int) -> float | None:
+        """Returns the requests per second of each of this worker's attempts."""
+        return None if self.rate is None else self.rate / self.sharers / max(attempts, 1)
+
+    def observe(self, living: Iterable[Heartbeat]) -> bool:
+        """Notes the living workers. Returns whether they have changed."""
+        before, self.workers = self.workers, frozenset((self._worker, *(each.worker for each in living)))
+        return self.workers != before
+
+    def may_start(self, living: Iterable[Heartbeat]) -> bool:
+        """Returns whether all others have made room for this worker, which has not fetched yet."""
+        fetching = [each for each in living if each.state in FETCHING]
+        if self.has_host_limits and not all(self._worker in each.knows for each in fetching):
+            return False
+        return self.rate is None or all(each.sharers >= self.sharers for each in fetching)
+
+    def is_outdated(self, known: frozenset[str]) -> bool:
+        """Returns whether an attempt that began when these workers lived must end."""
+        return self.has_host_limits and (self.is_standby or not self.workers <= known)
+
+    def as_heartbeat(self, known: Sequence[frozenset[str]]) -> dict[str, Any]:
+        """Returns what a heartbeat says, with the workers that each running attempt knows."""
+        knows = self.workers.intersection(*known) if self.has_host_limits else ()
+        return {"sharers": self.sharers, "knows": sorted(knows)}
