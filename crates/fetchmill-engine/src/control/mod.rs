@@ -130,6 +130,7 @@ impl Control {
             workers,
             // Each worker has its own hosts and needs a place for them.
             limit: job.concurrency_of_hosts().max(workers),
+            host_limit: job.only_host_limit(),
             auto: job.concurrency_bounds(workers),
             commit_window: request.commit_window.as_millis() as Millis,
             give_up_after: request.give_up_after.as_millis() as Millis,
@@ -366,6 +367,7 @@ impl Control {
     pub(super) fn concurrency_search(&self) -> Search {
         let planner = self.plan.lock();
         match planner.concurrency_reached() {
+            _ if let Some(most) = planner.reached_host_limit() => Search::OfHost { most },
             _ if !planner.finds_concurrency() => Search::Given,
             None if planner.tries_concurrency() => Search::Trying,
             None => Search::Found,

@@ -249,6 +249,7 @@ mod tests {
             auto: None,
             workers: WORKERS,
             limit: 1 << 20,
+            host_limit: None,
             commit_window: 1,
             give_up_after: 900_000,
             held_max: 8,

@@ -41,6 +41,8 @@ pub struct PlannerOptions {
     pub workers: usize,
     /// Maximum number of requests in flight.
     pub limit: usize,
+    /// Maximum while the job has one host; `None` = no other than `limit`.
+    pub host_limit: Option<usize>,
     /// Bounds for finding that number while the job has one origin. `None` if the number is fixed.
     pub auto: Option<ConcurrencyBounds>,
     /// Length of a commit window. A target that waits longer goes to the journal.
@@ -408,6 +410,20 @@ impl Planner {
 
     /// Requests in flight at most.
     pub fn concurrency(&self) -> usize {
+        let most = self.unbounded_concurrency();
+        self.only_host_limit().map_or(most, |limit| most.min(limit))
+    }
+
+    /// The limit of the only host, if no other limit is lower.
+    pub fn reached_host_limit(&self) -> Option<usize> {
+        self.only_host_limit().filter(|limit| *limit <= self.unbounded_concurrency())
+    }
+
+    fn only_host_limit(&self) -> Option<usize> {
+        self.options.host_limit.filter(|_| self.routes.is_none())
+    }
+
+    fn unbounded_concurrency(&self) -> usize {
         self.concurrency.as_ref().map_or(self.options.limit, ConcurrencyLimit::limit)
     }
 
@@ -430,7 +446,8 @@ impl Planner {
 
     /// The number of requests in flight that was found, if only its bound kept it from being higher.
     pub fn concurrency_reached(&self) -> Option<usize> {
-        self.concurrency.as_ref().filter(|concurrency| concurrency.is_at_most()).map(ConcurrencyLimit::limit)
+        let searched = self.concurrency.as_ref().filter(|_| self.reached_host_limit().is_none())?;
+        searched.is_at_most().then(|| searched.limit())
     }
 
     /// Whether there is anything that shows whether the origin is well.

@@ -50,6 +50,7 @@ impl Play {
         let mut planner = Planner::new(PlannerOptions {
             workers: WORKERS,
             limit: LIMIT,
+            host_limit: None,
             auto: None,
             commit_window: 1000,
             give_up_after: 900_000,

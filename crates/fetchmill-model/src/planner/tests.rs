@@ -9,6 +9,7 @@ fn planner(workers: usize) -> Planner {
     let options = PlannerOptions {
         workers,
         limit: 64,
+        host_limit: None,
         auto: None,
         commit_window: 1000,
         give_up_after: 900_000,

@@ -109,6 +109,8 @@ pub(crate) enum Search {
     /// The user set it.
     #[default]
     Given,
+    /// It is the limit of the only host.
+    OfHost { most: usize },
     /// The search is running.
     Trying,
     /// The search has found it: a higher number did not help.
@@ -433,6 +435,10 @@ impl LimitFacts {
                 let text = format!(
                     "--concurrency auto: it still looks for the number, {in_flight} in flight so far"
                 );
+                return (LimitKind::Concurrency, text);
+            }
+            Search::OfHost { most } => {
+                let text = format!("--limit-per-host: at most {} in flight", whole(most as u64));
                 return (LimitKind::Concurrency, text);
             }
             Search::AtMost { most, whom: Some(whom) } => {

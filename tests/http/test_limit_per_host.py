@@ -1,0 +1,35 @@
+"""`--limit-per-host` for a list that leads to one host only, which has no other limit."""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from conftest import Ended
+from observed_host import Observed
+
+Run = Callable[..., Ended]
+
+
+@pytest.fixture
+def host() -> Iterator[Observed]:
+    """One host."""
+    server = Observed("127.0.0.1")
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("options", [(), ("-j", "8"), ("--engine", "asyncio"), ("--engine", "threads")], ids=" ".join)
+@pytest.mark.parametrize("limit", [1, 3])
+def test_the_only_host_of_a_list_has_its_limit(
+    limit: int, options: tuple[str, ...], host: Observed, run: Run, tmp_path: Path
+) -> None:
+    """No more requests are in flight than it says, and no fewer: whatever finds or gives their number."""
+    (tmp_path / "urls.txt").write_text("".join(f"{host.url}/{number}\n" for number in range(60)))
+
+    ended = run("get", "urls.txt", "out", "--allow-private", "--limit-per-host", str(limit), *options)
+
+    assert (ended.code, host.most_in_flight) == (0, limit), ended.err

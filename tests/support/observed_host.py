@@ -1,0 +1,60 @@
+"""A host that keeps when requests came, and how many were in flight together."""
+
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+# Seconds until a reply.
+DELAY = 0.02
+
+
+class Observed(ThreadingHTTPServer):
+    """A host that keeps when requests came and how many were in flight together."""
+
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, host: str) -> None:
+        super().__init__((host, 0), Handler)
+        self.lock = threading.Lock()
+        self.in_flight = 0
+        self.most_in_flight = 0
+        self.came: list[float] = []
+        self.url = f"http://{host}:{self.server_address[1]}"
+
+    def handle_error(self, *_arguments: object) -> None:
+        """Says nothing: workers are killed."""
+
+    def most_within(self, seconds: float) -> int:
+        """The most requests in any time of this length."""
+        first, most = 0, 0
+        for last, time_of_last in enumerate(self.came):
+            while time_of_last - self.came[first] > seconds:
+                first += 1
+            most = max(most, last - first + 1)
+        return most
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Replies after a moment."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: Observed
+
+    def do_GET(self) -> None:
+        """See `Observed`."""
+        with self.server.lock:
+            self.server.came.append(time.monotonic())
+            self.server.in_flight += 1
+            self.server.most_in_flight = max(self.server.most_in_flight, self.server.in_flight)
+        time.sleep(DELAY)
+        with self.server.lock:
+            self.server.in_flight -= 1
+        self.send_response(200)
+        self.send_header("Content-Length", "4")
+        self.end_headers()
+        self.wfile.write(b"body")
+
+    def log_message(self, *_arguments: object) -> None:
+        """Says nothing."""
