@@ -15,7 +15,8 @@ from fetchmill.testing import Server
 pytestmark = pytest.mark.of_files("pyproject.toml", "packages/fetchmill-bench/pyproject.toml")
 
 
-@pytest.mark.timeout(1200)
+# A build with the release profile takes a quarter of an hour, and more next to other tests.
+@pytest.mark.timeout(3600)
 def test_the_wheels_work_without_a_compiler(
     root: Path, tmp_path: Path, server: Callable[..., Server], tree: Callable[..., Any]
 ) -> None:
