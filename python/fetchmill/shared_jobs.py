@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, Unpack
 from fetchmill._options.get import GetOptions
 from fetchmill._ray.ray_job import RayJob, check_installed
 from fetchmill._ray.settings import Ray
-from fetchmill._shared.creation import LEASE_SECONDS, create_or_join, join_job, own_values
+from fetchmill._shared.creation import LEASE_SECONDS, create_or_join, extend_job, join_job, own_values
 from fetchmill._shared.job_directory import JobDirectory
 from fetchmill._shared.status import SharedStatus, WorkerStatus
 from fetchmill._shared.status import shared_status as _status
 from fetchmill._shared.worker import RangeWorker
 from fetchmill.errors import UsageError
 
-__all__ = ["SharedStatus", "WorkerStatus", "get", "join", "resume", "set_rate", "status", "stop"]
+__all__ = ["SharedStatus", "WorkerStatus", "extend", "get", "join", "resume", "set_rate", "status", "stop"]
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -196,6 +196,31 @@ def set_rate(
     directory = JobDirectory.at(job, _reach(endpoint_url, region, profile))
     directory.job()
     directory.set_rate(rate)
+
+
+def extend(
+    job: str | os.PathLike[str],
+    source: str | os.PathLike[str],
+    *,
+    endpoint_url: str | None = None,
+    region: str | None = None,
+    profile: str | None = None,
+) -> None:
+    """Adds a list to a shared job, also while workers run or after it has finished.
+
+    Running workers take it up within seconds. If no worker runs, call `join`.
+
+    Args:
+        job: the job directory.
+        source: a file, or a folder of files, at this path on every machine. It must have the format of the job's list.
+        endpoint_url: as for `join`.
+        region: as for `join`.
+        profile: as for `join`.
+
+    Raises:
+        UsageError: there is no job, its source is not a list, or it has one of the files already.
+    """
+    extend_job(os.fspath(job), os.fspath(source), _reach(endpoint_url, region, profile))
 
 
 def status(

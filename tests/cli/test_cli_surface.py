@@ -27,6 +27,7 @@ COMMANDS = (
     "diff",
     "emit",
     "export",
+    "extend",
     "get",
     "help",
     "join",

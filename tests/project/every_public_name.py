@@ -136,6 +136,7 @@ def cluster() -> None:
     shared_jobs.join("/nfs/run")
     shared_jobs.resume("/nfs/run")
     shared_jobs.set_rate("/nfs/run", 5.0)
+    shared_jobs.extend("/nfs/run", "more.txt")
     shared_jobs.stop("/nfs/run")
     status: shared_jobs.SharedStatus = shared_jobs.status("/nfs/run")
     workers: tuple[shared_jobs.WorkerStatus, ...] = status.workers

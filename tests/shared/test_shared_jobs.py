@@ -332,3 +332,72 @@ def test_a_parquet_list_is_divided_by_rows(
     assert final_rows(job) == Counter(urls)
     assert {each.columns["n"] for each in fetchmill.open(job).records()} == set(range(12_000))
     assert run("verify", "job").code == 0
+
+
+def test_a_list_is_added_while_workers_run_and_after_the_end(
+    server: Callable[..., Server], run: Run, start: Start, tmp_path: Path
+) -> None:
+    """The same workers fetch it, or others that join; a file can be added once."""
+    served = server(synthetic=9_000, delay=(0.01, 0.02))
+    urls = write_list(tmp_path / "all.txt", served, 9_000)
+    for number, name in enumerate(("urls.txt", "more.txt", "last.txt")):
+        (tmp_path / name).write_text("".join(f"{url}\n" for url in urls[number * 3_000 : (number + 1) * 3_000]))
+    job = tmp_path / "job"
+    workers = [start("get", "urls.txt", "job", *OPTIONS, "parquet", "-j", "32") for _ in range(2)]
+    wait_for(lambda: has_fetched(job, 100), workers[0])
+
+    added = run("extend", "job", "more.txt")
+
+    assert (added.code, "workers take it up" in added.err) == (0, True), added.err
+    assert [worker.wait(60) for worker in workers] == [0, 0]
+    assert final_rows(job) == Counter(urls[:6_000])
+    assert run("verify", "job").code == 0
+    assert "added        more.txt" in run("status", "job").out
+
+    fetchmill.shared_jobs.extend(job, tmp_path / "last.txt")
+
+    status = fetchmill.shared_jobs.status(job)
+    assert (status.finished, status.added) == (False, ("more.txt", str(tmp_path / "last.txt")))
+    assert run("join", "job").code == 0
+    assert final_rows(job) == Counter(urls)
+    assert json.loads((job / "finished.json").read_text())["ledger"]["fetched"] == 9_000
+    assert run("verify", "job").code == 0
+    again = run("extend", "job", "more.txt")
+    assert (again.code, "already has the list" in again.err) == (2, True), again.err
+
+
+def test_lists_that_are_added_together_are_all_there(
+    server: Callable[..., Server], run: Run, start: Start, tmp_path: Path
+) -> None:
+    """Each gets a number of its own."""
+    urls = write_list(tmp_path / "urls.txt", server(synthetic=600), 600)
+    assert run("get", "urls.txt", "job", *OPTIONS, "parquet").code == 0
+    for number in range(4):
+        (tmp_path / f"more{number}.txt").write_text(f"{urls[0]}?{number}\n")
+
+    adding = [start("extend", "job", f"more{number}.txt") for number in range(4)]
+
+    assert [process.wait(60) for process in adding] == [0] * 4
+    assert sorted(fetchmill.shared_jobs.status(tmp_path / "job").added) == [f"more{number}.txt" for number in range(4)]
+    assert run("join", "job").code == 0
+    assert fetchmill.shared_jobs.status(tmp_path / "job").ledger["listed"] == 604
+
+
+def test_a_list_that_does_not_belong_to_the_job_is_refused(
+    server: Callable[..., Server], run: Run, tmp_path: Path
+) -> None:
+    """Another format, standard input, a server, and a record that somebody has changed."""
+    urls = write_list(tmp_path / "urls.txt", server(synthetic=10), 10)
+    assert run("get", "urls.txt", "job", *OPTIONS, "parquet").code == 0
+    (tmp_path / "more.jsonl").write_text('{"url": "' + urls[0] + '"}\n')
+
+    for source, message in (("more.jsonl", "is jsonl"), ("-", "not a list"), (urls[0], "not a list")):
+        refused = run("extend", "job", source)
+        assert (refused.code, message in refused.err) == (2, True), refused.err
+    assert run("extend", "nowhere", "urls.txt").code == 2
+
+    (tmp_path / "more.txt").write_text(f"{urls[0]}?\n")
+    assert run("extend", "job", "more.txt").code == 0
+    edit(tmp_path / "job" / "lists" / "00001.json", first_file=7)
+    damaged = run("status", "job")
+    assert (damaged.code, "does not belong to this job" in damaged.err) == (10, True), damaged.err

@@ -85,7 +85,7 @@ class RayJob:
             TemporaryError: no cluster answers, or it has ended.
             FetchmillError: what ends a worker and would end each other one, too.
         """
-        if self._directory.open_ranges(self._job):
+        if self._has_open_ranges():
             if self._directory.is_stopped():
                 return "stopped"
             reason = self._run_workers()
@@ -94,6 +94,10 @@ class RayJob:
         # Whoever made the last range final may have been killed right after it.
         self._worker.run()
         return "finished"
+
+    def _has_open_ranges(self) -> bool:
+        # Lists may be added while workers run.
+        return bool(self._directory.open_ranges(self._directory.job()))
 
     def _run_workers(self) -> str:
         with LauncherProcess(self._order()) as launcher:
@@ -110,7 +114,7 @@ class RayJob:
         return reason
 
     def _watch(self, launcher: LauncherProcess) -> str:
-        while self._directory.open_ranges(self._job):
+        while self._has_open_ranges():
             launcher.pass_on(self._say)
             if launcher.ended_for is not None:
                 if self._is_asked:

@@ -14,8 +14,8 @@ from fetchmill._options.sources import BUCKET_REACH
 from fetchmill._shared.job_directory import JobDirectory
 from fetchmill._shared.local_state import default_folder
 from fetchmill._shared.ranges import BLOCK, ListFile, first_line_end, first_ranges
-from fetchmill._shared.records import JobRecord
-from fetchmill._shared.source_list import SourceList, await_list
+from fetchmill._shared.records import AddedList, JobRecord
+from fetchmill._shared.source_list import SourceList, await_list, read_source_list
 from fetchmill._shared.store import is_bucket
 from fetchmill._shared.worker import RangeWorker
 from fetchmill.errors import SecurityError, UsageError
@@ -45,8 +45,6 @@ _REFUSED = {
     "first": "it counts one process only",
     "max_duration": "it ends one process only: use fetchmill stop",
     "bwlimit": "it limits one process only",
-    "rate_per_host": "it limits one process only",
-    "limit_per_host": "it limits one process only",
     "dashboard": "it shows one process only: use fetchmill status --watch",
 }
 _BUCKET_FORMATS = ("parquet", "tar", "warc", "jsonl")
@@ -95,6 +93,39 @@ def join_job(job: str, own: Mapping[str, Any], say: Callable[[str], None]) -> Ra
     await_list(directory, say)
     given = {name: value for name, value in own.items() if value is not None}
     return _worker(directory, directory.job(), given, given.pop("state", None), say)
+
+
+def extend_job(job: str, source: str, reach: Mapping[str, Any]) -> AddedList:
+    """Adds a list to the shared job of a directory. Workers that run take it up.
+
+    Args:
+        job: the job directory.
+        source: the list, of the same format as that of the job.
+        reach: how the bucket of the job directory is reached.
+
+    Returns:
+        Its record.
+
+    Raises:
+        UsageError: there is no job, its source is not a list, or the list cannot be added to it.
+    """
+    directory = JobDirectory.at(job, reach_of(reach))
+    record = directory.job()
+    if read_source_list(directory) is not None:
+        raise UsageError(
+            f"{directory.text}: its source {record.source} was listed, so no list can be added; create another job"
+        )
+    _check_stored(directory, record)
+    options = GetOptions(**{**record.options, "source": source, "dest": job})
+    if options.source == "-" or options.source_kind != "list":
+        raise UsageError(f"{source} is not a list; only a file or a folder of lists can be added to a shared job")
+    list_format, files = files_of(options)
+    if list_format != record.list_format:
+        raise UsageError(
+            f"{source} is {list_format}, and the list of {directory.text} is {record.list_format}; add a list in the "
+            "same format, or create another job"
+        )
+    return directory.add_list(hide_secrets(source), files, list(first_ranges(files)))
 
 
 def _worker(

@@ -1,6 +1,7 @@
 """A job directory: the files by which workers on any machines agree who fetches what, and what is final.
 
 job.json                      what the job is asked to do
+lists/N.json                  a list that was added to it
 commits/RANGE.json            the commit record of a range
 claims/RANGE.N                who works at a range; N counts the workers that died at it
 workers/WORKER.json           the heartbeat of a worker
@@ -16,11 +17,12 @@ import os
 import re
 import threading
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 from fetchmill._quick_dataclass import dataclass
-from fetchmill._shared.ranges import Range
-from fetchmill._shared.records import CommitRecord, JobRecord
+from fetchmill._shared.ranges import ListFile, Range
+from fetchmill._shared.records import AddedList, CommitRecord, JobRecord
 from fetchmill._shared.store import Store, open_store
 from fetchmill.errors import JournalError, UsageError
 
@@ -32,6 +34,7 @@ FINISHED = "finished.json"
 LISTING = "listing"
 _PROBE = "probe"
 _COMMITS = "commits"
+_LISTS = "lists"
 _ATTEMPT = re.compile(r"[0-9]{5}-[0-9]{14}-[0-9a-f]{16}")
 # What is there before the job, where a process lists its source.
 _BEFORE_THE_JOB = ("list.json", "list", "claims", "workers", "logs")
@@ -74,6 +77,8 @@ class JobDirectory:
         self._lock = threading.Lock()
         self._attempts: dict[str, str] = {}
         self._rests: list[Range] = []
+        # Nor do the records of added lists change.
+        self._lists: list[AddedList] = []
 
     @classmethod
     def at(cls, job: str | os.PathLike[str], reach: Mapping[str, Any] | None = None) -> Self:
@@ -107,7 +112,7 @@ class JobDirectory:
         return self.job()
 
     def job(self) -> JobRecord:
-        """The job.
+        """The job, with all lists that were added to it.
 
         Raises:
             UsageError: there is none, or it is of another release.
@@ -129,7 +134,65 @@ class JobDirectory:
         if self._id not in (None, job.id):
             raise UsageError(f"{place} is of another job now: it was replaced while this process worked at it")
         self._id = job.id
+        return self._with_lists(job)
+
+    def _with_lists(self, job: JobRecord) -> JobRecord:
+        number = 0
+        while (record := self._list(number)) is not None:
+            if (record.job, record.first_file) != (job.id, len(job.files)):
+                place = self.store.place(_list_name(number))
+                raise JournalError(f"{place} does not belong to this job or its other lists; restore it from a backup")
+            job = job.with_list(record)
+            number += 1
         return job
+
+    def _list(self, number: int) -> AddedList | None:
+        """The record of an added list, which is read once; None if there is none."""
+        with self._lock:
+            if number < len(self._lists):
+                return self._lists[number]
+        name = _list_name(number)
+        content = self.store.read(name)
+        if content is None:
+            return None
+        record = AddedList.from_bytes(content, self.store.place(name))
+        with self._lock:
+            if number == len(self._lists):
+                self._lists.append(record)
+        return record
+
+    def add_list(self, source: str, files: list[ListFile], ranges: list[Range]) -> AddedList:
+        """Adds a list to the job.
+
+        Args:
+            source: the list, as the user wrote it.
+            files: its files.
+            ranges: the ranges that they begin with; their files are numbered from 0.
+
+        Returns:
+            Its record.
+
+        Raises:
+            UsageError: the job has one of the files already, or its source is listed.
+        """
+        while True:
+            job = self.job()
+            known = {file.path for file in job.files}
+            doubled = [file.path for file in files if file.path in known]
+            if doubled:
+                raise UsageError(f"{self.text} already has the list {doubled[0]}; add another list")
+            first = len(job.files)
+            record = AddedList(
+                job=job.id,
+                source=source,
+                first_file=first,
+                files=tuple(files),
+                ranges=tuple(replace(each, file=first + each.file) for each in ranges),
+            )
+            name = _list_name(len(job.added))
+            # If another process was faster with another list, this one comes after it.
+            if self.store.create(name, record.to_bytes()) or self.store.read(name) == record.to_bytes():
+                return record
 
     def refuse_foreign(self) -> None:
         """What is in the folder must be of processes that create the same job now.
@@ -221,7 +284,9 @@ class JobDirectory:
         self.final_attempts()
         # Threads that finish attempts add to both.
         with self._lock:
-            return [each for each in (*job.ranges, *self._rests) if each.id not in self._attempts]
+            # The rest of a list that was added after `job` was read is left out.
+            rests = [each for each in self._rests if each.file < len(job.files)]
+            return [each for each in (*job.ranges, *rests) if each.id not in self._attempts]
 
     # Claims.
 
@@ -291,6 +356,10 @@ class JobDirectory:
     def attempts(self) -> list[str]:
         """The folders of all attempts below `data`, and nothing else that somebody may have put there."""
         return [name for name in self.store.attempts() if _ATTEMPT.fullmatch(name)]
+
+
+def _list_name(number: int) -> str:
+    return f"{_LISTS}/{number + 1:05}.json"
 
 
 def _claimant(content: bytes | None) -> str | None:

@@ -1,11 +1,11 @@
-"""The contents of files in a job directory: the job, and the commit records of ranges.
+"""The contents of files in a job directory: the job, lists that were added to it, and the commit records of ranges.
 
 Another release or another user may have written the directory, so everything is checked when it is read.
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field, replace
 from typing import Any, Self
 
 from fetchmill._native import __version__
@@ -23,17 +23,18 @@ NAMED_COUNTS = ("failures", "failed_statuses", "skipped_by")
 
 @dataclass(frozen=True, kw_only=True)
 class JobRecord:
-    """The definition of a shared job. It never changes.
+    """The definition of a shared job. Its file never changes.
 
     Args:
         id: random id of the job. It names the workers' folders on their machines.
         options: options of `fetchmill.get`, without secrets.
         secrets: names of options whose values each worker must have itself.
         source: the list, as the user wrote it.
-        files: the files of the list.
+        files: the files of the list, and of the lists that were added.
         list_format: how they are written.
-        ranges: the ranges that the job begins with.
+        ranges: the ranges that their files begin with.
         lease: seconds after which the claims of a worker that has not written its heartbeat are free.
+        added: lists that were added, as the users wrote them.
     """
 
     id: str
@@ -44,17 +45,19 @@ class JobRecord:
     list_format: str
     ranges: tuple[Range, ...]
     lease: float
+    added: tuple[str, ...] = ()
+
+    def with_list(self, record: "AddedList") -> "JobRecord":
+        """Returns the job with a list that was added to it."""
+        return replace(
+            self,
+            files=(*self.files, *record.files),
+            ranges=(*self.ranges, *record.ranges),
+            added=(*self.added, record.source),
+        )
 
     def to_bytes(self) -> bytes:
         """The file."""
-        by_file: list[list[list[int]]] = [[] for _ in self.files]
-        for each in self.ranges:
-            by_file[each.file].append([each.start, each.end])
-        files = [
-            {"path": file.path, "size": file.size, "modified": file.modified, "has_lines": file.has_lines}
-            | {"header": file.header, "rows": file.rows, "ranges": ranges}
-            for file, ranges in zip(self.files, by_file, strict=True)
-        ]
         values = {
             "format": FORMAT,
             "release": __version__,
@@ -64,7 +67,7 @@ class JobRecord:
             "secrets": list(self.secrets),
             "list_format": self.list_format,
             "lease": self.lease,
-            "files": files,
+            "files": _files_to_json(self.files, self.ranges, 0),
         }
         return _to_bytes(values)
 
@@ -83,13 +86,7 @@ class JobRecord:
                 "the same release"
             )
         try:
-            files = tuple(
-                ListFile(**{name: file[name] for name in ("path", "size", "modified", "has_lines", "header", "rows")})
-                for file in values["files"]
-            )
-            ranges = tuple(
-                Range.from_json(ends, number) for number, file in enumerate(values["files"]) for ends in file["ranges"]
-            )
+            files, ranges = _files_from_json(values["files"], 0)
             names = ("id", "source", "options", "list_format", "lease")
             own = {name: values[name] for name in names}
             if not (isinstance(own["options"], dict) and float(own["lease"]) > 0):
@@ -97,6 +94,72 @@ class JobRecord:
             return cls(**own, secrets=tuple(values["secrets"]), files=files, ranges=ranges)
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise JournalError(f"{path} is damaged ({error}); create the job again in another directory") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddedList:
+    """A list that was added to a job. Its file never changes.
+
+    Args:
+        job: the id of the job.
+        source: the list, as the user wrote it.
+        first_file: number of its first file in the job: the files of the job and of earlier lists come before it.
+        files: its files.
+        ranges: the ranges that its files begin with.
+    """
+
+    job: str
+    source: str
+    first_file: int
+    files: tuple[ListFile, ...]
+    ranges: tuple[Range, ...]
+
+    def to_bytes(self) -> bytes:
+        """The file."""
+        return _to_bytes(
+            {
+                "job": self.job,
+                "source": self.source,
+                "first_file": self.first_file,
+                "files": _files_to_json(self.files, self.ranges, self.first_file),
+            }
+        )
+
+    @classmethod
+    def from_bytes(cls, content: bytes, path: str) -> Self:
+        """From the file.
+
+        Raises:
+            JournalError: it is damaged.
+        """
+        values = _from_bytes(content, path)
+        try:
+            first = int(values["first_file"])
+            files, ranges = _files_from_json(values["files"], first)
+            return cls(
+                job=str(values["job"]), source=str(values["source"]), first_file=first, files=files, ranges=ranges
+            )
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise JournalError(f"{path} is damaged ({error}); restore it from a backup") from error
+
+
+def _files_to_json(files: Sequence[ListFile], ranges: Iterable[Range], first: int) -> list[dict[str, Any]]:
+    """Files with their ranges. `first` is the number of the first file."""
+    by_file: list[list[list[int]]] = [[] for _ in files]
+    for each in ranges:
+        by_file[each.file - first].append([each.start, each.end])
+    return [
+        {"path": file.path, "size": file.size, "modified": file.modified, "has_lines": file.has_lines}
+        | {"header": file.header, "rows": file.rows, "ranges": of_file}
+        for file, of_file in zip(files, by_file, strict=True)
+    ]
+
+
+def _files_from_json(values: Sequence[Mapping[str, Any]], first: int) -> tuple[tuple[ListFile, ...], tuple[Range, ...]]:
+    names = ("path", "size", "modified", "has_lines", "header", "rows")
+    files = tuple(ListFile(**{name: file[name] for name in names}) for file in values)
+    ranges = (Range.from_json(ends, first + number) for number, file in enumerate(values) for ends in file["ranges"])
+    return files, tuple(ranges)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import asdict, field
 from typing import Any, Self
 
 from fetchmill._quick_dataclass import dataclass
-from fetchmill._shared.heartbeats import Heartbeat, Heartbeats
+from fetchmill._shared.heartbeats import FETCHING, Heartbeat, Heartbeats
 from fetchmill._shared.job_directory import JobDirectory
 from fetchmill._shared.records import COUNTS, NAMED_COUNTS, CommitRecord, JobRecord, empty_ledger
 from fetchmill._shared.source_list import SourceListRecord, read_source_list
@@ -43,6 +43,8 @@ def sum_of(records: Iterable[CommitRecord], job: JobRecord) -> SumOfLedgers:
     ledger, seconds, ranges, set_aside, list_bytes = empty_ledger(), 0.0, 0, [], 0
     named: dict[str, dict[str, int]] = {name: {} for name in NAMED_COUNTS}
     for record in records:
+        if record.range.file >= len(job.files):
+            continue  # of a list that was added after `job` was read
         ranges += 1
         list_bytes += job.files[record.range.file].share(record.range)
         seconds += record.seconds
@@ -69,8 +71,8 @@ class WorkerStatus:
 
     Args:
         name: name of the worker: host, process and a random part.
-        state: `waiting`, `working`, `draining`, `ended`, or `lost`. A lost worker has written no heartbeat for longer
-            than the lease.
+        state: `working`, `waiting` (every range has a worker), `standby` (there are more workers than
+            `limit_per_host`), `draining`, `ended`, or `lost` (no heartbeat for longer than the lease).
         age: seconds since the last heartbeat.
         ranges: the ids of the worker's ranges at that time.
         objects_per_second: targets per second that got an outcome, over the duration of the current attempts.
@@ -103,6 +105,7 @@ class SharedStatus:
 
     Args:
         source: the list.
+        added: lists that were added.
         dest: the job directory.
         format: the format in which objects are stored.
         ledger: counts by name: `listed`, `fetched`, `absent`, `failed`, `skipped`, `bytes`, and `attempts` (requests).
@@ -121,6 +124,7 @@ class SharedStatus:
     """
 
     source: str
+    added: tuple[str, ...] = ()
     dest: str
     format: str
     ledger: Mapping[str, int]
@@ -143,9 +147,14 @@ class SharedStatus:
         return self.ranges_open == 0
 
     @property
+    def living(self) -> tuple[WorkerStatus, ...]:
+        """Workers that are alive."""
+        return tuple(worker for worker in self.workers if worker.state in FETCHING)
+
+    @property
     def runs(self) -> bool:
         """Whether any worker is alive."""
-        return any(worker.state in ("working", "waiting", "draining") for worker in self.workers)
+        return bool(self.living)
 
     @property
     def has_failures(self) -> bool:
@@ -178,6 +187,7 @@ def shared_status(directory: JobDirectory) -> SharedStatus:
     workers = sorted((WorkerStatus.of(each, job.lease) for each in heartbeats), key=_order)
     return SharedStatus(
         source=job.source,
+        added=job.added,
         dest=directory.text,
         format=str(job.options.get("format", "files")),
         ledger=ledger,

@@ -19,7 +19,7 @@ GROUPS = {
     "Fetch": ("get", "resume", "retry", "sync", "check", "list", "plan"),
     "Inspect": ("status", "report", "verify", "diff"),
     "Read objects": ("ls", "cat", "export", "serve"),
-    "Shared jobs": ("join", "stop", "set", "emit"),
+    "Shared jobs": ("join", "extend", "stop", "set", "emit"),
     "More": ("help", "completion", "bench", "torture"),
 }
 COMMANDS = tuple(sorted(name for names in GROUPS.values() for name in names))

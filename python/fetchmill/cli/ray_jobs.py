@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fetchmill._options.units import format_count
+from fetchmill._options.units import format_count, format_count_of
 from fetchmill.cli.parameter_types import COUNT
 from fetchmill.cli.progress import PLAIN_SECONDS
 from fetchmill.cli.streams import escape, say, write_event
@@ -142,13 +142,12 @@ class _RayDisplay:
 def _progress(status: "SharedStatus") -> str:
     """A shared job as one line."""
     share = status.bytes_done / status.bytes_of_list if status.bytes_of_list else 1.0
-    living = [worker for worker in status.workers if worker.state in ("working", "waiting", "draining")]
     counts = {name: status.ledger[name] + status.in_progress[name] for name in ("fetched", "absent", "failed")}
     parts = [
         f"{share:.0%} of the list is final",
         *(f"{format_count(count)} {name}" for name, count in counts.items() if count or name == "fetched"),
-        f"{len(living)} worker{'' if len(living) == 1 else 's'}",
-        f"{format_count(round(sum(worker.objects_per_second for worker in living)))} objects/s",
+        format_count_of(len(status.living), "worker"),
+        f"{format_count(round(sum(worker.objects_per_second for worker in status.living)))} objects/s",
     ]
     return ", ".join(parts)
 

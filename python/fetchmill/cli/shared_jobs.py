@@ -95,6 +95,7 @@ def status_lines(status: "SharedStatus") -> list[str]:
     share = status.bytes_done / status.bytes_of_list if status.bytes_of_list else 1.0
     rows = [
         ("source", escape(status.source)),
+        *(("added", escape(source)) for source in status.added),
         ("destination", f"{escape(status.dest)} (shared job, {status.format})"),
         ("job", _condition(status)),
         ("ranges", f"{format_count(status.ranges_done)} final, {format_count(status.ranges_open)} open"),
@@ -129,11 +130,10 @@ def _worker_line(worker: Any) -> str:  # noqa: ANN401 - a WorkerStatus
 def _condition(status: "SharedStatus") -> str:
     if status.finished:
         return "finished"
-    living = sum(worker.state in ("working", "waiting", "draining") for worker in status.workers)
     if status.stopped:
         return f"stopped; fetchmill resume {escape(status.dest)} goes on"
-    if living:
-        return f"running with {format_count_of(living, 'worker')}"
+    if status.living:
+        return f"running with {format_count_of(len(status.living), 'worker')}"
     return f"no worker runs; fetchmill join {escape(status.dest)} goes on"
 
 

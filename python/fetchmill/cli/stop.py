@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from fetchmill._options.units import format_count_of
 from fetchmill.cli.options import TableCommand
 from fetchmill.cli.shared_jobs import given, reach_options
 from fetchmill.cli.streams import say
@@ -27,8 +28,7 @@ def _run(job: str, now: bool, **reach: Any) -> int:  # noqa: ANN401
     directory = JobDirectory.at(job, given(reach))
     directory.job()
     directory.stop(now=now)
-    living = [each for each in shared_status(directory).workers if each.state not in ("ended", "lost")]
-    many = f"{len(living):,} worker{'' if len(living) == 1 else 's'}"
+    many = format_count_of(len(shared_status(directory).living), "worker")
     say(f"stopped: {many} will end within seconds; fetchmill resume {job} goes on")
     return 0
 
