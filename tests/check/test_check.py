@@ -279,8 +279,8 @@ def test_results_that_are_something_else_are_refused(run: Run, server: Serve, tm
     for name, message in {
         "precious.csv": "exists and was not written by this job",
         "folder.csv": "exists and was not written by this job",
-        "nowhere/r.csv": "there is no folder",
-        "r.txt": "does not say how results are written",
+        "nowhere/r.csv": "the folder nowhere does not exist",
+        "r.txt": "does not give the format of the results",
     }.items():
         refused = run("check", listed, name, "--allow-private")
         assert (refused.code, refused.out) == (2, "")
@@ -364,7 +364,7 @@ def test_results_that_were_moved_away_are_missed(run: Run, server: Serve, tmp_pa
     again = run("check", listed, "r.csv", "--allow-private")
 
     assert again.code == 0
-    assert "r.csv is not there any more; remove r.csv.fetchmill to write it again" in again.out
+    assert "the results file r.csv no longer exists; remove r.csv.fetchmill to write the results again" in again.out
 
 
 @pytest.mark.sampled(3)
@@ -435,5 +435,5 @@ def test_what_cannot_be_meant_is_a_usage_error(tmp_path: Path) -> None:
     ):
         with pytest.raises(fetchmill.UsageError):
             fetchmill.check(**options)
-    with pytest.raises(fetchmill.UsageError, match="is no answer"):
+    with pytest.raises(fetchmill.UsageError, match="is not an answer"):
         check_pattern("")

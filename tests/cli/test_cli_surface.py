@@ -247,7 +247,7 @@ def test_version(run: Callable[..., Any]) -> None:
         (["check"], "Missing argument 'LIST'"),
         (["check", "http://127.0.0.1:1"], "is a URL, not a list"),
         (["check", "urls.txt", "--redirects", "2", "--no-redirects"], "exclude each other"),
-        (["check", "urls.txt", "--fail-on", "5xx,sunshine"], "'sunshine' is no answer"),
+        (["check", "urls.txt", "--fail-on", "5xx,sunshine"], "'sunshine' is not an answer"),
         (["check", "urls.txt", "--resolver", "example.com"], "resolver must be the address of a name server"),
         (["sync", "http://127.0.0.1:1"], "Missing argument 'DEST'"),
         (["sync", "http://127.0.0.1:1", "out", "--max-delete", "-3"], "--max-delete must be a number of objects"),

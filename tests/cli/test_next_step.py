@@ -31,7 +31,7 @@ def test_a_proxy_that_is_not_there_is_blamed_itself(run: Run, server: Serve, des
 
     assert ended.code == 4
     assert "failed (proxy)" in ended.err
-    assert f"the way leads through the proxy 127.0.0.1:{port}: is it running, and --proxy right?" in ended.err
+    assert f"requests go through the proxy 127.0.0.1:{port}: is the proxy running, and --proxy right?" in ended.err
     assert "is the server running" not in ended.err
     assert "secret" not in ended.err
     assert source.stats()["get"] == 0
@@ -74,7 +74,7 @@ def test_a_source_without_objects_is_told(run: Run, server: Serve, dest: Path, t
 
     assert (nothing.code, left_out.code, some.code) == (0, 3, 0)
     assert f"nothing is listed: {empty.url} has no target\n" in nothing.err
-    assert "nothing was fetched of 5 listed: 5 left out by filters\n" in left_out.err
+    assert "nothing was fetched (5 listed): 5 left out by filters\n" in left_out.err
     assert "nothing" not in some.err
     assert any("nothing is listed" in notice for notice in fetchmill.get(empty.url, tmp_path / "d").notices)
 

@@ -76,7 +76,7 @@ def test_a_row_is_all_that_an_option_needs() -> None:
         ({"commit_window": 4000.0}, "--commit-window must be between 0.001 and 3600 seconds, not 4000"),
         ({"resolver": ["example.com"]}, "resolver must be the address of a name server, ADDRESS[:PORT]"),
         ({"credentials_for": "https://host/path"}, "credentials_for must be an origin, https://HOST[:PORT]"),
-        ({"proxy": "ftp://host"}, "--proxy: a proxy is not spoken to over ftp"),
+        ({"proxy": "ftp://host"}, "--proxy: the scheme ftp is not supported for a proxy"),
     ],
 )
 def test_the_core_refuses_by_name_bound_and_unit(tmp_path: Path, given: dict[str, Any], message: str) -> None:

@@ -330,7 +330,7 @@ def make_newer(database: Path, release: str | None) -> str:
             db.execute("INSERT INTO written_by VALUES (0, ?)", [release])
         db.commit()
     who, can = (f"fetchmill {release}", f"fetchmill {release} or later") if release else ("a newer fetchmill", "that")
-    return rf"{database.name} was written by {who} in version {NEWER} .*; use {can}"
+    return rf"{database.name}: written by {who} \(format version {NEWER}\), .*; use {can}"
 
 
 @pytest.mark.sampled(8)

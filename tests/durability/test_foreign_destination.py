@@ -182,7 +182,7 @@ def test_state_folder_with_other_files_is_refused(run: Run, server_of_many: Serv
     ended = run("get", server_of_many.url, dest, "--state", project)
 
     assert (ended.code, ended.err.count("\n")) == (2, 1), ended
-    assert "is not empty and has no job's state" in ended.err
+    assert "is not empty and does not hold the state of a job" in ended.err
     assert (project / "manifests/deploy.yaml").read_text() == "kept"
 
 

@@ -99,7 +99,7 @@ def test_run_that_lost_its_job_stops(run: Run, lying: Lying, server: Serve, dest
     (first_code, said), (second_code, also_said) = endings(first, lying(*command))
 
     assert first_code == BUSY, said
-    assert "another run has taken this job over" in said
+    assert "another run has taken over this job" in said
     # Until the first run sees that it has lost, both may stage the same file: then the second one fails as well.
     assert second_code in {0, STORAGE}, also_said
     assert run(*command).code == 0
@@ -124,7 +124,7 @@ def test_sync_that_lost_its_destination_stops(
     (first_code, said), (second_code, _) = endings(first, lying(*command))
 
     assert (first_code, second_code) == (BUSY, 0), said
-    assert "another run has taken this job over" in said
+    assert "another run has taken over this job" in said
     assert run(*command).code == 0
     if format == "files":
         assert bodies(dest) == bodies(tree.folder)

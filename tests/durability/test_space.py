@@ -426,8 +426,8 @@ def test_a_full_folder_is_named_when_the_file_system_has_room(
 
     assert ended.returncode == STORAGE
     last = ended.stderr.splitlines()[-1]
-    assert last.startswith(f"fetchmill: error: cannot put in its place {dest}/")
-    assert "its folder takes no more names, though " in last
+    assert last.startswith(f"fetchmill: error: cannot move a finished file to {dest}/")
+    assert ": the folder cannot hold more names, although " in last
     assert "tune2fs -O large_dir" in last
 
 

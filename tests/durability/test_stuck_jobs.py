@@ -237,8 +237,8 @@ def test_listing_whose_marker_has_expired_cannot_begin_again_without_names(
     ended = run(*command)
 
     assert ended.code == 4
-    assert "the marker of an earlier run may have expired, and this job does not keep the names" in ended.err
-    assert "take another destination" in ended.err
+    assert "the marker of an earlier run may have expired, but this job does not keep the names" in ended.err
+    assert "use another destination" in ended.err
 
 
 @pytest.mark.parametrize("status", ["401 Unauthorized", "410 Gone"])

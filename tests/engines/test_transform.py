@@ -356,7 +356,7 @@ def test_a_result_above_the_largest_body_fails(server: Serve, dest: Path) -> Non
 
     fetchmill.get(source.url, dest, transform=transforms.twice_as_a_generator, max_size=150)
 
-    assert set(details(dest).values()) == {"its result has 200 bytes, --max-size allows 150"}
+    assert set(details(dest).values()) == {"the result has 200 bytes, but --max-size is 150"}
 
 
 def test_a_callable_keeps_its_state(server: Serve, dest: Path) -> None:
@@ -475,7 +475,7 @@ def test_a_process_that_ends_before_it_is_ready_ends_the_job(server: Serve, dest
     ended = run("get", server(synthetic=3).url, dest, "--transform", "dying:function")
 
     assert ended.code == 2
-    assert "the process ended (exit code 4) before it was ready, 3 times" in ended.err
+    assert "the process ended (exit code 4) before it was ready (3 attempts)" in ended.err
 
 
 @pytest.mark.parametrize(
@@ -505,7 +505,7 @@ def test_with_and_without_a_transform_are_two_jobs(server: Serve, dest: Path, tm
     fetchmill.get(source.url, dest, transform=transforms.upper)
     fetchmill.get(source.url, tmp_path / "plain")
 
-    with pytest.raises(fetchmill.UsageError, match="its transform is a function, and here there is none"):
+    with pytest.raises(fetchmill.UsageError, match="its transform is a function, but this command sets none"):
         fetchmill.get(source.url, dest)
     with pytest.raises(fetchmill.UsageError, match="its transform is not set, not a function"):
         fetchmill.get(source.url, tmp_path / "plain", transform=transforms.upper)

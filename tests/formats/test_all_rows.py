@@ -474,7 +474,7 @@ def test_verify_finds_rows_that_are_gone_and_a_repair_brings_them_back(run: Run,
         (("--format", "warc"), "--all-rows needs --format parquet or jsonl"),
         ((), "--all-rows needs --format parquet or jsonl"),
         (("--format", "null"), "--all-rows needs --format parquet or jsonl"),
-        (("--format", "jsonl", "--keep-columns", "kind"), '--all-rows: rows have a column "kind" of their own'),
+        (("--format", "jsonl", "--keep-columns", "kind"), '--all-rows adds a column "kind"; rename your column'),
     ],
 )
 def test_what_cannot_have_all_rows_is_refused(run: Run, tmp_path: Path, more: tuple[str, ...], message: str) -> None:
@@ -494,7 +494,7 @@ def test_a_bucket_cannot_have_all_rows(run: Run) -> None:
     refused = run("get", "http://127.0.0.1:1/", "s3://bucket/prefix/", "--format", "parquet", "--all-rows")
 
     assert (refused.code, refused.out) == (2, "")
-    assert "--all-rows needs a folder as its destination, and s3://bucket/prefix/ is a bucket" in refused.err
+    assert "--all-rows needs a folder as its destination, not a bucket (s3://bucket/prefix/)" in refused.err
 
 
 def test_the_same_job_has_all_rows_or_has_not(run: Run, raw: Raw, tmp_path: Path) -> None:

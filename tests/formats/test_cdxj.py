@@ -347,7 +347,7 @@ def test_a_bucket_cannot_have_indexes(run: Run) -> None:
     refused = run("get", "http://127.0.0.1:1/", "s3://bucket/prefix/", *WARC)
 
     assert (refused.code, refused.out) == (2, "")
-    assert "--cdxj needs a folder as its destination, and s3://bucket/prefix/ is a bucket" in refused.err
+    assert "--cdxj needs a folder as its destination, not a bucket (s3://bucket/prefix/)" in refused.err
 
 
 def test_the_same_job_has_indexes_or_has_not(run: Run, raw: Raw, tmp_path: Path) -> None:

@@ -152,18 +152,18 @@ GZIP = ENCODERS["gzip"](BODIES["text"])
 BROTLI = ENCODERS["br"](BODIES["text"])
 ZSTD = zstd(BODIES["text"])
 WRONG = {
-    "not asked for": (reply(zlib.compress(b"x"), "Content-Encoding: deflate"), "Content-Encoding says deflate"),
-    "two": (reply(brotli.compress(GZIP), "Content-Encoding: gzip, br"), "Content-Encoding says gzip, br"),
+    "not asked for": (reply(zlib.compress(b"x"), "Content-Encoding: deflate"), "Content-Encoding is deflate"),
+    "two": (reply(brotli.compress(GZIP), "Content-Encoding: gzip, br"), "Content-Encoding is gzip, br"),
     "two fields": (
         reply(gzip.compress(GZIP), "Content-Encoding: gzip", "Content-Encoding: gzip"),
-        "Content-Encoding says gzip, gzip",
+        "Content-Encoding is gzip, gzip",
     ),
     "plain": (reply(b"plain", "Content-Encoding: gzip"), "gzip: "),
     "empty": (reply(b"", "Content-Encoding: gzip"), "gzip: the body is empty"),
     "another": (reply(GZIP, "Content-Encoding: br"), "br: "),
     "behind gzip": (reply(GZIP + b"and something else", "Content-Encoding: gzip"), "gzip: "),
     "zeros behind gzip": (reply(GZIP + bytes(512), "Content-Encoding: gzip"), "gzip: "),
-    "behind br": (reply(BROTLI + b"\n", "Content-Encoding: br"), "br: bytes behind its end"),
+    "behind br": (reply(BROTLI + b"\n", "Content-Encoding: br"), "br: bytes after its end"),
     "behind zstd": (reply(ZSTD + b"\n", "Content-Encoding: zstd"), "zstd: "),
     "in chunks": (chunked(GZIP[:-9], "Content-Encoding: gzip"), "gzip: the body ends before its encoding does"),
     "large": (
@@ -315,7 +315,7 @@ def test_hashes_are_of_what_is_stored(run: Run, raw: Raw, dest: Path, tmp_path: 
     done = run("get", write_list(tmp_path, rows, "csv"), dest, *words, "--compressed")
 
     assert done.code == 3, done.err
-    assert failures(dest) == {f"{url}/wrong": ("checksum", "the body does not have the hash that its list says")}
+    assert failures(dest) == {f"{url}/wrong": ("checksum", "the body does not match the hash in the list")}
     with fetchmill.open(dest) as stored:
         found = {each.name: (each.body, each.columns["sha256"]) for each in stored.records()}
     del said["wrong"]
@@ -332,7 +332,7 @@ def test_a_size_that_is_listed_is_that_of_the_decoded_object(run: Run, raw: Raw,
 
     assert done.code == 3, done.err
     assert failures(dest) == {
-        "grown": ("changed", "it has 2001 bytes, and its listing said 2000: it was replaced meanwhile")
+        "grown": ("changed", "2001 bytes instead of 2000 in the listing: the object was replaced meanwhile")
     }
     assert find_wrong(dest, "files", {"same": BODIES["text"]}) == []
 
@@ -427,9 +427,9 @@ def test_a_program_and_a_transform_get_decoded_bodies(raw: Raw, dest: Path, tmp_
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        (("--format", "warc"), "--compressed does not go with --format warc"),
+        (("--format", "warc"), "--compressed cannot be combined with --format warc"),
         (("--engine", "threads"), "--compressed needs --engine native"),
-        (("--pipeline", 8), "--compressed does not go with --pipeline"),
+        (("--pipeline", 8), "--compressed cannot be combined with --pipeline"),
         (("--header", "accept-encoding: br"), "leave out --header Accept-Encoding"),
     ],
 )
@@ -448,7 +448,7 @@ def test_parts_of_objects_are_refused(run: Run, dest: Path, tmp_path: Path) -> N
     done = run("get", listed, dest, *words)
 
     assert (done.code, dest.exists()) == (2, False)
-    assert "--compressed does not go with --offset-column" in " ".join(done.err.split())
+    assert "--compressed cannot be combined with --offset-column" in " ".join(done.err.split())
 
 
 def test_checks_do_not_know_it() -> None:

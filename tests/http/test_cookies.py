@@ -199,7 +199,7 @@ def test_cookies_go_over_http_2(nginx: Start, certificates: Certificates, served
         (None, "cannot be read"),
         ("", "it has no cookies"),
         ('[{"name": "canary"}]', "line 1 does not have seven columns"),
-        ("a.test\tFALSE\t/\tFALSE\t1\tcanary\tcanary\n", "have expired: 1"),
+        ("a.test\tFALSE\t/\tFALSE\t1\tcanary\tcanary\n", "have expired (1)"),
     ],
 )
 def test_a_file_that_has_no_cookies_is_refused(

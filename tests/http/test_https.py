@@ -308,10 +308,10 @@ def test_a_host_that_is_not_to_be_trusted_is_told_once(
     one = run("get", "one.txt", tmp_path / "other", *options)
 
     assert both.code == 3, both.err
-    assert both.err.count(f"the certificate of {server.url('bad')} is signed by itself") == 1, both.err
+    assert both.err.count(f"the certificate of {server.url('bad')} is self-signed") == 1, both.err
     assert "--ca-file" in both.err
     assert one.code == 6, one.err
-    assert "give it as --ca-file" in one.err
+    assert "give the certificate as --ca-file" in one.err
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no certificate at all\n"], ids=["missing", "empty", "text"])

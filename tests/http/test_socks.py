@@ -117,8 +117,8 @@ def test_each_command_and_the_environment_take_it(
 @pytest.mark.parametrize(
     ("proxy", "words"),
     [
-        ("socks4://127.0.0.1:1", "not spoken to over socks4"),
-        (f"socks5://:{'canary'}@127.0.0.1:1", "user without a name"),
+        ("socks4://127.0.0.1:1", "the scheme socks4 is not supported for a proxy"),
+        (f"socks5://:{'canary'}@127.0.0.1:1", "needs a user name"),
         ("socks5://127.0.0.1:1/path", "has a path"),
     ],
 )

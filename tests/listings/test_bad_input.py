@@ -91,7 +91,10 @@ NO_LISTINGS: dict[str, tuple[Behaviour, str]] = {
     "not-http": (then_close(SSH_BANNER), r"failed \(not-http\): the answer is not HTTP/1.x, .*is it an http server"),
     "html-without-a-head": (then_close(b"<html><body>hi</body></html>"), r"failed \(not-http\)"),
     "tls": (then_close(b"\x15\x03\x01\x00\x02\x02\x28"), r"failed \(not-http\)"),
-    "404": (reply(status="404 Not Found"), r"failed \(status\): status 404, .*is the SOURCE right\? --list-path"),
+    "404": (
+        reply(status="404 Not Found"),
+        r"failed \(status\): status 404, .*check SOURCE, or say how the server lists with --list-path",
+    ),
     "403": (reply(status="403 Forbidden"), r"failed \(status\): status 403"),
     "301": (
         reply(b"", "Location: /list", status="301 Moved Permanently"),
@@ -258,7 +261,7 @@ def test_a_page_above_16_mib_is_refused(run: Run, raw: Raw, canary: Canary, fram
     assert ended.code == 4
     told = error_of(ended)
     assert told.startswith(f"the listing {server.url}/list failed (body-too-large): ")
-    assert "larger than 16 MiB; let the server give smaller pages" in told
+    assert "larger than 16 MiB; make the server send smaller pages" in told
     assert server.asked() == []
 
 
@@ -280,7 +283,7 @@ def test_a_marker_that_repeats_ends_the_listing(run: Run, raw: Raw, canary: Cana
 
     for each in (ended, again):
         assert each.code == 4
-        assert error_of(each).startswith("the listing never ends: the marker A came before; ")
+        assert error_of(each).startswith("the listing never ends: the marker A was repeated; ")
     assert "first" in tree_names(canary.dest)
     assert len(server.asked()) == len(set(server.asked())) == len(tree_names(canary.dest))
     status = fetchmill.status(canary.dest)
@@ -302,7 +305,7 @@ def test_empty_pages_with_ever_new_markers_end_the_listing(run: Run, raw: Raw, c
     ended = run("get", server.url, canary.dest)
 
     assert ended.code == 4
-    assert "the listing never ends: 1000 pages one after the other brought no name" in error_of(ended)
+    assert "the listing never ends: 1000 pages in a row without a name" in error_of(ended)
     assert len(server.asked("/list")) == 1002
     assert tree_names(canary.dest) == ["a"]
 
@@ -331,7 +334,7 @@ def test_a_marker_that_leads_away_is_a_security_stop(run: Run, raw: Raw, canary:
 
     assert ended.code == 6
     assert error_of(ended).startswith(f"the listing's marker leads away from {server.url}: ")
-    assert error_of(ended).endswith("; it is not followed")
+    assert error_of(ended).endswith("; the marker is not followed")
     assert server.asked("/list") == ["/list"]
     assert tree_names(canary.dest) == ["a"]
 
@@ -456,9 +459,9 @@ UNUSABLE: dict[str, tuple[list[str], str]] = {
     "ftp": (["ftp://127.0.0.1/"], "use http://"),
     "file": (["file:///etc/passwd"], "use http://"),
     "no-scheme": (["127.0.0.1:8080"], "http://"),
-    "host-alone": (["localhost"], "a server that lists its objects is written http://HOST:PORT"),
-    "no-host": (["http://"], "write it as http://HOST:PORT/PATH"),
-    "port": (["http://127.0.0.1:99999"], "write it as http://HOST:PORT/PATH"),
+    "host-alone": (["localhost"], "to list a server, give http://HOST:PORT"),
+    "no-host": (["http://"], "write SOURCE as http://HOST:PORT/PATH"),
+    "port": (["http://127.0.0.1:99999"], "write SOURCE as http://HOST:PORT/PATH"),
     "empty": ([""], "source must be a text that is not empty"),
     "query": ([SOURCE + "/?a=b"], "SOURCE must not have a query"),
     "fragment": ([SOURCE + "/#a"], "SOURCE must not have a query or a fragment"),

@@ -250,29 +250,29 @@ def test_a_killed_listing_goes_on_at_its_last_page(run: Run, start: Run, raw: Ra
             {"/v1": photos(next="a"), "/v1?after=a": photos("/a", next="b"), "/v1?after=b": photos("/b", next="a")},
             MARKER,
             4,
-            "/v1?after=a, which came before",
+            "/v1?after=a, which was listed before",
         ),
         (
             {"/v1": photos("/a", next="/v2"), "/v2": photos("/b", next="/v1")},
             way_options("url"),
             4,
-            "/v1, which came before",
+            "/v1, which was listed before",
         ),
         (
             {"/v1": photos(links=("Link: </v2>; rel=next",)), "/v2": photos(links=("Link: </v1>; rel=next",))},
             way_options("link"),
             4,
-            "/v1, which came before",
+            "/v1, which was listed before",
         ),
-        ({"/v1": photos("/a", next="/v1")}, way_options("url"), 4, "came before"),
-        ({"/v1": photos("/a", links=("Link: </v1>; rel=next",))}, way_options("link"), 4, "came before"),
-        ({"/v1": photos("/a", "/b")}, BY_PAGE, 4, "has the items of one before it"),
-        ({"/v1": photos("/a", "/b")}, (*ITEMS, "--next-page", "offset"), 4, "has the items of one before it"),
+        ({"/v1": photos("/a", next="/v1")}, way_options("url"), 4, "was listed before"),
+        ({"/v1": photos("/a", links=("Link: </v1>; rel=next",))}, way_options("link"), 4, "was listed before"),
+        ({"/v1": photos("/a", "/b")}, BY_PAGE, 4, "repeats the items of an earlier page"),
+        ({"/v1": photos("/a", "/b")}, (*ITEMS, "--next-page", "offset"), 4, "repeats the items of an earlier page"),
         ({"/v1": photos("/a", next="http://127.0.0.1:9/")}, way_options("url"), 6, "another origin"),
         ({"/v1": photos("/a", links=("Link: <//b.test/>; rel=next",))}, way_options("link"), 6, "another origin"),
-        ({"/v1": photos("/a", links=("Link: /b; rel=next",))}, way_options("link"), 4, "Link field of its head"),
-        ({"/v1": photos("/a", next={"x": 1})}, MARKER, 4, "has no marker"),
-        ({"/v1": reply(b'{"data": {"photos": %s}}' % DEEP)}, BY_PAGE, 4, "no item of it"),
+        ({"/v1": photos("/a", links=("Link: /b; rel=next",))}, way_options("link"), 4, "the Link header field cannot"),
+        ({"/v1": photos("/a", next={"x": 1})}, MARKER, 4, "does not hold a marker"),
+        ({"/v1": reply(b'{"data": {"photos": %s}}' % DEEP)}, BY_PAGE, 4, "no item has the field"),
         ({"/v1": reply(b'{"data": ' * 100_000 + b"1" + b"}" * 100_000)}, BY_PAGE, 4, "/v1"),
         ({"/v1": reply(b'{"data": {"photos": {"a": 1}}}')}, BY_PAGE, 4, "an array of items"),
         ({"/v1": reply(b'{"data": []}')}, BY_PAGE, 4, "an object with the field"),
@@ -309,7 +309,7 @@ def test_pages_without_an_item_have_an_end(run: Run, raw: Raw, dest: Path) -> No
 
     ended = run("get", f"{server.url}/v1", dest, *MARKER, "--format", "null")
 
-    assert (ended.code, "brought no name" in ended.err) == (4, True), ended.err
+    assert (ended.code, "without a name" in ended.err) == (4, True), ended.err
     assert len(server.requests) == 1001
 
 
@@ -338,7 +338,7 @@ def test_what_may_have_been_meant_otherwise_is_told(run: Run, raw: Raw, dest: Pa
         ((url, "--url-field", "x"), "--url-field is for listing json"),
         ((url, *MARKER, "--names-field", "x"), "--names-field is for listing api"),
         ((f"{url}?x=1",), "--listing json takes a query"),
-        ((f"{url}?page=x", *BY_PAGE), "page of SOURCE is x"),
+        ((f"{url}?page=x", *BY_PAGE), "page of SOURCE must be a whole number (x)"),
         (("list.txt", *ITEMS), "is for servers that list their objects"),
     ]:
         ended = run("get", wrong[0], dest.with_name("wrong"), *wrong[1:])

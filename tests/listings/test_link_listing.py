@@ -145,7 +145,7 @@ REFUSED: Mapping[str, tuple[bytes, str]] = {
     "json": (reply(b'{"a": 1}'), "not HTML"),
     "empty": (reply(b""), "not HTML"),
     "base-elsewhere": (links("a", head="<base href=//127.0.0.2/>"), "<base> leads to another origin"),
-    "moved": (reply(b"", "Location: /a", status="302 Found"), "not below it: list that one instead"),
+    "moved": (reply(b"", "Location: /a", status="302 Found"), "not below this folder; list the new URL instead"),
 }
 
 

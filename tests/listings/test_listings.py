@@ -203,8 +203,8 @@ BROKEN: Mapping[str, tuple[bytes, str, int]] = {
     "own-page": (reply(b"<html><title>My site</title><a href=a>a</a></html>"), 'it is called "My site"', 1),
     "no-heading": (reply(b"<html><a href=a>a</a></html>"), "it has no heading", 1),
     "base": (reply(b"<title>Index of /</title><base href=http://a/><a href=a></html>"), "<base>", 1),
-    "json": (reply(b"[]"), "no index", 1),
-    "empty": (reply(b""), "no index", 1),
+    "json": (reply(b"[]"), "the page is not an index", 1),
+    "empty": (reply(b""), "the page is not an index", 1),
     "forbidden": (reply(status="403 No"), "status 403", 1),
     "long-tag": (reply(b"<title>Index of /</title>&#" + b"0" * 300_000 + b";</html>"), "tag of more than", 1),
 }
@@ -292,13 +292,16 @@ def test_a_job_goes_on_as_it_began(run: Run, raw: Raw, dest: Path) -> None:
 UNKNOWN: Mapping[str, tuple[dict[str, bytes], str]] = {
     "a-site": (
         {"/list": reply(status="404 No"), "/": reply(b"<!doctype html><title>Shop</title><a href=x>x</a>")},
-        r'no way that is known: \S+/list gives status 404, and the page itself is no index \(it is called "Shop"\)',
+        (
+            r"the kind of listing is unknown: \S+/list gives status 404, "
+            r'and the page itself is not an index \(it is called "Shop"\)'
+        ),
     ),
     "a-site-for-all-paths": (
         {"/list": reply(b"<title>Shop</title>"), "/": reply(b"<title>Shop</title>")},
-        r"/list gives something else than names, and the page itself is no index",
+        r"/list gives something other than names, and the page itself is not an index",
     ),
-    "nothing": ({}, r"/list failed \(status\): status 404, attempts: 1; is the SOURCE right\?"),
+    "nothing": ({}, r"/list failed \(status\): status 404, attempts: 1; check SOURCE, or say how the server lists"),
     "other-json": (
         {"/list": reply(b"{}"), "/": reply(b"{}")},
         r"/list cannot be read: the page has no field FileNames",
@@ -350,7 +353,7 @@ def test_what_robots_txt_forbids_is_skipped(run: Run, raw: Raw, dest: Path) -> N
 
     assert ended.code == 0, ended.err
     assert "6 listed = 3 fetched + 0 absent + 0 failed + 3 skipped\n" in ended.err
-    assert f"{source.url}/robots.txt forbids 3 of the files and folders that were listed" in ended.err
+    assert f"{source.url}/robots.txt forbids 3 of the listed files and folders, which were skipped" in ended.err
     assert {target for target in source.requests if "secret" in target or target.endswith(".gif")} == {"/top/a.gif"}
     assert whole.code == 0, whole.err
     assert "6 listed = 6 fetched" in whole.err
@@ -533,7 +536,7 @@ def test_sitemaps_are_lists_of_their_own_origin(run: Run, raw: Raw, dest: Path, 
     assert ended.code == 3, ended.err
     # Skipped: the other server's sitemap and object, and what is no URL of a place.
     assert "8 listed = 4 fetched + 0 absent + 1 failed + 3 skipped\n" in ended.err
-    assert "was cut" in failures["maps/broken.xml/"]
+    assert "is cut off" in failures["maps/broken.xml/"]
     assert (source.count("/maps/one.xml"), source.count("/maps/broken.xml"), elsewhere.requests) == (1, 6, [])
     assert source.count("/maps/nested.xml") == 1
     assert "8 listed = 5 fetched + 0 absent + 0 failed + 3 skipped\n" in again.err

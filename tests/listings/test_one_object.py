@@ -93,6 +93,6 @@ def test_an_object_is_listed_synced_and_given_by_name(run: Run, raw: Raw, dest: 
     ended = run("check", f"{site.url}/d/a.bin", tmp_path / "rows.csv")
     assert ended.code == 2, ended.err
     ended = run("get", f"{site.url}/d/", dest.with_name("page"), "--listing", "object")
-    assert (ended.code, "has no name" in ended.err) == (2, True)
+    assert (ended.code, "not the URL of an object" in ended.err) == (2, True)
     report = fetchmill.get(f"{site.url}/d/a.bin", tmp_path / "python")
     assert report.fetched == 1

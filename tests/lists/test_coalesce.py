@@ -282,7 +282,7 @@ def test_an_object_that_is_replaced_between_its_parts_is_told(
     assert find_wrong(dest, "jsonl", stored) == []
     assert kinds(dest) == {each.name("").replace("//", "/"): "changed" for each in replaced}
     assert {found.detail for found in fetchmill.failures(dest)} == {
-        "its ETag is another one than that of an earlier part: the object was replaced"
+        "the ETag differs from that of an earlier part: the object was replaced"
     }
 
 

@@ -163,10 +163,10 @@ def test_other_lists_have_the_types_that_are_told(
     ]  # fmt: skip
     details = {str(failure.detail) for failure in fetchmill.failures(dest)}
     assert details == {
-        "column rank is no int64: four",
-        "column rank is no int64: 5.0",
-        "column rank is no int64: 9223372036854775808",
-        "column ok is no bool: yes",
+        "column rank is not of type int64: four",
+        "column rank is not of type int64: 5.0",
+        "column rank is not of type int64: 9223372036854775808",
+        "column ok is not of type bool: yes",
     }
 
 
@@ -258,15 +258,15 @@ def test_columns_of_a_transform_have_the_types_that_are_told(server: Serve, dest
     assert (report.fetched, report.failed) == (9, 1)
     rows = pq.read_table(dest, columns=["size", "share", "is_odd"]).to_pylist()
     assert rows == [{"size": 101, "share": 0.5, "is_odd": True}] * 9
-    assert [failure.detail for failure in fetchmill.failures(dest)] == ["column size is no int64: large"]
+    assert [failure.detail for failure in fetchmill.failures(dest)] == ["column size is not of type int64: large"]
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--keep-columns", "rank", "--column-types", "score=int64"), "no column score is kept"),
+        (("--keep-columns", "rank", "--column-types", "score=int64"), "column score is not kept"),
         (("--keep-columns", "rank", "--column-types", "rank=int"), "the types are string, int64, float64 and bool"),
-        (("--keep-columns", "rank", "--column-types", "rank"), "no COLUMN=TYPE"),
+        (("--keep-columns", "rank", "--column-types", "rank"), "not COLUMN=TYPE"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(

@@ -352,7 +352,7 @@ def test_objects_of_a_bucket_are_compared_with_their_list(
     [
         ("http://127.0.0.1:1", (), "--hash-column is for lists of URLs"),
         ("list.csv", ("--engine", "threads"), "--hash-column needs --engine native"),
-        ("list.csv", ("--format", "warc"), "--hash-column does not go with --format warc"),
+        ("list.csv", ("--format", "warc"), "--hash-column cannot be combined with --format warc"),
     ],
 )
 def test_what_cannot_compare_refuses_hashes(

@@ -184,9 +184,9 @@ def test_rows_that_make_no_sense_are_failed_targets(
     assert failed.pop("n\0l")[0] == "name"
     place = "of part-0000.csv.gz"
     assert failed == {
-        f"line 2 {place}": ("url", "its key has a % without two digits behind it"),
-        f"line 3 {place}": ("url", "its size is no number"),
-        f"line 4 {place}": ("url", "its bucket is not that of the inventory"),
+        f"line 2 {place}": ("url", "its key has a % without two digits after it"),
+        f"line 3 {place}": ("url", "its size is not a number"),
+        f"line 4 {place}": ("url", "its bucket is not the bucket of the inventory"),
         f"line 5 {place}": ("url", "it has no key"),
         f"line 6 {place}": ("url", "its key is longer than 1,024 bytes"),
         f"line 7 {place}": ("url", "its key is not UTF-8"),
@@ -283,12 +283,12 @@ def test_a_hostile_manifest_leads_nowhere_else(run: Run, tmp_path: Path) -> None
     assert "names its data file" in refused(files=[entry, entry])
     assert "ORC" in refused(fileFormat="ORC", fileSchema="struct<bucket:string,key:string>")
     assert "has no column key" in refused(fileSchema="Bucket, Size")
-    assert "no name of a bucket" in refused(sourceBucket="a/../b")
-    assert "is no manifest.json of an S3 Inventory" in refused(files=[entry | {"size": -1}])
+    assert "is not a bucket name" in refused(sourceBucket="a/../b")
+    assert "is not a manifest.json of an S3 Inventory" in refused(files=[entry | {"size": -1}])
     inventory.manifest.write_text("https://a.test/\n")
-    assert "is no manifest.json of an S3 Inventory" in run("list", inventory.manifest, "m.csv").err
+    assert "is not a manifest.json of an S3 Inventory" in run("list", inventory.manifest, "m.csv").err
     inventory.manifest.write_bytes(b" " * (33 << 20))
-    assert "is no manifest.json of an S3 Inventory" in run("list", inventory.manifest, "m.csv").err
+    assert "is not a manifest.json of an S3 Inventory" in run("list", inventory.manifest, "m.csv").err
 
 
 def test_options_that_say_otherwise_are_refused(run: Run, tmp_path: Path) -> None:

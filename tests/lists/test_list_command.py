@@ -238,8 +238,8 @@ def test_a_manifest_that_is_something_else_is_refused(run: Run, server: Serve, t
 
     refused = {
         "precious.csv": "exists and was not written by this job",
-        "m.txt": "does not say how results are written",
-        "missing/m.csv": "there is no folder",
+        "m.txt": "does not give the format of the results",
+        "missing/m.csv": "the folder missing does not exist",
     }
 
     for manifest, reason in refused.items():
@@ -266,7 +266,7 @@ def test_a_list_has_no_objects(run: Run, server: Serve) -> None:
     refused = run("ls", "m.csv")
 
     assert refused.code == 2
-    assert "m.csv is a list: it has a row for each target" in refused.err
+    assert "m.csv: holds the results of `fetchmill list` (a row for each target), not objects" in refused.err
     assert "fetched      2" in run("status", "m.csv").out
 
 
@@ -325,7 +325,7 @@ def test_a_size_that_is_no_number_is_told(run: Run, tmp_path: Path) -> None:
 
     assert run("get", manifest, "out", "--allow-private").code == 3
     [failure] = fetchmill.failures(tmp_path / "out")
-    assert (failure.kind, failure.detail) == ("url", "its size is no number")
+    assert (failure.kind, failure.detail) == ("url", "its size is not a number")
 
 
 @pytest.mark.parametrize("name", ["list.csv", "list.jsonl"])

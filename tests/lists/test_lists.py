@@ -746,4 +746,4 @@ def test_records_with_other_fields_are_reported_by_number(run: Run, tmp_path: Pa
     urls, said = urls_in(run, listed)
     assert urls == [f"http://a.test/{number}" for number in (1, 2, 3)]
     assert len(said) == 1
-    assert "2 records have another number of fields than the first record, which has 3; line 4 has 4" in said[0]
+    assert "2 records have a different number of fields than the first record (3), first in line 4 (4)" in said[0]

@@ -121,7 +121,7 @@ def test_items_of_a_program_have_a_name_and_a_number(stored_at: str, dest: Path)
     assert report.fetched == 4
     expected = {f"{index:09}-{name.upper()}.txt": body for index, (name, body) in enumerate(BODIES.items())}
     assert find_wrong(dest, "tar", expected) == []
-    with pytest.raises(UsageError, match=r"--names \{\}, \{name\} and \{index\}"):
+    with pytest.raises(UsageError, match=r"only \{\}, \{name\} and \{index\} in --names"):
         fetchmill.get(pairs, dest.with_name("other"), names="{id}")
 
 
@@ -361,7 +361,7 @@ def test_what_stripped_names_do_not_tell_is_refused(run: Run, tree_of_names: str
             ended = run(*command)
             assert (ended.code, "lost a leading path" in ended.err) == (2, True), ended.err
     synced = run("sync", tree_of_names, dest)
-    assert (synced.code, "names of their own" in synced.err) == (2, True)
+    assert (synced.code, "whose objects were renamed" in synced.err) == (2, True)
     (dest / "one").unlink()
     repaired = run("verify", dest, "--repair")
     assert repaired.code == 10
@@ -611,7 +611,7 @@ def test_a_transform_fills_sidecars(
         (("--sidecar", "json"), "--sidecar needs --format tar"),
         (("--format", "tar", "--sidecar", "txt=caption"), "--keep-columns"),
         (("--format", "tar", "--sidecar", "caption"), "EXTENSION=COLUMN"),
-        (("--format", "tar", "--sidecar", "../x=caption", "--keep-columns", "caption"), "small letters"),
+        (("--format", "tar", "--sidecar", "../x=caption", "--keep-columns", "caption"), "lowercase letters"),
         (("--format", "tar", "--keep-columns", "caption"), "tar with --sidecar"),
     ],
 )

@@ -153,7 +153,7 @@ def test_nothing_else_is_stored_in_place_of_a_part(run: Run, raw: Raw, dest: Pat
     for found in fetchmill.failures(dest):
         if found.kind and "range" in found.kind:
             assert found.detail is not None
-            assert "asked for bytes=10-19" in found.detail
+            assert "requested bytes=10-19" in found.detail
 
 
 def test_of_a_reply_with_all_of_an_object_little_is_read(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
@@ -181,23 +181,23 @@ def test_of_a_reply_with_all_of_an_object_little_is_read(run: Run, raw: Raw, des
 
 HOSTILE: list[tuple[dict[str, object], str]] = [
     ({"offset": "0", "length": "0"}, "length is 0"),
-    ({"offset": "-1", "length": "5"}, "column offset is no number"),
-    ({"offset": "1", "length": "-5"}, "column length is no number"),
-    ({"offset": "+1", "length": "5"}, "no number"),
-    ({"offset": "1e3", "length": "5"}, "no number"),
-    ({"offset": "1.0", "length": "5"}, "no number"),
-    ({"offset": " 1", "length": "5"}, "no number"),
-    ({"offset": "", "length": "5"}, "no number"),
-    ({"offset": "0-1,5", "length": "5"}, "no number"),
-    ({"offset": "1\r\nX-Evil: 1", "length": "5"}, "no number"),
-    ({"offset": "\u0661", "length": "5"}, "no number"),
+    ({"offset": "-1", "length": "5"}, "column offset is not a number"),
+    ({"offset": "1", "length": "-5"}, "column length is not a number"),
+    ({"offset": "+1", "length": "5"}, "not a number"),
+    ({"offset": "1e3", "length": "5"}, "not a number"),
+    ({"offset": "1.0", "length": "5"}, "not a number"),
+    ({"offset": " 1", "length": "5"}, "not a number"),
+    ({"offset": "", "length": "5"}, "not a number"),
+    ({"offset": "0-1,5", "length": "5"}, "not a number"),
+    ({"offset": "1\r\nX-Evil: 1", "length": "5"}, "not a number"),
+    ({"offset": "\u0661", "length": "5"}, "not a number"),
     ({"offset": "9223372036854775807", "length": "2"}, "above 2^63"),
     ({"offset": "18446744073709551615", "length": "1"}, "above 2^63"),
     ({"offset": "1", "length": "18446744073709551615"}, "above 2^63"),
-    ({"offset": "18446744073709551616", "length": "1"}, "no number"),
+    ({"offset": "18446744073709551616", "length": "1"}, "not a number"),
     ({"offset": None, "length": "5"}, "no column offset"),
     ({"offset": 5}, "no column length"),
-    ({"offset": 1.5, "length": 5}, "no number"),
+    ({"offset": 1.5, "length": 5}, "not a number"),
     ({"offset": [1], "length": 5}, ""),
 ]
 
@@ -345,11 +345,11 @@ def test_parts_of_objects_in_a_bucket_are_fetched(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--offset-column", "offset"), "give both"),
-        (("--length-column", "length"), "give both"),
-        ((*COLUMNS, "--method", "POST"), "ask with GET"),
-        ((*COLUMNS, "--method", "HEAD"), "ask with GET"),
-        ((*COLUMNS, "--data", "a=b"), "ask with GET"),
+        (("--offset-column", "offset"), "need each other"),
+        (("--length-column", "length"), "need each other"),
+        ((*COLUMNS, "--method", "POST"), "use GET requests"),
+        ((*COLUMNS, "--method", "HEAD"), "use GET requests"),
+        ((*COLUMNS, "--data", "a=b"), "use GET requests"),
         ((*COLUMNS, "--format", "warc"), "--format warc"),
         ((*COLUMNS, "--engine", "threads"), "--engine native"),
         (("--offset-column", "nothing", "--length-column", "length"), "nothing"),

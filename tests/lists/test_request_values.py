@@ -76,14 +76,14 @@ def test_values_of_json_are_plain(run: Run, methods: MethodsServer, dest: Path, 
 
     found = {body["id"]: body["any"] for body in (json.loads(request.body) for request in methods.received)}
     assert found == {0: 1.5, 1: None, 2: True, 7: -500.0}
-    assert all("is no number, true, false or null" in detail for detail in details(dest).values())
+    assert all("is not a number, true, false or null" in detail for detail in details(dest).values())
     methods.received.clear()
 
     raw = dest.with_name("raw")
     assert get(run, listed, raw, *template, '{"id": {id}, "any": {any!r}}').code == 3
     found = {body["id"]: body["any"] for body in (json.loads(request.body) for request in methods.received)}
     assert (found[4], found[5]) == ({"a": 1}, [1, 2])
-    assert any("--data-json is no JSON" in detail for detail in details(raw).values())
+    assert any("--data-json is not JSON" in detail for detail in details(raw).values())
 
 
 def test_bytes_that_are_no_text_fail_their_line(run: Run, methods: MethodsServer, dest: Path, tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_objects_of_buckets_take_no_such_requests(run: Run, dest: Path, tmp_path
         ("rows.jsonl", ("--method", "PO ST"), "cannot be used"),
         ("rows.jsonl", ("--method", ""), "not empty"),
         ("rows.jsonl", ("--data", ""), "not empty"),
-        ("rows.jsonl", ("--data-json", "{id}}"), "no JSON"),
+        ("rows.jsonl", ("--data-json", "{id}}"), "not JSON"),
         ("rows.jsonl", ("--data", b"\xff"), "UTF-8"),
     ],
 )

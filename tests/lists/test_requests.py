@@ -268,8 +268,8 @@ def test_what_cannot_make_such_requests_refuses_them(
     ("options", "said"),
     [
         (("--data", "a={nothing}"), "nothing"),
-        (("--data", "{"), "--data has a brace"),
-        (("--data-json", '{"a": }'), "no JSON"),
+        (("--data", "{"), "--data has an unpaired brace"),
+        (("--data-json", '{"a": }'), "not JSON"),
         (("--data", "a", "--data-json", "1"), "exclude one another"),
         (("--method", "TRACE"), "cannot be used"),
         (("--data", "<a>{id}</a>", "--header", "Content-Type: text/xml"), "{name!r}"),

@@ -68,7 +68,7 @@ def test_a_glob_that_takes_nothing_may_be_a_slip(run: Run, raw: Raw, dest: Path)
     server = raw({"/f/": page("../", "a.txt", "b.txt"), "/robots.txt": reply(b"", status="404 Not Found")})
     ended = run("get", f"{server.url}/f/", dest, "--listing", "html", "--include", "*.jpg")
     assert ended.code == 3, ended.err
-    assert "nothing was fetched of 2 listed: 2 left out by filters" in ended.err
+    assert "nothing was fetched (2 listed): 2 left out by filters" in ended.err
     wished = run("get", f"{server.url}/f/", dest.with_name("other"), "--listing", "html", "--exclude", "*.txt")
     assert wished.code == 0, wished.err
     with pytest.raises(fetchmill.UsageError):
@@ -100,7 +100,7 @@ def test_robots_and_folder_markers_are_reasons(run: Run, raw: Raw, dest: Path, e
     server = raw({"/f/": page("../", "private.txt"), "/robots.txt": robots})
     ended = run("get", f"{server.url}/f/", dest, "--listing", "html")
     assert ended.code == 3
-    assert "1 forbidden by robots.txt; --no-robots takes them" in ended.err
+    assert "1 forbidden by robots.txt; --no-robots fetches them" in ended.err
     with s3({"only/": b""}) as store:
         source = f"s3://{store.bucket}/only/"
         ended = run("get", source, dest.with_name("bucket"), env=environment | store.environment())

@@ -40,7 +40,7 @@ ANSWERS: dict[str, tuple[Behaviour, str, str]] = {
     "choice": (
         reply(b"", f"Location: /there?token={HIDDEN}", status="300 x"),
         "redirect",
-        "300 Multiple Choices; it leads to /there?token=***",
+        "300 Multiple Choices; leads to /there?token=***",
     ),
     "absent": (reply(status="404 x"), "absent", "404 Not Found"),
     "gone": (reply(status="410 x"), "absent", "410 Gone"),

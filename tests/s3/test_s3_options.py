@@ -237,7 +237,7 @@ def test_a_bucket_in_python_has_the_same_errors(tmp_path: Path) -> None:
         ),
         (
             [BUCKET, "out", "--endpoint-url", "http://127.0.0.1:1", "--region", "eu/s3"],
-            "the region eu/s3 cannot be one",
+            "the region eu/s3 is not valid",
         ),
         ([BUCKET, "out", "--addressing-style", "host"], "'host' is not one of 'auto', 'path', 'virtual'"),
         ([BUCKET, "out", "--size-from", "big"], "Invalid value for '--size-from': 'big' is not understood"),
@@ -277,7 +277,7 @@ def test_a_region_of_other_characters_is_refused_wherever_it_comes_from(
 
     refused = run("get", BUCKET, "out", "--endpoint-url", "http://127.0.0.1:1", env=environment | settings)
 
-    assert re.fullmatch(r"fetchmill: error: the region [^\n]+ cannot be one [^\n]+--region[^\n]+\n", refused.err)
+    assert re.fullmatch(r"fetchmill: error: the region [^\n]+ is not valid [^\n]+--region[^\n]+\n", refused.err)
     assert "\r" not in refused.err
     assert refused.code == 2
 

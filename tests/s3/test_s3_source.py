@@ -355,7 +355,7 @@ def test_a_listing_that_ends_too_early_is_noticed(stores: Stores, get: Get, dest
 
     assert ended.code == 0, ended.err
     assert_stored(dest, computed(3500))
-    assert ("said that its listing was complete, and it was not" in ended.err) == (lie == "truncate_after")
+    assert ("reported the end of its listing too early" in ended.err) == (lie == "truncate_after")
 
 
 def test_a_token_that_repeats_leads_nowhere(stores: Stores, get: Get, dest: Path) -> None:

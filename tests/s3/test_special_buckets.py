@@ -181,7 +181,7 @@ def test_an_object_that_its_store_decompresses_is_explained(get: Run, dest: Path
 
     assert ended.code == FINISHED_WITH_FAILURES
     [failure] = fetchmill.failures(dest)
-    assert "its store keeps it compressed" in (failure.detail or "")
+    assert "the store keeps the object compressed" in (failure.detail or "")
     ended = get(ListedBucket({"log.json": entry}), "--compressed")
     assert ended.code == 0, ended.err
     assert (dest / "log.json").read_bytes() == plain

@@ -133,7 +133,7 @@ def test_a_store_that_goes_in_circles_is_named(get: Get, dest: Path) -> None:
     ended = get(store)
 
     assert ended.code == LISTING_FAILED
-    assert "the listing never ends: the marker 10~0~ came before" in ended.err
+    assert "the listing never ends: the marker 10~0~ was repeated" in ended.err
     assert len(stored(dest)) == len(set(stored(dest)))
 
 
@@ -208,5 +208,5 @@ def test_a_job_without_names_cannot_begin_again(get: Get, killed: Callable[..., 
     ended = get(store, "--format", "null")
 
     assert ended.code == LISTING_FAILED
-    assert "this job does not keep the names of its targets: take another destination" in ended.err
+    assert "this job does not keep the names of its targets; use another destination" in ended.err
     assert read_ledger(dest).listed == listed

@@ -269,7 +269,7 @@ def test_wrong_credentials_are_named(change: dict[str, str], message: str, monke
 @pytest.mark.usefixtures("fake")
 def test_a_bucket_that_is_missing_is_named() -> None:
     """A name that nobody has is no empty job directory."""
-    with pytest.raises(UsageError, match="is the name other right"):
+    with pytest.raises(UsageError, match="check the bucket name other"):
         open_store("s3://other/job").read("job.json")
 
 

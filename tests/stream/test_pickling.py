@@ -125,5 +125,5 @@ def test_pickled_reply_with_unknown_failure_kind_is_refused() -> None:
     """A later release may have kinds that this one does not know."""
     state = ("http://h/", b"", b"", 0, ("later-kind", "x"), None, (0, 0, 0, 0), 0)
 
-    with pytest.raises(fetchmill.UsageError, match=r"failure kind is not known \(\"later-kind\"\)"):
+    with pytest.raises(fetchmill.UsageError, match=r"unknown failure kind \(\"later-kind\"\)"):
         fetchmill.Reply._restored(state)  # type: ignore[attr-defined]

@@ -259,7 +259,7 @@ def test_a_request_with_json_has_what_is_said_besides() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"json": {}, "body": b"x"}, "body and json exclude each other"),
+        ({"json": {}, "body": b"x"}, "body and json cannot be combined"),
         ({"json": float("nan")}, "cannot be written as JSON"),
         ({"json": {1, 2}}, "cannot be written as JSON"),
         ({"json": "\ud800"}, "cannot be written as JSON"),
@@ -677,7 +677,7 @@ def test_a_client_that_came_by_a_fork_says_so(server: Serve) -> None:
         try:
             client.get(urls(running, 1)[0])
         except fetchmill.InternalError as error:
-            os._exit("made anew" in str(error))
+            os._exit("create a new client" in str(error))
         os._exit(2)
 
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1

@@ -429,7 +429,7 @@ def test_what_cannot_be_taken_over_is_refused(
 
     for words, told in (
         ((source.url, tmp_path / "pack"), "parquet"),
-        ((source.url, tmp_path / "half"), "finish it first"),
+        ((source.url, tmp_path / "half"), "to finish the job first"),
         ((source.url, tmp_path / "foreign"), "is not empty and was made by no sync"),
         ((source.url, "s3://bucket/prefix/"), "is a bucket"),
         ((f"{source.url}d000/", dest), f"is kept like {source.url}, not like"),

@@ -164,9 +164,9 @@ def test_what_cannot_be_taken_over_or_kept_is_refused(run: Run, source: str, ser
     assert run("sync", source, "mirror", "--format", "parquet").code == 0
 
     for words, told in (
-        ((source, "tar", "--format", "parquet"), "with the format tar, and parquet is asked for: say --format tar"),
+        ((source, "tar", "--format", "parquet"), "with the format tar, not parquet; use --format tar"),
         ((urls, "twice", "--format", "jsonl", "--allow-private", "--key-column", "url"), "two objects with the name"),
-        ((urls, "kept", "--format", "parquet", "--allow-private"), "more columns"),
+        ((urls, "kept", "--format", "parquet", "--allow-private"), "extra columns"),
         ((source, "mirror", "--format", "tar"), "with the options"),
         ((source, "mirror"), "with the options"),
         ((source, "new", "--format", "null"), "discards them"),
@@ -178,7 +178,7 @@ def test_what_cannot_be_taken_over_or_kept_is_refused(run: Run, source: str, ser
     for command in (("get", source, "mirror", "--format", "parquet"), ("verify", "mirror", "--repair")):
         refused = run(*command)
         assert (refused.code, len(refused.err.splitlines())) == (USAGE, 1), refused.err
-        assert "`fetchmill sync`: only that changes what it holds" in refused.err
+        assert "`fetchmill sync`: only a sync may change the folder" in refused.err
 
 
 def test_a_list_that_has_grown_adds_rows(run: Run, source: str, served: Path, dest: Path, tmp_path: Path) -> None:

@@ -294,9 +294,9 @@ def test_each_object_is_compared_with_its_own_url(
 @pytest.mark.parametrize(
     ("format", "options", "more", "word"),
     [
-        ("tar", KEYED, ("--sample", "5"), "nothing here tells them"),
-        ("files", ("--column", "url", "--names", "seq"), ("--sample", "5"), "nothing here tells them"),
-        ("parquet", ("--column", "url"), ("--against", "http://127.0.0.1:1"), "job of one origin"),
+        ("tar", KEYED, ("--sample", "5"), "this job did not store URLs"),
+        ("files", ("--column", "url", "--names", "seq"), ("--sample", "5"), "this job did not store URLs"),
+        ("parquet", ("--column", "url"), ("--against", "http://127.0.0.1:1"), "job with one origin"),
     ],
 )
 def test_a_comparison_that_would_mean_nothing_is_refused(
@@ -320,7 +320,7 @@ def test_https_urls_are_not_compared(run: Run, server: Serve, dest: Path) -> Non
     ended = run("verify", dest, "--sample", "5", "--quiet")
 
     assert (ended.code, ended.err.count("\n")) == (2, 1)
-    assert "over http only" in ended.err
+    assert "uses http only" in ended.err
 
 
 def test_an_export_to_files_has_the_names_that_a_list_gives(

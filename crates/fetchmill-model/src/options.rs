@@ -197,7 +197,7 @@ pub fn read<T: DeserializeOwned>(value: Value) -> Result<T> {
 pub fn seconds<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Duration, D::Error> {
     let seconds = f64::deserialize(from)?;
     Duration::try_from_secs_f64(seconds)
-        .map_err(|_| D::Error::custom(format!("{seconds} is no number of seconds")))
+        .map_err(|_| D::Error::custom(format!("{seconds} is not a number of seconds")))
 }
 
 /// Reads an optional field that is given as a number of seconds.

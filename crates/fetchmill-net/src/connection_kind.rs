@@ -136,7 +136,7 @@ pub(super) struct Http2Parts {
 impl Http2Parts {
     pub(super) fn new(authority: &str, fields: &[(&str, &str)]) -> Result<Self> {
         let authority = Authority::try_from(authority)
-            .map_err(|_| Error::Usage(format!("{authority} is no host that HTTP/2 can carry")))?;
+            .map_err(|_| Error::Usage(format!("{authority} is not a valid host for HTTP/2")))?;
         Ok(Http2Parts { authority, fields: Http2Connection::fields(fields)? })
     }
 

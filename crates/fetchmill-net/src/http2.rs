@@ -234,7 +234,7 @@ impl Http2Connection {
         text.extend_from_slice(b"\r\n");
         match reader.read(&text, body) {
             Ok(_) if reader.head().is_some() => Ok(()),
-            Ok(_) => Err(BrokenExchange::new(FailureKind::Framing, "the head is none of a reply")),
+            Ok(_) => Err(BrokenExchange::new(FailureKind::Framing, "the head is not the head of a reply")),
             Err(malformed) => Err(BrokenExchange::new(malformed.kind, malformed.reason)),
         }
     }

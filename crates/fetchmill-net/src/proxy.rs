@@ -87,15 +87,15 @@ impl Proxy {
         let url = match Url::parse(text) {
             Ok(url) if matches!(url.scheme(), "http" | SOCKS5 | SOCKS5H) => url,
             Ok(url) if text.to_ascii_lowercase().starts_with(&format!("{}://", url.scheme())) => {
-                return refused(&format!("a proxy is not spoken to over {}", url.scheme()));
+                return refused(&format!("the scheme {} is not supported for a proxy", url.scheme()));
             }
-            _ => return refused("it is no URL"),
+            _ => return refused("not a URL"),
         };
         if !matches!(url.path(), "" | "/") || url.query().is_some() || url.fragment().is_some() {
             return refused("it has a path, a query or a fragment");
         }
         let Some(user) = user_of(&url) else {
-            return refused("a % in the user or the password is written as %25");
+            return refused("a % in the user or password must be written as %25");
         };
         let host = url.host_str().unwrap_or_default();
         if host.is_empty() || host.contains('%') {
@@ -107,7 +107,9 @@ impl Proxy {
         } else {
             let user = match user.map(|(name, password)| SocksUser::new(name, password)) {
                 Some(None) => {
-                    return refused("SOCKS has no user without a name, and 255 bytes for user and password");
+                    return refused(
+                        "SOCKS needs a user name; user and password must have at most 255 bytes each",
+                    );
                 }
                 user => user.flatten(),
             };

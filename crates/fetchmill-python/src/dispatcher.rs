@@ -186,7 +186,7 @@ impl Dispatcher {
 
 fn kind_of(given: &AnswerTuple) -> PyResult<Option<FailureKind>> {
     let AnswerTuple::Broken((_, name, _)) = given else { return Ok(None) };
-    let unknown = || errors::usage(&format!("there is no failure kind {name}"));
+    let unknown = || errors::usage(&format!("unknown failure kind {name}"));
     FailureKind::from_name(name).map(Some).ok_or_else(unknown)
 }
 

@@ -60,7 +60,7 @@ impl IterableSource {
     }
 
     fn raise(&self, error: PyErr) -> Error {
-        let said = format!("the iterable has raised {error}");
+        let said = format!("the iterable raised {error}");
         *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
         Error::Listing(said)
     }
@@ -77,7 +77,8 @@ fn push(item: &Bound<'_, PyAny>, number: u64, into: &mut ItemBatch) -> PyResult<
         return Ok(());
     }
     Err(PyTypeError::new_err(format!(
-        "item {number} of the iterable is {}: it must be a URL, a fetchmill.Request, or a pair of one of them and a name",
+        "item {number} of the iterable must be a URL, a fetchmill.Request, or a pair of one of these and a \
+         name, not {}",
         item.get_type().name()?
     )))
 }

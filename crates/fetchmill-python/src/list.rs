@@ -43,7 +43,7 @@ impl ListTargets {
         let request = options::parse(options)?;
         let SourceOptions::List(path) = &request.source else {
             return Err(errors::usage(
-                "--dry-run is for lists: a server would have to be asked for its names",
+                "--dry-run is for lists: the names of a server are unknown without a request",
             ));
         };
         let (format, list) = (request.list_format, &request.list);

@@ -111,8 +111,7 @@ impl SyncStore {
     /// Compares a listing with what the destination holds; how many objects have which action.
     fn plan<'py>(&self, py: Python<'py>, listing: PathBuf, options: &str) -> PyResult<Bound<'py, PyDict>> {
         let read = serde_json::from_str::<PlanOptions>(options);
-        let options =
-            read.map_err(|error| errors::usage(&format!("these are no options of a plan: {error}")))?;
+        let options = read.map_err(|error| errors::usage(&format!("invalid options of a plan: {error}")))?;
         let counts = self.with(py, |store| store.plan(&listing, &options))?;
         counts_dict(py, &counts)
     }

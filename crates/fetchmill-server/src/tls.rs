@@ -21,7 +21,7 @@ type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// What leads connections into TLS, and the certificate that clients must trust, in PEM.
 pub(crate) fn acceptor() -> Result<(TlsAcceptor, String), Error> {
-    make().map_err(|error| Error::Option(format!("no certificate for tls could be made: {error}")))
+    make().map_err(|error| Error::Option(format!("cannot make a certificate for tls: {error}")))
 }
 
 /// The same with a certificate of somebody's authority.

@@ -471,7 +471,7 @@ pub fn put_in_place(made: &Path, path: &Path) -> fetchmill_model::error::Result<
             None => Ok(()),
         }
     };
-    put().map_err(|error| fetchmill_model::error::Error::storage("put in its place", path, error))
+    put().map_err(|error| fetchmill_model::error::Error::storage("move a finished file to", path, error))
 }
 
 /// What a path leads to.

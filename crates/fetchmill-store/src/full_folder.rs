@@ -20,7 +20,7 @@ pub(crate) fn cannot_put(path: &Path, error: Errno) -> Error {
     let room = path.parent().filter(|_| error == Errno::NOSPC).and_then(|folder| free_room(folder).ok());
     match room.filter(has_room) {
         Some(room) => Error::NoRoom(full(path, &room)),
-        None => Error::storage("put in its place", path, error),
+        None => Error::storage("move a finished file to", path, error),
     }
 }
 
@@ -33,9 +33,10 @@ fn full(path: &Path, room: &FreeRoom) -> String {
     let mebibytes = room.free_blocks * room.block / BYTES_MIN;
     let inodes = if room.inodes == 0 { String::new() } else { format!(" and {} inodes", room.free_inodes) };
     format!(
-        "cannot put in its place {}: its folder takes no more names, though {mebibytes} MiB{inodes} are free (No space \
-         left on device: the index of an ext4 folder is full); enlarge it (tune2fs -O large_dir DEVICE), then run the \
-         same command again to resume, or fetch into another destination with --format parquet or tar",
+        "cannot move a finished file to {}: the folder cannot hold more names, although {mebibytes} \
+         MiB{inodes} are free (No space left on device: the index of an ext4 folder is full); enlarge the \
+         index (tune2fs -O large_dir DEVICE) and run the same command again to resume, or fetch into another \
+         destination with --format parquet or tar",
         path.display()
     )
 }
@@ -66,7 +67,7 @@ mod tests {
 
         let text = full(Path::new("out/a"), &ROOM);
         assert!(text.starts_with(
-            "cannot put in its place out/a: its folder takes no more names, though 195 MiB and"
+            "cannot move a finished file to out/a: the folder cannot hold more names, although 195 MiB and"
         ));
     }
 

@@ -66,7 +66,7 @@ impl TokenCommand {
 fn token_of(output: &[u8]) -> Result<Arc<str>> {
     let no_token = |why: &str| {
         Err(Error::Temporary(format!(
-            "the {COMMAND} prints {why}; let it print the token on the first line of its output"
+            "{COMMAND} printed {why}; the command must print the token on the first line of its output"
         )))
     };
     let line = output.split(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii();
@@ -78,7 +78,7 @@ fn token_of(output: &[u8]) -> Result<Arc<str>> {
     }
     match std::str::from_utf8(line) {
         Ok(text) if line.iter().all(u8::is_ascii_graphic) => Ok(text.into()),
-        _ => no_token("a token with a space, a control character or one that is not ASCII"),
+        _ => no_token("a token with a space, a control character or a non-ASCII character"),
     }
 }
 
@@ -161,8 +161,8 @@ impl BearerTokens {
             && self.refused.load(Ordering::Relaxed) >= limits::TOKENS_REFUSED_MAX
         {
             return Renewal::Failed(format!(
-                "the server refuses the tokens of the {COMMAND} (status 401), {} one after the other; let it \
-                 print others, and run the same command again",
+                "the server refused the tokens of {COMMAND} {} times in a row (status 401); make that \
+                 command print valid tokens, then run the same fetchmill command again",
                 limits::TOKENS_REFUSED_MAX
             ));
         }
@@ -294,7 +294,7 @@ mod tests {
             &long,
         ] {
             let said = token_of(printed).unwrap_err().to_string();
-            assert!(said.contains("--bearer-command prints"), "{said}");
+            assert!(said.contains("--bearer-command printed"), "{said}");
             assert!(!said.contains("hid") && said.len() < 200, "{said}");
         }
     }

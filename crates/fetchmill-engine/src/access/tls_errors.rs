@@ -9,17 +9,16 @@ use fetchmill_net::rejection_of;
 pub(crate) fn distrust(key: &OriginKey, kind: FailureKind) -> Option<Error> {
     let (what, remedy) = match kind {
         FailureKind::TlsExpired => ("has expired, or is not valid yet", "renew it"),
-        FailureKind::TlsWrongName => ("is for another name", "ask the server by a name that is in it"),
-        FailureKind::TlsSelfSigned => ("is signed by itself", "give it as --ca-file if you know it"),
-        FailureKind::TlsUnknownCa => {
-            ("is signed by an authority that is not known", "give the authority as --ca-file")
-        }
-        FailureKind::TlsCertificate => ("may not be used", "replace it"),
+        FailureKind::TlsWrongName => ("is for another name", "use a host name that is in the certificate"),
+        FailureKind::TlsSelfSigned => ("is self-signed", "give the certificate as --ca-file if you trust it"),
+        FailureKind::TlsUnknownCa => ("is signed by an unknown authority", "give the authority as --ca-file"),
+        FailureKind::TlsCertificate => ("cannot be used", "replace it"),
         _ => return None,
     };
     let reason = rejection_of(key.host()).map(|reason| format!("; {reason}")).unwrap_or_default();
     Some(Error::Security(format!(
-        "the certificate of {} {what} ({}{reason}): {remedy}, or take it as it is with --insecure-host {}",
+        "the certificate of {} {what} ({}{reason}): {remedy}, or accept the certificate unchecked with \
+         --insecure-host {}",
         key.text(),
         kind.name(),
         key.host()

@@ -58,13 +58,13 @@ impl Failure {
     pub(crate) fn surplus() -> Self {
         Failure::new(
             FailureKind::Framing,
-            "bytes came that nobody asked for: whose reply it is cannot be known",
+            "unsolicited bytes on the connection: the reply cannot be matched to a request",
         )
     }
 
     /// The end of the reply is suspect, and it was not the first reply of its connection.
     pub(crate) fn suspect() -> Self {
-        let reason = "the end of the reply is suspect, and it was not the first of its connection";
+        let reason = "the end of the reply is suspect, and the reply was not the first on its connection";
         Failure::new(FailureKind::Framing, reason)
     }
 

@@ -84,7 +84,8 @@ impl Location {
         policy: RedirectPolicy,
     ) -> Result<bool, RedirectRefusal> {
         let refused = |why: &str| (FailureKind::RedirectRefused, why.to_owned());
-        let (from, path) = OriginKey::of_url(&self.url).ok_or_else(|| refused("it comes from no URL"))?;
+        let (from, path) =
+            OriginKey::of_url(&self.url).ok_or_else(|| refused("the redirecting target is not a URL"))?;
         let location = redirect.location.ok_or_else(|| refused("a redirect without Location"))?;
         let shown = || for_display(location);
         let refused = |why: &str| (FailureKind::RedirectRefused, format!("redirect to {}: {why}", shown()));
@@ -100,10 +101,11 @@ impl Location {
         self.cookies.take(set, &RequestPlace::at(&from, path), redirect.now / 1000);
         let visit = self.visit(&next);
         if self.visited.contains(&visit) {
-            return Err((FailureKind::RedirectLoop, format!("redirect to {}: it was there before", shown())));
+            let why = format!("redirect to {}: this URL was already visited", shown());
+            return Err((FailureKind::RedirectLoop, why));
         }
         if self.visited.len() > policy.hops_max as usize {
-            let why = format!("redirect to {}: it is the one after {} redirects", shown(), policy.hops_max);
+            let why = format!("redirect to {}: there were already {} redirects", shown(), policy.hops_max);
             return Err((FailureKind::RedirectLimit, why));
         }
         self.visited.push(visit);
@@ -139,16 +141,16 @@ fn reach_behind(reach: AddressPolicy, host: &str, address: Option<SocketAddr>) -
 
 /// Returns the destination of a redirect. It must not leave TLS or http, or name a user.
 fn redirected(url: &str, location: &str) -> Result<String, &'static str> {
-    let from = Url::parse(url).map_err(|_| "it comes from no URL")?;
+    let from = Url::parse(url).map_err(|_| "the redirecting target is not a URL")?;
     let mut to = from.join(location).map_err(|_| "it is not a URL")?;
     if !matches!(to.scheme(), "http" | "https") || !to.has_host() {
-        return Err("it leads to no http or https server");
+        return Err("it is not an http or https URL");
     }
     if from.scheme() == "https" && to.scheme() != "https" {
         return Err("it leads from https to http");
     }
     if !to.username().is_empty() || to.password().is_some() {
-        return Err("it names a user");
+        return Err("it contains a user name or password");
     }
     to.set_fragment(None);
     Ok(to.into())

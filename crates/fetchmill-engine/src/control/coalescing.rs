@@ -44,7 +44,9 @@ impl Coalescing {
     /// Returns a notice for the user at the end; `None` if coalescing was not ended.
     pub(crate) fn notice(&self) -> Option<String> {
         self.has_ended().then(|| {
-            "--coalesce ended: the server sent something else than the joined ranges; each was asked for by itself since".into()
+            "--coalesce ended: the replies did not match the joined ranges; later ranges were requested one \
+             by one"
+                .into()
         })
     }
 }

@@ -258,8 +258,8 @@ impl Control {
         } else {
             if answered.is_some_and(|status| (200..300).contains(&status)) {
                 self.notice(&format!(
-                    "many targets in a row were refused ({refused}), and what was fetched before was still given: the \
-                     job went on"
+                    "many targets in a row were refused ({refused}), but an object fetched earlier was still \
+                     sent: the job continued"
                 ));
             }
             self.refusals.go_on();
@@ -353,13 +353,13 @@ impl Control {
     /// Returns a notice that a limit kept the number in flight low, and whom the limit protects.
     fn concurrency_notice(&self) -> Option<String> {
         let most = self.plan.lock().concurrency_reached()?;
-        let ended = format!("--concurrency auto ended at {most} in flight, the most that");
+        let ended = format!("--concurrency auto ended at {most} in flight, the most");
         Some(match self.courtesy_of(most) {
             Some(courtesy) => format!(
-                "{ended} {} gets unasked: if its owner agrees to more, say --concurrency-max",
+                "{ended} for {} by default; if its owner agrees to more, give --concurrency-max",
                 courtesy.whom
             ),
-            None => format!("{ended} it takes here: a higher number may be faster"),
+            None => format!("{ended} that auto uses here; a higher number may be faster"),
         })
     }
 

@@ -91,8 +91,8 @@ impl AccessRefusals {
 /// Tells the user what to do if everything is refused.
 pub(crate) fn describe(status: u16) -> String {
     format!(
-        "the server answered {status} to {REFUSED_TARGETS_MAX} targets in a row and gave none of them: the credentials are \
-         missing, wrong or expired; run the same command again with valid ones to resume, and with \
+        "the server answered {status} to {REFUSED_TARGETS_MAX} targets in a row: the credentials are \
+         missing, wrong or expired; run the same command again with valid credentials to resume, and with \
          --retry-failed={status} to fetch these targets, too (if each target is forbidden individually, add \
          --max-failed N)"
     )

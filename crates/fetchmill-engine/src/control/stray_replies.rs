@@ -23,7 +23,7 @@ impl StrayReplies {
         let times = if surplus == 1 { "once".into() } else { format!("{surplus} times") };
         (surplus > 0).then(|| {
             format!(
-                "the server sent bytes {times} that nobody asked for; objects fetched again for that: {again}"
+                "the server sent unsolicited bytes {times}; objects fetched again because of this: {again}"
             )
         })
     }

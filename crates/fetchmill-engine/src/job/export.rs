@@ -272,14 +272,14 @@ fn refuse_unfit(from: &JobLocation, snapshot: &JournalSnapshot, format: Format) 
     }
     if format == Format::Warc && request_of(snapshot).is_some() {
         return Err(Error::Usage(format!(
-            "--format warc stores whole objects that were asked for with GET, and the job of {dest} has asked otherwise; \
-             choose another format"
+            "--format warc stores whole objects fetched with plain GET requests, but the job of {dest} made \
+             other requests; choose another format"
         )));
     }
     if format == Format::Warc && are_stripped(snapshot) && !are_of_list(snapshot) {
         return Err(Error::Usage(format!(
-            "--format warc stores objects under their URLs, and the names of {dest} have lost a leading path; choose \
-             another format"
+            "--format warc stores objects under their URLs, but the names in {dest} have lost a leading \
+             path; choose another format"
         )));
     }
     if !snapshot.open_shards.is_empty() {
@@ -375,7 +375,7 @@ impl ExportThread {
         let tally = self.journal.tally();
         if tally.pending() > 0 || tally.listed != self.snapshot.tally.fetched {
             return Err(Error::Journal(format!(
-                "{} objects were read of {}, its journal counts {}; look with `fetchmill verify`",
+                "{} objects were read from {}, but its journal counts {}; check with `fetchmill verify`",
                 tally.listed,
                 self.from.dest.display(),
                 self.snapshot.tally.fetched

@@ -103,7 +103,7 @@ impl SkippedByReason {
         let hints = self.0.keys().filter_map(|reason| hint(reason));
         let parts = [parts.collect::<Vec<_>>().join(", "), hints.collect::<Vec<_>>().join("; ")];
         let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-        Some(format!("nothing was fetched of {listed} listed: {}", parts.join("; ")))
+        Some(format!("nothing was fetched ({listed} listed): {}", parts.join("; ")))
     }
 }
 
@@ -126,8 +126,8 @@ fn hint(reason: &str) -> Option<&'static str> {
     match reason {
         "other-origin" => Some("name that origin as SOURCE, or fetch from a list of URLs"),
         "other-path" => Some("name the folder that the links lead to as SOURCE"),
-        "robots" => Some("--no-robots takes them"),
-        "archived" => Some("restore them in the store, then take another destination"),
+        "robots" => Some("--no-robots fetches them"),
+        "archived" => Some("restore the objects in the store, then use another destination"),
         _ => None,
     }
 }
@@ -201,8 +201,8 @@ mod tests {
         assert_eq!(
             three.notice(3).as_deref(),
             Some(
-                "nothing was fetched of 3 listed: 2 at another origin, 1 forbidden by robots.txt; name that origin as \
-                 SOURCE, or fetch from a list of URLs; --no-robots takes them"
+                "nothing was fetched (3 listed): 2 at another origin, 1 forbidden by robots.txt; name that \
+                 origin as SOURCE, or fetch from a list of URLs; --no-robots fetches them"
             )
         );
         assert_eq!(skipped(&[("unchanged", 3)]).notice(3), None);

@@ -57,7 +57,8 @@ fn describe(path: PathBuf, format: Option<ListFormat>, unnamed: ListFormat) -> R
     let file = files::open(Some(&path))?;
     if files::length(&file).is_none() {
         return Err(Error::Usage(format!(
-            "the list {} is no regular file, and other processes cannot read it again; store it in a file",
+            "the list {} is not a regular file, so other processes cannot read it again; save the list to a \
+             file",
             path.display()
         )));
     }

@@ -26,7 +26,7 @@ pub(super) fn open(path: Option<&Path>) -> Result<File> {
 
 pub(super) fn cannot_open(path: &Path, error: &std::io::Error) -> Error {
     let hint = match error.kind() {
-        ErrorKind::NotFound => "; a server that lists its objects is written http://HOST:PORT",
+        ErrorKind::NotFound => "; to list a server, give http://HOST:PORT",
         _ => "",
     };
     Error::Usage(format!("cannot open the list {}: {error}{hint}", path.display()))

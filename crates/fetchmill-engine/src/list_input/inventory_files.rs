@@ -20,8 +20,8 @@ pub(super) struct InventoryFiles {
 pub(super) fn open(path: Option<&Path>, file: File, label: &str) -> Result<(Inventory, InventoryFiles)> {
     let Some(path) = path else {
         return Err(Error::Usage(
-            "an inventory is not read from standard input: give the path of its manifest.json, with the data files as \
-             they are in the bucket"
+            "an inventory cannot be read from standard input; give the path of its manifest.json, and keep \
+             the data files at the same paths as in the bucket"
                 .into(),
         ));
     };
@@ -50,10 +50,10 @@ impl InventoryFiles {
                 Err(_) => {}
             }
         }
-        let what = if missing { "is missing" } else { "has not the size that its manifest.json says" };
+        let what = if missing { "is missing" } else { "does not have the size in manifest.json" };
         Err(Error::Usage(format!(
-            "the data file {} of the inventory in {} {what}: download the whole folder of the inventory, with \
-             aws s3 sync or fetchmill get s3://..., and give the manifest.json in it",
+            "the data file {} of the inventory in {} {what}; download the whole folder of the inventory with \
+             aws s3 sync or fetchmill get s3://..., and give its manifest.json",
             file.text(),
             self.folder.display()
         )))

@@ -77,7 +77,7 @@ impl OpenedList {
                     }
                     _ => {
                         return Err(Error::Usage(
-                            "--sample reads the list twice: store it in a file first".into(),
+                            "--sample reads the list twice; save the list to a file first".into(),
                         ));
                     }
                 };
@@ -108,8 +108,8 @@ impl OpenedList {
             Some(known) => {
                 let had = known.split(' ').next().unwrap_or_default().to_owned();
                 Err(Error::Usage(format!(
-                    "{}: its files changed since the job began (it had {had} and has {}, or some have other names); \
-                     restore them, or choose another destination",
+                    "{}: files changed since the job started ({had} files then, {} now, or some with other \
+                     names); restore the original files or use a new destination",
                     self.reader.called(),
                     parts.count()
                 )))
@@ -135,8 +135,8 @@ impl OpenedList {
             match journal.get(LENGTH)?.and_then(|known| known.parse::<u64>().ok()) {
                 Some(known) if known != length && (is_read || self.sampled.is_some()) => {
                     return Err(Error::Usage(format!(
-                        "{} has changed since the job began: it had {known} bytes and has {length}; restore it, or \
-                         choose another destination",
+                        "{} has changed since the job started ({known} bytes then, {length} bytes now); \
+                         restore the original file or use a new destination",
                         self.reader.called()
                     )));
                 }

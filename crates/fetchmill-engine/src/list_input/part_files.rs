@@ -81,8 +81,8 @@ impl PartFiles {
         };
         if let Some(other) = others.iter().find(|other| kind(other) != kind(first)) {
             return Err(Error::Usage(format!(
-                "the list {}: its files have different formats ({} and {}); give a glob for one of them, or say \
-                 --list-format",
+                "the list {}: its files have different formats ({} and {}); give a glob for one format, or \
+                 set --list-format",
                 self.label,
                 name_of(first),
                 name_of(other)
@@ -90,7 +90,7 @@ impl PartFiles {
         }
         if kind(first) == Some(ListFormat::Inventory) {
             return Err(Error::Usage(format!(
-                "the list {}: it has the {} of an inventory; give the path of that file",
+                "the list {}: contains the {} of an inventory; give the path of that file",
                 self.label,
                 name_of(first)
             )));
@@ -159,7 +159,8 @@ fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     let found: Vec<PathBuf> = names.map(|name| folder.join(name)).collect();
     match found.iter().find(|path| !path.is_file()) {
         Some(other) => Err(Error::Usage(format!(
-            "the list {}: only files can be parts of a list ({} is not a file); give a glob that leaves it out",
+            "the list {}: only files can be parts of a list ({} is not a file); give a glob that matches \
+             files only",
             folder.display(),
             name_of(other)
         ))),

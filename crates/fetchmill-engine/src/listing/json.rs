@@ -37,14 +37,15 @@ pub(super) fn list(setup: ServerListerSetup, pages: &JsonPages, mut from: Option
         let JsonPage { page, items, is_without_urls, has_no_lead } =
             read_page(&lister, pages, from.as_deref(), &fetched)?;
         if !lister.has_listed && is_without_urls {
-            let bad = BadPage("no item of it has the field that --url-field names".to_owned());
+            let bad = BadPage("no item has the field given with --url-field".to_owned());
             return Err(lister.unreadable(path, &bad));
         }
         empty_pages = lister.count_empty(items == 0, empty_pages, path)?;
         let PageCursor::Json { next, .. } = &page.cursor else { return Ok(()) };
         if from.is_none() && has_no_lead {
             control.notice(&format!(
-                "the listing has one page: nothing in {} says where the next one is (--next-page, --next-field)",
+                "the listing has one page: {} does not lead to a next page (if there are more pages, set \
+                 --next-page or --next-field)",
                 lister.url(path)
             ));
         }

@@ -86,10 +86,7 @@ impl PageRequest {
     /// Describes a reply, for people.
     fn describe(&self, status: u16) -> String {
         if self.at.is_redirected() {
-            return format!(
-                "status {status} at {}, where a redirect leads",
-                for_display(self.at.url.as_bytes())
-            );
+            return format!("status {status} at {} (after a redirect)", for_display(self.at.url.as_bytes()));
         }
         format!("status {status}")
     }
@@ -231,7 +228,7 @@ impl Requester for PageRequester {
         }
         let key = OriginKey::of_url(&request.at.url).map(|(key, _)| key);
         key.and_then(|key| self.pool.origin(&key).ok()).ok_or_else(|| {
-            let reason = "it is no http or https URL";
+            let reason = "not an http or https URL";
             self.attempt_failed(request, Failure::new(FailureKind::Url, reason), None)
         })
     }

@@ -37,8 +37,8 @@ impl RobotsFilter {
             Some(Err(failed)) => {
                 let PageFailure { reason, kind, .. } = failed.failure;
                 return Err(Error::Listing(format!(
-                    "{url} failed ({}): {reason}, attempts: {}, so what it forbids is not known; try again later, or list \
-                     without it: --no-robots",
+                    "{url} failed ({}): {reason}, attempts: {}, so the forbidden paths are unknown; try \
+                     again later, or ignore robots.txt with --no-robots",
                     kind.name(),
                     failed.attempts
                 )));
@@ -48,7 +48,7 @@ impl RobotsFilter {
         let base = percent::decode(top.as_bytes()).unwrap_or_else(|| top.clone().into_bytes());
         if !robots.allows(&base) {
             return Err(Error::Listing(format!(
-                "{url} forbids {top}; ask whoever runs the server, or list it all the same: --no-robots"
+                "{url} forbids {top}; ask the operator of the server, or ignore robots.txt with --no-robots"
             )));
         }
         Ok(Some(RobotsFilter { robots, url, base, left_out: 0 }))
@@ -86,7 +86,8 @@ impl RobotsFilter {
     pub(super) fn notice_to(&self, control: &Control) {
         if self.left_out > 0 {
             control.notice(&format!(
-                "{} forbids {} of the files and folders that were listed: they were skipped; --no-robots takes them, too",
+                "{} forbids {} of the listed files and folders, which were skipped; \
+                 --no-robots includes them",
                 self.url, self.left_out
             ));
         }

@@ -179,7 +179,7 @@ impl ServerLister {
         let empty_pages = if is_empty { before + 1 } else { 0 };
         if empty_pages > limits::EMPTY_PAGES_MAX {
             return Err(Error::Listing(format!(
-                "the listing never ends: {} pages one after the other brought no name, the last is {}",
+                "the listing never ends: {} pages in a row without a name, the last is {}",
                 limits::EMPTY_PAGES_MAX,
                 self.url(path)
             )));
@@ -231,8 +231,8 @@ impl ServerLister {
         }
         if self.relisting.is_none() {
             return Err(Error::Listing(format!(
-                "{error}; the marker of an earlier run may have expired, and this job does not keep the names of all targets: \
-                 take another destination"
+                "{error}; the marker of an earlier run may have expired, but this job does not keep the \
+                 names of all targets; use another destination"
             )));
         }
         self.restart = Some(Restart::Expired(error));
@@ -245,7 +245,8 @@ impl ServerLister {
             return Ok(());
         };
         if let Restart::Expired(_) = restart {
-            let notice = "the marker of an earlier run has expired: the listing begins again, and what is fetched stays";
+            let notice = "the marker of an earlier run has expired: the listing starts again, and fetched \
+                          objects are kept";
             self.control.notice(notice);
         }
         relisting.begin(&self.control)
@@ -260,7 +261,7 @@ impl ServerLister {
     }
 
     pub(super) fn too_large(&self, path: &str) -> Error {
-        let reason = "the page is larger than 16 MiB; let the server give smaller pages";
+        let reason = "the page is larger than 16 MiB; make the server send smaller pages";
         self.no_listing(path, &PageFailure::new(FailureKind::BodyTooLarge, 200, reason), 1)
     }
 
@@ -357,7 +358,7 @@ impl ServerLister {
                 self.requester.key().authority()
             ),
             _ if *status == 404 => {
-                "; is the SOURCE right? --list-path and --listing say how the server lists".into()
+                "; check SOURCE, or say how the server lists with --list-path and --listing".into()
             }
             _ => no_page.hint.into(),
         };
@@ -371,7 +372,7 @@ impl ServerLister {
     fn proxy_hint(&self) -> String {
         let Some(proxy) = self.requester.proxy() else { return String::new() };
         let Proxy { host, port, .. } = proxy;
-        format!("; the way leads through the proxy {host}:{port}: is it running, and --proxy right?")
+        format!("; requests go through the proxy {host}:{port}: is the proxy running, and --proxy right?")
     }
 
     /// Waits for as long as the failure requires, and while the origin is down. Returns `false` if the job must end.

@@ -43,7 +43,7 @@ fn given_types(request: &JobRequest, columns: &ExtraColumns) -> Result<TypesByNa
     let given = column_types(&request.list.column_types)?;
     match given.keys().find(|name| !columns.kept().contains(name)) {
         Some(name) => Err(Error::Usage(format!(
-            "--column-types: no column {name} is kept; name it in --keep-columns or --transform-columns, too"
+            "--column-types: column {name} is not kept; add it to --keep-columns or --transform-columns"
         ))),
         None => Ok(given),
     }
@@ -61,7 +61,7 @@ pub(super) fn check(request: &JobRequest, columns: &ExtraColumns) -> Result<()> 
     let is_own = |name: &&String| rows.kind.columns().iter().any(|(own, _)| own == name);
     match columns.kept().iter().find(is_own) {
         Some(name) => Err(Error::Usage(format!(
-            "--keep-columns: results have a column {name:?} of their own; rename that of the list, or leave it out"
+            "--keep-columns: results already have a column {name:?}; rename your column, or leave it out"
         ))),
         None => Ok(()),
     }
@@ -162,6 +162,6 @@ mod tests {
 
         let refused = columns(&request).unwrap_err().to_string();
 
-        assert!(refused.starts_with("--column-types: no column size is kept"), "{refused}");
+        assert!(refused.starts_with("--column-types: column size is not kept"), "{refused}");
     }
 }

@@ -13,23 +13,23 @@ use fetchmill_model::limits::COOKIE_FILE_BYTES_MAX;
 pub(super) fn read_cookies(path: &Path) -> Result<CookieFile> {
     let refused = |what: String| {
         Error::Usage(format!(
-            "--cookies {}: {what}; give a cookies.txt in the format of Netscape, as curl -c writes it",
+            "--cookies {}: {what}; give a cookies.txt in Netscape format, as written by curl -c",
             path.display()
         ))
     };
-    let unreadable = |error: std::io::Error| refused(format!("it cannot be read ({error})"));
+    let unreadable = |error: std::io::Error| refused(format!("cannot be read ({error})"));
     // It is read more than once. A pipe would be empty the second time, and may never have any content.
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
-        return Err(refused("it is not a regular file".into()));
+        return Err(refused("not a regular file".into()));
     }
     let mut text = Vec::new();
     File::open(path)
         .and_then(|file| file.take(COOKIE_FILE_BYTES_MAX + 1).read_to_end(&mut text))
         .map_err(unreadable)?;
     if text.len() as u64 > COOKIE_FILE_BYTES_MAX {
-        return Err(refused(format!("it is larger than {COOKIE_FILE_BYTES_MAX} bytes")));
+        return Err(refused(format!("larger than {COOKIE_FILE_BYTES_MAX} bytes")));
     }
-    let text = String::from_utf8(text).map_err(|_| refused("it is not UTF-8".into()))?;
+    let text = String::from_utf8(text).map_err(|_| refused("not UTF-8".into()))?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     CookieFile::parse(&text, now).map_err(refused)
 }

@@ -56,7 +56,7 @@ impl CustomRequest {
         let is_length = (1..=METHOD_BYTES_MAX).contains(&upper.len());
         if !is_token || !is_length || matches!(upper.as_str(), "CONNECT" | "TRACE") {
             return Err(Error::Usage(format!(
-                "the method {:?} cannot be used; GET, HEAD, POST and others can",
+                "the method {:?} cannot be used; give a method such as GET, HEAD or POST",
                 for_display(method.as_bytes())
             )));
         }
@@ -217,7 +217,7 @@ impl JobRequests {
         let body = options.common_body()?;
         if body.as_ref().is_some_and(|body| body.len() > REQUEST_BYTES_MAX) {
             return Err(Error::Usage(
-                "--data and --data-json can be 64 KiB long at most: they go with each target".into(),
+                "--data and --data-json must be at most 64 KiB, since each request sends them".into(),
             ));
         }
         let fields = field.into_iter().collect();

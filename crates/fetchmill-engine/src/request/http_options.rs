@@ -312,13 +312,15 @@ impl HttpOptions {
         let [cert, key, named] = ["client_cert", "client_key", "credentials_for"].map(written);
         let refuse = |message: String| Err(Error::Usage(message));
         match (&self.client_cert, &self.client_key, origin) {
-            (None, Some(_), _) => refuse(format!("{key} is the key of a certificate: give {cert}, too")),
+            (None, Some(_), _) => refuse(format!("{key} is the key of a certificate; give {cert}, too")),
             (Some(_), _, None) => refuse(format!(
-                "{cert} shows who asks, and requests may lead anywhere: say with {named} https://HOST which origin gets it"
+                "{cert} identifies you, and requests may go to any host; name the origin that gets the \
+                 certificate with {named} https://HOST"
             )),
-            (Some(_), _, Some(origin)) if !origin.is_tls() => {
-                refuse(format!("{cert} is shown in TLS only, and {} has none: write https://", origin.text()))
-            }
+            (Some(_), _, Some(origin)) if !origin.is_tls() => refuse(format!(
+                "{cert} is sent only over TLS, and {} is not an https URL; write https://",
+                origin.text()
+            )),
             _ => Ok(()),
         }
     }

@@ -26,9 +26,7 @@ impl JobRequest {
             return refuse(format!("{format} has no rows; choose --format parquet or jsonl"));
         }
         if self.workers != Workers::Native {
-            return refuse(
-                "no item is asked for, so there is nothing for --engine to do; leave it out".into(),
-            );
+            return refuse("items come with the listing, so --engine has no effect; leave it out".into());
         }
         if self.upload.is_some() {
             return refuse(
@@ -37,7 +35,7 @@ impl JobRequest {
         }
         match self.options_of_objects().into_iter().find(|(_, is_given)| *is_given) {
             Some((option, _)) => {
-                refuse(format!("{option} is for objects, and no object is asked for; leave it out"))
+                refuse(format!("{option} is for objects, and no objects are fetched; leave it out"))
             }
             None => self.check_item_types(),
         }

@@ -28,7 +28,8 @@ impl JobRequest {
         self.check_transform()?;
         if self.names.template().is_some() && self.list.key_column.is_some() {
             return refuse(
-                "--names with a template and --key-column both say what objects are called: give one of them",
+                "--names with a template cannot be combined with --key-column, since both name the objects; \
+                 give one of them",
             );
         }
         self.http.insecure_host.iter().try_for_each(|host| check_insecure_host(host))?;
@@ -64,7 +65,7 @@ impl JobRequest {
             );
         }
         if self.allow_private && self.http.public_only {
-            return refuse("allow_private and public_only contradict each other");
+            return refuse("allow_private and public_only cannot be combined");
         }
         self.check_fields()?;
         self.check_tokens()?;
@@ -81,7 +82,8 @@ impl JobRequest {
         let refuse = |message: &str| Err(Error::Usage(message.to_owned()));
         if self.listing == Listing::Object && !is_object(url) {
             return Err(Error::Usage(format!(
-                "SOURCE: has no name of an object ({}); give a URL that does not end with a slash, or another --listing",
+                "SOURCE: not the URL of an object ({}); give a URL that does not end with a slash, or \
+                 another --listing",
                 url.url()
             )));
         }
@@ -123,7 +125,8 @@ impl JobRequest {
         }
         match &self.upload {
             Some(upload) => refuse(format!(
-                "{option} needs a folder as its destination, and {} is a bucket: get into a folder, and copy that",
+                "{option} needs a folder as its destination, not a bucket ({}); fetch into a folder, then \
+                 copy the folder",
                 upload.text()
             )),
             None => Ok(()),
@@ -138,7 +141,7 @@ impl JobRequest {
         }
         if let Some(upload) = &self.upload {
             return refuse(format!(
-                "--all-rows needs a folder as its destination, and {} is a bucket",
+                "--all-rows needs a folder as its destination, not a bucket ({})",
                 upload.text()
             ));
         }
@@ -154,7 +157,7 @@ impl JobRequest {
         if rows.kind == RowKind::Answers && self.lists_itself() {
             let url = self.source.text();
             return Err(Error::Usage(format!(
-                "{url} is no list: give a file with URLs, or - for standard input"
+                "{url} is not a list; give a file with URLs, or - for standard input"
             )));
         }
         Ok(())
@@ -199,10 +202,12 @@ impl JobRequest {
         }
         let refuse = |problem: &str| Err(Error::Usage(format!("--accept {problem}")));
         if self.lists_only() {
-            return refuse("is for objects that are fetched: a list requests none, and items are JSON");
+            return refuse("is for fetched objects: list fetches none, and items are JSON");
         }
         if self.list.request.has_range() {
-            return refuse("does not go with --offset-column: a part of an object does not show its start");
+            return refuse(
+                "cannot be combined with --offset-column: a part of an object does not show its start",
+            );
         }
         Ok(())
     }
@@ -223,10 +228,12 @@ impl JobRequest {
             return refuse("needs --engine native");
         }
         if self.list.request.has_range() {
-            return refuse("does not go with --offset-column: a part of an object does not show its start");
+            return refuse(
+                "cannot be combined with --offset-column: a part of an object does not show its start",
+            );
         }
         if self.pipeline > 1 {
-            return refuse("does not go with --pipeline: leave out one of them");
+            return refuse("cannot be combined with --pipeline; leave out one of them");
         }
         Ok(())
     }
@@ -257,22 +264,25 @@ impl JobRequest {
         let refuse = |problem: &str| Err(Error::Usage(format!("--compressed {problem}")));
         if self.format == Format::Warc {
             return refuse(
-                "does not go with --format warc, which stores what the server sent; choose another format",
+                "cannot be combined with --format warc, which stores bodies as sent by the server; choose \
+                 another format",
             );
         }
         if self.workers != Workers::Native {
             return refuse("needs --engine native");
         }
         if self.list.request.has_range() {
-            return refuse("does not go with --offset-column: a part of an encoded object cannot be decoded");
+            return refuse(
+                "cannot be combined with --offset-column: a part of an encoded object cannot be decoded",
+            );
         }
         if self.pipeline > 1 {
-            return refuse("does not go with --pipeline: leave out one of them");
+            return refuse("cannot be combined with --pipeline; leave out one of them");
         }
         let of_rows = self.list.request.headers.iter().map(|header| &header.name);
         let mut names = self.http.headers.iter().map(|(name, _)| name).chain(of_rows);
         if names.any(|name| name.eq_ignore_ascii_case(ACCEPT_ENCODING)) {
-            return refuse("says itself which encodings are accepted: leave out --header Accept-Encoding");
+            return refuse("sets Accept-Encoding itself; leave out --header Accept-Encoding");
         }
         Ok(())
     }
@@ -305,8 +315,8 @@ impl JobRequest {
         let has_own_names = self.list.key_column.is_some() || self.names != NameScheme::Source;
         if self.format == Format::Files && self.list.has_one_url() && !has_own_names {
             return refuse(
-                "all targets have one URL, and files need different names: add --names seq, a template of names, or \
-                 --key-column",
+                "all targets have the same URL, but files need different names; add --names seq, a template \
+                 of names, or --key-column",
             );
         }
         let fields = request.headers.iter().map(|header| (header.name.clone(), header.value.clone()));
@@ -320,20 +330,20 @@ impl JobRequest {
             |problem: &str| Err(Error::Usage(format!("--offset-column and --length-column {problem}")));
         let request = &self.list.request;
         if request.offset_column.is_none() || request.length_column.is_none() {
-            return refuse("need one another: give both");
+            return refuse("must be given together");
         }
         if !matches!(self.source, SourceOptions::List(_)) {
-            return refuse("are for lists of URLs: nothing else has columns");
+            return refuse("are for lists of URLs: only lists have columns");
         }
         if !request.is_bare_get() {
-            return refuse("ask with GET: leave out --method, --data and --data-json");
+            return refuse("use GET requests; leave out --method, --data and --data-json");
         }
         if self.workers != Workers::Native {
             return refuse("need --engine native");
         }
         if self.format == Format::Warc {
             return refuse(
-                "cannot be stored as --format warc, which has whole objects; choose another format",
+                "cannot be combined with --format warc, which stores whole objects; choose another format",
             );
         }
         Ok(())
@@ -343,13 +353,13 @@ impl JobRequest {
     fn check_hashes(&self) -> Result<()> {
         let refuse = |problem: &str| Err(Error::Usage(format!("--hash-column {problem}")));
         if !matches!(self.source, SourceOptions::List(_)) {
-            return refuse("is for lists of URLs: nothing else has columns");
+            return refuse("is for lists of URLs: only lists have columns");
         }
         if self.workers != Workers::Native {
             return refuse("needs --engine native");
         }
         if self.format == Format::Warc {
-            return refuse("does not go with --format warc; choose another format");
+            return refuse("cannot be combined with --format warc; choose another format");
         }
         Ok(())
     }
@@ -360,7 +370,7 @@ impl JobRequest {
         let refuse = |message: String| Err(Error::Usage(message));
         if self.format.extension().is_none() {
             return refuse(format!(
-                "{} is a bucket: it takes shards, so choose --format parquet, tar, warc or jsonl",
+                "{} is a bucket, which can hold only shards; choose --format parquet, tar, warc or jsonl",
                 upload.text()
             ));
         }
@@ -398,7 +408,8 @@ impl JobRequest {
         }
         if self.secrets_origin().is_none() {
             return refuse(
-                "prints a secret, and a list may lead anywhere: say with --credentials-for https://HOST which origin gets it",
+                "prints a secret, and a list can name any host; name the origin that gets the token with \
+                 --credentials-for https://HOST",
             );
         }
         Ok(())
@@ -433,11 +444,11 @@ impl JobRequest {
             return refuse("must be a path such as a/b/, not empty");
         }
         if self.names == NameScheme::Seq {
-            return refuse("is not for --names seq: numbers have no path to lose");
+            return refuse("cannot be combined with --names seq: numbers have no leading path");
         }
         if self.format == Format::Warc && !self.leads_anywhere() {
             return refuse(
-                "does not go with --format warc, where the names of a source's objects tell their URLs",
+                "cannot be combined with --format warc, which needs the full names for the URLs of objects",
             );
         }
         Ok(())

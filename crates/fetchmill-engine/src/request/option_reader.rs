@@ -73,8 +73,8 @@ impl Rows {
             None => ResultsFormat::default(),
             Some(path) => ResultsFormat::of(&path.to_string_lossy(), format).ok_or_else(|| {
                 Error::Usage(format!(
-                    "the end of {} does not say how results are written: .parquet, .csv or .jsonl, the last two also \
-                     with .gz or .zst; or say it with --format",
+                    "{}: the file name does not give the format of the results; use .parquet, .csv or .jsonl \
+                     (the last two also with .gz or .zst), or give --format",
                     path.display()
                 ))
             })?,

@@ -48,8 +48,7 @@ impl StreamOptions {
         }
         if self.http.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(ACCEPT_ENCODING)) {
             return Err(Error::Usage(
-                "compressed says itself which encodings are accepted: leave out the header Accept-Encoding"
-                    .into(),
+                "compressed sets Accept-Encoding itself; leave out the header Accept-Encoding".into(),
             ));
         }
         Ok(fields.accepting(ACCEPTED_ENCODINGS))

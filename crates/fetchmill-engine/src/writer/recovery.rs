@@ -25,8 +25,7 @@ use fetchmill_store::sink::{
 };
 
 /// Advice for a damaged shard.
-const REPAIR: &str =
-    "have its objects fetched again with `fetchmill verify --repair`, then run the same command";
+const REPAIR: &str = "fetch its objects again with `fetchmill verify --repair`, then run the same command";
 /// Advice for a damaged shard whose objects are unknown.
 const ANEW: &str = "the names of its objects are lost: fetch into a new destination";
 
@@ -116,8 +115,8 @@ fn publish_sealed(shard_folder: &ShardFolder, journal: &mut Journal) -> Result<(
         let length = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
         if length != data.end {
             return Err(Error::Journal(format!(
-                "{} is missing or has not its {} bytes: put it back, or fetch its {} objects again with `fetchmill \
-                 verify --repair`",
+                "{} is missing or does not have its {} bytes; restore the file, or fetch its {} objects \
+                 again with `fetchmill verify --repair`",
                 path.display(),
                 data.end,
                 shard.sealed.objects
@@ -185,8 +184,8 @@ fn seal_open(
     let manifest = Manifest::open(&folder.join(&manifest_end.path))?;
     if rows.is_some_and(|rows| rows != manifest.rows()) {
         return Err(Error::Journal(format!(
-            "{} and its manifest have not the same rows: the shard is damaged; fetch its objects again with \
-             `fetchmill verify --repair`",
+            "{}: the shard is damaged (its manifest has a different number of rows); fetch its objects again \
+             with `fetchmill verify --repair`",
             folder.join(&open.data.path).display()
         )));
     }
@@ -229,8 +228,8 @@ fn cut(folder: &Path, end: &ShardEnd, remedy: &str) -> Result<()> {
     let path = folder.join(&end.path);
     let why = match durable::cut(&path, end.end) {
         Ok(true) => check_prefix(&path, end).err(),
-        Ok(false) => Some("it is shorter than the journal says".to_owned()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some("it is not there".to_owned()),
+        Ok(false) => Some("the file is shorter than recorded in the journal".to_owned()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some("the file is missing".to_owned()),
         Err(error) => return Err(Error::storage("cut back", path, error)),
     };
     why.map_or(Ok(()), |why| Err(Error::Journal(format!("{} is damaged: {why}; {remedy}", path.display()))))

@@ -31,7 +31,7 @@ impl CookieFile {
         match (cookies.is_empty(), expired) {
             (false, _) => Ok(CookieFile(cookies)),
             (true, 0) => Err("it has no cookies".into()),
-            (true, _) => Err(format!("all of its cookies have expired: {expired}")),
+            (true, _) => Err(format!("all cookies have expired ({expired})")),
         }
     }
 
@@ -50,18 +50,18 @@ fn read_line(line: &str, now: u64) -> Result<Option<Cookie>, &'static str> {
     let is_true = |text: &str| match text {
         "TRUE" | "true" => Ok(true),
         "FALSE" | "false" => Ok(false),
-        _ => Err("has something else than TRUE or FALSE in its second or fourth column"),
+        _ => Err("must have TRUE or FALSE in its second and fourth columns"),
     };
     let (subdomains, path) = (is_true(columns[1])?, columns[2]);
     let is_secure = is_true(columns[3])?;
     // Some programs write fractions of a second.
     let expires = columns[4].split('.').next().and_then(|seconds| seconds.parse::<i64>().ok());
-    let expires = expires.ok_or("has no time in its fifth column")?;
+    let expires = expires.ok_or("must have a time in its fifth column")?;
     let (name, value) = (columns[5], columns.get(6).copied().unwrap_or_default());
     let domain = columns[0].strip_prefix('.').unwrap_or(columns[0]).to_ascii_lowercase();
     let is_domain = !domain.is_empty() && domain.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'/');
     if !is_domain || !path.starts_with('/') {
-        return Err("has no domain in its first column, or no path in its third");
+        return Err("must have a domain in its first column and a path in its third");
     }
     if !is_name(name) || !is_value(value) {
         return Err("has a name or a value that no request can carry");
@@ -133,12 +133,12 @@ mod tests {
         for (text, said) in [
             ("", "no cookies"),
             ("# only this\n", "no cookies"),
-            ("a.test\tFALSE\t/\tFALSE\t1\tcanary\tcanary\n", "have expired: 1"),
+            ("a.test\tFALSE\t/\tFALSE\t1\tcanary\tcanary\n", "have expired (1)"),
             ("[{\"canary\": 1}]", "line 1 does not have seven columns"),
             ("\na.test FALSE / FALSE 0 canary canary", "line 2 does not"),
             ("a.test\tmaybe\t/\tFALSE\t0\tcanary\tcanary", "TRUE or FALSE"),
-            ("a.test\tFALSE\t/\tFALSE\tsoon\tcanary\tcanary", "no time"),
-            ("a.test\tFALSE\tx\tFALSE\t0\tcanary\tcanary", "no path"),
+            ("a.test\tFALSE\t/\tFALSE\tsoon\tcanary\tcanary", "must have a time"),
+            ("a.test\tFALSE\tx\tFALSE\t0\tcanary\tcanary", "a path in its third"),
             ("a.test\tFALSE\t/\tFALSE\t0\tcanary\tcan;ary", "no request can carry"),
         ] {
             let why = CookieFile::parse(text, NOW).unwrap_err();

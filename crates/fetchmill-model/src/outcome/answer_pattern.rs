@@ -45,7 +45,8 @@ impl AnswerPattern {
         };
         meaning.filter(means_some).map(AnswerPattern).ok_or_else(|| {
             Error::Usage(format!(
-                "'{}' is no answer: give a failure kind (see `fetchmill help exit-codes`), a status as 404, 5xx, dns*, or any",
+                "'{}' is not an answer; give a failure kind (see `fetchmill help exit-codes`), a status such \
+                 as 404, 5xx, dns*, or any",
                 text.escape_debug()
             ))
         })
@@ -84,7 +85,7 @@ mod tests {
     fn what_means_no_answer_is_refused() {
         for text in ["", "nothing", "0xx", "099", "40", "xx", "404xx", "x*", "[", "404 "] {
             let refused = AnswerPattern::parse(text).unwrap_err().to_string();
-            assert!(refused.contains("is no answer: give a failure kind"), "{refused}");
+            assert!(refused.contains("is not an answer; give a failure kind"), "{refused}");
         }
     }
 }

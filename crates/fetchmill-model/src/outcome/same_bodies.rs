@@ -78,7 +78,8 @@ impl SameBodies {
             length => format!("are the same {} bytes", with_commas(length)),
         };
         Some(format!(
-            "{about}{} of {} objects fetched in this run {what}; if that is a login or an error page, --accept TYPE refuses it",
+            "{about}{} of {} objects fetched in this run {what}; to refuse a login or error page, use \
+             --accept TYPE",
             with_commas(most.at_least()),
             with_commas(self.fetched),
         ))

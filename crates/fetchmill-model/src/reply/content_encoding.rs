@@ -36,7 +36,7 @@ pub fn is_identity(encoding: &[u8]) -> bool {
 
 /// Says that a reply names an encoding that was not asked for.
 pub fn not_asked_for(name: &[u8]) -> String {
-    format!("Content-Encoding says {}, and one of {ACCEPTED_ENCODINGS} was asked for", for_display(name))
+    format!("Content-Encoding is {}, but only {ACCEPTED_ENCODINGS} were requested", for_display(name))
 }
 
 /// Why a body is not decoded.
@@ -185,7 +185,7 @@ impl<R: BufRead> BrotliDecoder<R> {
     /// Nothing may stand behind the end.
     fn end(&mut self) -> io::Result<()> {
         self.is_at_end = true;
-        if self.encoded.fill_buf()?.is_empty() { Ok(()) } else { Err(malformed("bytes behind its end")) }
+        if self.encoded.fill_buf()?.is_empty() { Ok(()) } else { Err(malformed("bytes after its end")) }
     }
 }
 

@@ -68,7 +68,7 @@ impl BucketName {
             return Err(Error::Usage("s3:// names no bucket; write it as s3://BUCKET/PREFIX".to_owned()));
         }
         let shown = name::for_display(text.as_bytes());
-        Err(Error::Usage(format!("{shown} is no bucket; write the source as s3://BUCKET/PREFIX")))
+        Err(Error::Usage(format!("{shown} is not a bucket name; write the source as s3://BUCKET/PREFIX")))
     }
 
     /// As it is written.
@@ -96,7 +96,7 @@ impl BucketName {
 pub fn parse_source(text: &str) -> Result<(BucketName, String)> {
     let Some(rest) = text.strip_prefix("s3://") else {
         return Err(Error::Usage(format!(
-            "{} is no bucket; write the source as s3://BUCKET/PREFIX",
+            "{} is not a bucket name; write the source as s3://BUCKET/PREFIX",
             name::for_display(text.as_bytes())
         )));
     };
@@ -140,7 +140,7 @@ impl BucketAddress {
         };
         let url = format!("{scheme}://{host}/");
         let (key, _) = OriginKey::of_url(&url)
-            .ok_or_else(|| Error::Usage(format!("{url} is no place that a bucket can be asked for")))?;
+            .ok_or_else(|| Error::Usage(format!("{url} cannot be the address of a bucket")))?;
         Ok(BucketAddress { key, prefix, region: region.to_owned() })
     }
 
@@ -170,7 +170,7 @@ fn must_be_label(bucket: &BucketName, option: &str) -> Result<bool> {
         return Ok(true);
     }
     Err(Error::Usage(format!(
-        "the bucket {} cannot be part of a host, which {option} asks for; use --addressing-style path",
+        "the bucket name {} cannot be part of a host name, as {option} requires; use --addressing-style path",
         bucket.text()
     )))
 }

@@ -129,24 +129,33 @@ impl ErrorDocument {
         let text = match self.meaning(status) {
             StoreError::Denied if is_signed => {
                 format!(
-                    "do the credentials allow s3:ListBucket and s3:GetObject on {bucket}? If its readers pay for requests, \
-                     add --requester-pays"
+                    "check that the credentials allow s3:ListBucket and s3:GetObject on {bucket}; if readers \
+                     pay for requests, add --requester-pays"
                 )
             }
             StoreError::Denied => {
-                format!("give credentials (AWS_ACCESS_KEY_ID, --profile): without any, or with --no-sign-request, only what is public can be read, and {bucket} seems not to be")
+                format!(
+                    "{bucket} does not seem to be public; give credentials (AWS_ACCESS_KEY_ID, --profile) \
+                     without --no-sign-request"
+                )
             }
             StoreError::NoBucket => {
-                format!("is the name {bucket} right, and the endpoint (--endpoint-url)?")
+                format!("check the bucket name {bucket} and the endpoint (--endpoint-url)")
             }
             StoreError::BadCredentials => match self.code.as_str() {
                 "InvalidAccessKeyId" | "XAdminUserNotFound" => {
-                    "the store does not know the access key: is AWS_ACCESS_KEY_ID, or that of the profile, one of this store?".into()
+                    "the store does not know the access key; check that AWS_ACCESS_KEY_ID, or the profile's \
+                     key, belongs to this store".into()
                 }
-                "SignatureDoesNotMatch" => "is AWS_SECRET_ACCESS_KEY, or that of the profile, the secret of this access key?".into(),
+                "SignatureDoesNotMatch" => {
+                    "check that AWS_SECRET_ACCESS_KEY, or the profile's secret, is the secret of this access key"
+                        .into()
+                }
                 // The second is what MinIO says.
-                "InvalidToken" | "InvalidTokenId" => "is the session token that of these keys, and complete?".into(),
-                _ => "are access key and secret key right?".into(),
+                "InvalidToken" | "InvalidTokenId" => {
+                    "check that the session token is complete and belongs to these keys".into()
+                }
+                _ => "check the access key and the secret key".into(),
             },
             StoreError::WrongRegion => match (&self.region, &self.endpoint) {
                 (Some(region), _) => format!("{bucket} is in another region: give --region {region}"),

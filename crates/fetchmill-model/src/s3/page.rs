@@ -49,12 +49,12 @@ const FOLDERS_KEPT: usize = 8;
 
 /// Gives the keys of a page to `each`, in the order of the store. Those before a mistake were given when it is found.
 pub fn read_page(body: &[u8], each: &mut dyn FnMut(BucketEntry<'_>)) -> Result<PageEnd, BadPage> {
-    let text = std::str::from_utf8(body).map_err(|_| bad("it gives a page that is not UTF-8"))?;
+    let text = std::str::from_utf8(body).map_err(|_| bad("the page is not UTF-8"))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut page = PageParser::new(is_url_encoded(text), each);
     let mut reader = Reader::from_str(text);
     loop {
-        match reader.read_event().map_err(|error| bad(&format!("it gives a page that is no XML: {error}")))? {
+        match reader.read_event().map_err(|error| bad(&format!("the page is not XML: {error}")))? {
             Event::Start(start) => page.open(start.local_name().as_ref())?,
             Event::End(_) => page.close()?,
             Event::Empty(start) => {
@@ -64,7 +64,7 @@ pub fn read_page(body: &[u8], each: &mut dyn FnMut(BucketEntry<'_>)) -> Result<P
             Event::Text(text) => page.add(&text)?,
             Event::CData(text) => page.add(&text)?,
             Event::GeneralRef(reference) => page.add_reference(&reference)?,
-            Event::DocType(_) => return Err(bad("it gives a page with a document type")),
+            Event::DocType(_) => return Err(bad("the page has a document type")),
             Event::Eof => return page.finish(),
             Event::Comment(_) | Event::Decl(_) | Event::PI(_) => {}
         }
@@ -144,16 +144,16 @@ impl<'e> PageParser<'e> {
     fn open(&mut self, element: &str) -> Result<(), BadPage> {
         self.depth += 1;
         if self.depth > XML_DEPTH_MAX {
-            return Err(bad("it gives a page that is nested too deep"));
+            return Err(bad("the page is nested too deep"));
         }
         if self.field.is_some() {
-            return Err(bad("it gives a page with elements where a value belongs"));
+            return Err(bad("the page has elements where a value belongs"));
         }
         match (self.depth, element) {
             (1, "ListBucketResult") if !self.is_ended => {}
             (1, _) => {
                 let shown = name::for_display(element.as_bytes());
-                return Err(bad(&format!("it gives no page of keys, but an element {shown}")));
+                return Err(bad(&format!("the page is not a page of keys, but an element {shown}")));
             }
             (2, "Contents") => {
                 self.entry = Some(PageElement::Key);
@@ -174,14 +174,14 @@ impl<'e> PageParser<'e> {
         if self.field.is_some() {
             self.text.push_str(text);
         } else if self.depth == 0 && !text.trim_ascii().is_empty() {
-            return Err(bad("it gives a page with text around it"));
+            return Err(bad("the page has text around it"));
         }
         Ok(())
     }
 
     /// Of the entities only the five that XML has: others would have to be declared.
     fn add_reference(&mut self, reference: &BytesRef<'_>) -> Result<(), BadPage> {
-        let bad_reference = || bad("it gives a page with an unknown entity");
+        let bad_reference = || bad("the page has an unknown entity");
         if let Some(character) = reference.resolve_char_ref().map_err(|_| bad_reference())? {
             return self.add(character.encode_utf8(&mut [0; 4]));
         }
@@ -243,7 +243,7 @@ impl<'e> PageParser<'e> {
         let CurrentKey { key, etag, storage_class, size, modified, known } = &mut self.current;
         let is_known = |field: Field| *known & (1 << field as u8) != 0;
         if !is_known(Field::Key) || key.is_empty() {
-            return Err(bad("it gives a page with an object that has no key"));
+            return Err(bad("the page has an object without a key"));
         }
         match &self.end.last_key {
             Some(last) if last == key => return Err(twice(&format!("the key {}", name::for_display(key)))),
@@ -264,7 +264,7 @@ impl<'e> PageParser<'e> {
 
     fn finish(self) -> Result<PageEnd, BadPage> {
         if !self.is_ended {
-            return Err(bad("it gives a page that is cut short"));
+            return Err(bad("the page is cut off"));
         }
         let is_truncated = self.is_truncated.unwrap_or(self.end.token.is_some());
         Ok(PageEnd { is_truncated, ..self.end })
@@ -318,7 +318,7 @@ fn decode_key(text: &str, is_url_encoded: bool, out: &mut Vec<u8>) -> Result<(),
     }
     decode_url(text.as_bytes(), out).ok_or_else(|| {
         let shown = name::for_display(text.as_bytes());
-        bad(&format!("it says that keys are url-encoded, and {shown} is not"))
+        bad(&format!("the page says that keys are url-encoded, but {shown} is not"))
     })
 }
 
@@ -343,7 +343,7 @@ fn decode_url(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
 }
 
 fn twice(what: &str) -> BadPage {
-    bad(&format!("it gives a page with {what} twice"))
+    bad(&format!("the page has {what} twice"))
 }
 
 fn bad(why: &str) -> BadPage {
@@ -467,18 +467,18 @@ mod tests {
                 .fold(String::new(), |body, key| body + &format!("<Contents><Key>{key}</Key></Contents>"))
         };
         for (body, why) in [
-            (String::new(), "cut short"),
+            (String::new(), "cut off"),
             ("no page".into(), "text around"),
-            ("<Error><Code>SlowDown</Code></Error>".into(), "no page of keys, but an element Error"),
+            ("<Error><Code>SlowDown</Code></Error>".into(), "not a page of keys, but an element Error"),
             ("<html><body></html>".into(), "element html"),
             ("{\"keys\": []}".into(), "text around"),
-            (page("").replace("</ListBucketResult>", ""), "cut short"),
-            (page("<Contents><Key>a"), "no XML"),
+            (page("").replace("</ListBucketResult>", ""), "cut off"),
+            (page("<Contents><Key>a"), "not XML"),
             (page("") + "<ListBucketResult/>", "element ListBucketResult"),
             (page("") + "more", "text around"),
             (page(&keys(&["a", "a\u{1b}", "a\u{1b}"])), "the key a\\u{1b} twice"),
-            (page(&keys(&[""])), "no key"),
-            (page("<Contents><Size>1</Size></Contents>"), "no key"),
+            (page(&keys(&[""])), "without a key"),
+            (page("<Contents><Size>1</Size></Contents>"), "without a key"),
             (page("<Contents><Key>a</Key><Key>b</Key></Contents>"), "Key twice"),
             (page("<Contents><Key>a</Key><Size>1</Size><Size>1</Size></Contents>"), "Size twice"),
             (page("<IsTruncated>true</IsTruncated><IsTruncated>false</IsTruncated>"), "IsTruncated twice"),

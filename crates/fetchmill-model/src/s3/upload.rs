@@ -36,8 +36,8 @@ impl UploadDestination {
         let is_bad = |segment: &str| matches!(segment, "." | "..") || segment.contains('\0');
         if prefix.split('/').any(is_bad) || prefix.len() > PREFIX_BYTES_MAX {
             return Err(Error::Usage(format!(
-                "{SCHEME}{} is no place for shards: its segments must be names, and it has at most {PREFIX_BYTES_MAX} \
-                 bytes",
+                "{SCHEME}{} cannot hold shards; the segments of the prefix must be names, and the prefix \
+                 must have at most {PREFIX_BYTES_MAX} bytes",
                 name::for_display(text.as_bytes())
             )));
         }

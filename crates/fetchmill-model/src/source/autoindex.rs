@@ -31,7 +31,7 @@ pub fn read_folder(
     match read {
         Ok(()) => pages.finish(),
         Err(error) if error.is_io() => Err(FolderReadError::Io(error.into())),
-        Err(error) => Err(FolderReadError::Page(BadPage(format!("it gives no listing as JSON: {error}")))),
+        Err(error) => Err(FolderReadError::Page(BadPage(format!("not a listing in JSON: {error}")))),
     }
 }
 

@@ -33,8 +33,7 @@ impl OriginUrl {
         let url = parse_http(text)?;
         if url.query().is_some() || url.fragment().is_some() {
             return Err(Error::Usage(
-                "SOURCE must not have a query or a fragment: it is a place, not a request; --listing json takes a query"
-                    .into(),
+                "SOURCE must not have a query or a fragment; only --listing json takes a query".into(),
             ));
         }
         Ok(OriginUrl { url, is_page: false })
@@ -95,13 +94,13 @@ fn parse_http(text: &str) -> Result<Url> {
         return Err(Error::Usage("SOURCE holds a space or a control character; percent-encode it".into()));
     }
     let url = Url::parse(text).map_err(|error| {
-        Error::Usage(format!("{text} is no URL ({error}); write it as http://HOST:PORT/PATH"))
+        Error::Usage(format!("{text} is not a URL ({error}); write SOURCE as http://HOST:PORT/PATH"))
     })?;
     match url.scheme() {
         "http" | "https" => {}
         scheme => {
             return Err(Error::Usage(format!(
-                "{scheme}: is no scheme that can be fetched; use http:// or https://"
+                "{scheme}: is not a supported scheme; use http:// or https://"
             )));
         }
     }
@@ -155,7 +154,7 @@ fn on_origin(
 ) -> Result<Url> {
     let refused = |why: &str| {
         Error::Security(format!(
-            "the listing's marker leads away from {}: {} ({why}); it is not followed",
+            "the listing's marker leads away from {}: {} ({why}); the marker is not followed",
             origin.text(),
             for_display(text.as_bytes())
         ))
@@ -163,7 +162,7 @@ fn on_origin(
     if text.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
         return Err(refused("it holds a space or a control character"));
     }
-    let mut url = parse(text).map_err(|_| refused("it is no URL"))?;
+    let mut url = parse(text).map_err(|_| refused("not a URL"))?;
     keep_tls(origin, &mut url);
     if url.origin() != origin.url.origin() || !url.username().is_empty() || url.password().is_some() {
         return Err(refused("another origin"));

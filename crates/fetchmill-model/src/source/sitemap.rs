@@ -34,7 +34,7 @@ const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
 /// Longer than any time that is one, with space around it.
 const TIME_BYTES_MAX: usize = 256;
 
-const CUT: &str = "it was cut: it ends before its last element does";
+const CUT: &str = "the sitemap is cut off (it ends before its last element does)";
 
 /// Whether a source is a sitemap by its name.
 pub fn is_sitemap(origin: &OriginUrl) -> bool {
@@ -124,7 +124,7 @@ fn read_lines(
 }
 
 fn not_utf8() -> BadPage {
-    BadPage("it is no sitemap: neither XML nor text in UTF-8 or UTF-16".to_owned())
+    BadPage("not a sitemap: neither XML nor text in UTF-8 or UTF-16".to_owned())
 }
 
 fn text_error(error: IoError) -> FolderReadError {
@@ -162,12 +162,12 @@ fn xml_error(error: quick_xml::Error) -> FolderReadError {
         quick_xml::Error::Io(error) => error,
         // A tag, a comment or the like without its end.
         quick_xml::Error::Syntax(_) => return FolderReadError::Cut(CUT),
-        error => return bad(&format!("it is no XML: {error}")),
+        error => return bad(&format!("not XML: {error}")),
     };
     let error = std::sync::Arc::try_unwrap(error).unwrap_or_else(|shared| copy_of(&shared));
     match error.kind() {
         ErrorKind::InvalidData | ErrorKind::InvalidInput | ErrorKind::UnexpectedEof => {
-            bad(&format!("it is no whole gzip: {error}"))
+            bad(&format!("not a complete gzip file: {error}"))
         }
         _ => read_error(error),
     }
@@ -243,7 +243,7 @@ impl SitemapParser {
         }
         if self.seen.is_empty() && normalise(text).is_err() {
             let shown = for_display(text.as_bytes());
-            return Err(bad(&format!("it is no sitemap: neither XML nor a list of URLs, but {shown}")));
+            return Err(bad(&format!("not a sitemap: neither XML nor a list of URLs, but {shown}")));
         }
         self.loc = Some(text.to_owned());
         self.end_entry()
@@ -264,7 +264,9 @@ impl SitemapParser {
             Event::DocType(_) => return Err(bad("it has a document type")),
             Event::Eof if self.is_ended => {}
             Event::Eof => {
-                return Err(FolderReadError::Cut("it was cut: it ends before its last element does"));
+                return Err(FolderReadError::Cut(
+                    "the sitemap is cut off (it ends before its last element does)",
+                ));
             }
             Event::Comment(_) | Event::Decl(_) | Event::PI(_) => {}
         }
@@ -278,13 +280,13 @@ impl SitemapParser {
             (1, "urlset") if !self.is_ended => self.kind = Some(SitemapKind::Urls),
             (1, "sitemapindex") if !self.is_ended && self.indexes_before >= SITEMAP_INDEX_DEPTH_MAX => {
                 return Err(bad(&format!(
-                    "it is an index of sitemaps, and {SITEMAP_INDEX_DEPTH_MAX} indexes lead to it, one after the other"
+                    "an index of sitemaps below {SITEMAP_INDEX_DEPTH_MAX} other indexes is too deep"
                 )));
             }
             (1, "sitemapindex") if !self.is_ended => self.kind = Some(SitemapKind::Index),
             (1, _) => {
                 let shown = for_display(element.as_bytes());
-                return Err(bad(&format!("it is no sitemap, but an element {shown}")));
+                return Err(bad(&format!("not a sitemap, but an element {shown}")));
             }
             (2, "url") if self.kind == Some(SitemapKind::Urls) => self.place = SitemapPlace::Entry,
             (2, "sitemap") if self.kind == Some(SitemapKind::Index) => self.place = SitemapPlace::Entry,
@@ -475,7 +477,7 @@ mod tests {
         // The source is known.
         assert_eq!(found_at(SITEMAP_INDEX_DEPTH_MAX - 1).unwrap(), [b"maps/2.xml"]);
         let Err(FolderReadError::Page(refused)) = found_at(SITEMAP_INDEX_DEPTH_MAX) else { panic!() };
-        assert!(refused.0.contains("5 indexes lead to it"), "{refused}");
+        assert!(refused.0.contains("below 5 other indexes"), "{refused}");
     }
 
     #[test]
@@ -488,7 +490,7 @@ mod tests {
 
         assert_eq!(page.names.iter().collect::<Vec<_>>(), [b"http://a.test:81/x"]);
         for cut in [packed.len() - 20, packed.len() - 1] {
-            assert!(refusal(&packed[..cut], "").contains("no whole gzip"), "{cut}");
+            assert!(refusal(&packed[..cut], "").contains("not a complete gzip file"), "{cut}");
         }
     }
 
@@ -521,12 +523,12 @@ mod tests {
     #[test]
     fn what_is_no_sitemap_is_told() {
         for (body, reason) in [
-            ("", "was cut"),
-            ("<urlset><url><loc>http://a.test:81/x</loc></url>", "was cut"),
-            ("<urlset><url><loc>http://a.test:81/x</lo", "was cut"),
-            ("<urlset><url><loc>http://a.test:81/x</url></urlset>", "no XML"),
-            ("<html></html>", "no sitemap, but an element html"),
-            ("<urlset></urlset><urlset></urlset>", "no sitemap"),
+            ("", "is cut off"),
+            ("<urlset><url><loc>http://a.test:81/x</loc></url>", "is cut off"),
+            ("<urlset><url><loc>http://a.test:81/x</lo", "is cut off"),
+            ("<urlset><url><loc>http://a.test:81/x</url></urlset>", "not XML"),
+            ("<html></html>", "not a sitemap, but an element html"),
+            ("<urlset></urlset><urlset></urlset>", "not a sitemap"),
             ("<!DOCTYPE x [<!ENTITY y 'z'>]><urlset></urlset>", "document type"),
             ("<urlset><url><loc>&y;</loc></url></urlset>", "unknown entity"),
         ] {
@@ -536,8 +538,8 @@ mod tests {
                 refusal(body.as_bytes(), "")
             );
         }
-        assert!(refusal(b"<urlset><url><loc>\xff</loc></url></urlset>", "").contains("no XML"));
-        assert!(refusal("<a>".repeat(100).as_bytes(), "").contains("no sitemap"));
+        assert!(refusal(b"<urlset><url><loc>\xff</loc></url></urlset>", "").contains("not XML"));
+        assert!(refusal("<a>".repeat(100).as_bytes(), "").contains("not a sitemap"));
         assert!(refusal(format!("<urlset>{}", "<a>".repeat(100)).as_bytes(), "").contains("too deep"));
         let long = format!("<urlset><url><loc>{}", "x".repeat(1 << 20));
         assert!(refusal(long.as_bytes(), "").contains("more than 65536 bytes"));

@@ -156,7 +156,8 @@ pub fn column_types(texts: &[String]) -> Result<TypesByName> {
         .map(|text| {
             read(text).ok_or_else(|| {
                 Error::Usage(format!(
-                    "--column-types: {text:?} is no COLUMN=TYPE; the types are string, int64, float64 and bool"
+                    "--column-types: {text:?} is not COLUMN=TYPE; the types are string, int64, float64 and \
+                     bool"
                 ))
             })
         })
@@ -225,7 +226,7 @@ impl ExtraColumns {
         for name in kept.iter() {
             if STANDARD.contains(&name.as_str()) {
                 return refuse(format!(
-                    "rows have a column {name:?} of their own; give yours another name, or leave it out"
+                    "rows already have a column {name:?}; rename your column, or leave it out"
                 ));
             }
             if name.is_empty() || !seen.insert(name) {
@@ -249,7 +250,7 @@ impl ExtraColumns {
     pub fn with_outcomes(self) -> Result<Self> {
         match self.kept().iter().find(|name| OUTCOME_COLUMNS.contains(&name.as_str())) {
             Some(name) => Err(Error::Usage(format!(
-                "--all-rows: rows have a column {name:?} of their own then; give yours another name, or leave it out"
+                "--all-rows adds a column {name:?}; rename your column, or leave it out of --keep-columns"
             ))),
             None => Ok(ExtraColumns { has_outcomes: true, ..self }),
         }

@@ -54,7 +54,7 @@ pub fn status_detail(facts: &StatusFacts<'_>) -> String {
         let _ = write!(text, "; the server asks for {schemes}");
     }
     if let Some(location) = facts.location.filter(|_| (300..400).contains(&facts.status)) {
-        let _ = write!(text, "; it leads to {}", for_display(location));
+        let _ = write!(text, "; leads to {}", for_display(location));
     }
     if let Some(seconds) = facts.retry_after {
         let _ = write!(text, "; Retry-After: {seconds} s");
@@ -66,14 +66,14 @@ pub fn status_detail(facts: &StatusFacts<'_>) -> String {
 pub fn changed_detail(listed: &ListedKey<'_>, length: u64, etag: Option<&[u8]>) -> String {
     match (listed.size, etag) {
         (Some(size), Some(etag)) if size != length && is_same_etag(etag, listed.etag) => format!(
-            "it has {length} bytes, and its listing said {size}, with the same ETag: its store keeps it compressed and sends it \
-             decompressed; --compressed takes it as it is kept"
+            "{length} bytes instead of {size} in the listing, with the same ETag: the store keeps the object \
+             compressed and sends it decompressed; use --compressed to fetch the object compressed"
         ),
         (Some(size), _) if size != length => {
-            format!("it has {length} bytes, and its listing said {size}: it was replaced meanwhile")
+            format!("{length} bytes instead of {size} in the listing: the object was replaced meanwhile")
         }
         (_, Some(etag)) => format!(
-            "its ETag is {}, and its listing said {}: it was replaced meanwhile",
+            "ETag {} instead of {} in the listing: the object was replaced meanwhile",
             for_display(etag),
             for_display(listed.etag)
         ),
@@ -170,53 +170,53 @@ impl FailureKind {
         use FailureKind as Kind;
         match self {
             Kind::Refused => "the connection was refused",
-            Kind::Unreachable => "its address cannot be reached",
-            Kind::Dns => "its name could not be looked up",
+            Kind::Unreachable => "the address cannot be reached",
+            Kind::Dns => "the host name could not be looked up",
             Kind::DnsTimeout => "the name server did not answer in time",
             Kind::DnsServfail => "the name server failed (SERVFAIL)",
-            Kind::DnsNotFound => "its name does not exist",
-            Kind::DnsEmpty => "its name has no address",
+            Kind::DnsNotFound => "the host name does not exist",
+            Kind::DnsEmpty => "the host name has no address",
             Kind::PrivateAddress => "its address is not public, see --allow-private",
             Kind::Proxy => "the proxy cannot be reached, or could not reach the server",
-            Kind::ProxyRefused => "the proxy refused the way to the server",
+            Kind::ProxyRefused => "the proxy refused to connect to the server",
             Kind::Credentials => "there are no credentials for the store, see --profile",
             Kind::TlsTimeout => "the TLS handshake did not end in time",
             Kind::Tls => "the TLS handshake failed",
             Kind::TlsExpired => "its certificate has expired, or is not valid yet",
             Kind::TlsWrongName => "its certificate is for another name",
-            Kind::TlsSelfSigned => "its certificate is signed by itself",
+            Kind::TlsSelfSigned => "its certificate is self-signed",
             Kind::TlsUnknownCa => "no trusted authority has signed its certificate",
             Kind::TlsCertificate => "its certificate is not valid",
             Kind::Reset => "the connection broke before the reply began",
             Kind::ConnectTimeout => "no connection came in time",
             Kind::HeadTimeout => "no reply came in time",
-            Kind::IdleTimeout => "the body stopped for too long",
+            Kind::IdleTimeout => "the body stalled for too long",
             Kind::TotalTimeout => "the attempt took too long as a whole",
             Kind::Truncated => "the body ended before its length",
-            Kind::Checksum => "the body does not have its checksum",
-            Kind::ServerError => "the server reported an error of its own",
+            Kind::Checksum => "the checksum of the body is wrong",
+            Kind::ServerError => "the server reported an error",
             Kind::Throttled => "the server asked for fewer requests",
             Kind::NotHttp => "the reply is not HTTP/1.x",
-            Kind::Framing => "where the reply ends is wrong or ambiguous",
+            Kind::Framing => "the end of the reply is wrong or ambiguous",
             Kind::HeadTooLarge => "the head of the reply is too large",
             Kind::BodyTooLarge => "the body is larger than --max-size",
             Kind::UnverifiedLength => "the body has no length, see --allow-eof-bodies",
             Kind::Changed => "the object was replaced meanwhile",
             Kind::RangeIgnored => "the server ignored Range",
             Kind::RangeUnsatisfied => "the object has no such bytes",
-            Kind::BadRange => "the reply is another part than the one that was asked for",
-            Kind::BadEncoding => "the body does not have the encoding that was asked for",
+            Kind::BadRange => "the reply is not the requested part",
+            Kind::BadEncoding => "the body does not have a requested encoding",
             Kind::UnexpectedType => "the body has another type than --accept",
             Kind::Redirect => "the redirect is not followed, see --redirects",
             Kind::RedirectLimit => "too many redirects, see --redirects",
-            Kind::RedirectLoop => "the redirect leads to where the target was before",
-            Kind::RedirectRefused => "the redirect leads to where it must not",
+            Kind::RedirectLoop => "the redirect leads back to an earlier URL of this target",
+            Kind::RedirectRefused => "the redirect is not allowed",
             Kind::Status => "the server refused the request",
             Kind::Url => "it is not an http or https URL",
-            Kind::Name => "no file can have its name, see --format",
+            Kind::Name => "the name cannot be a file name, see --format",
             Kind::Function => "the function raised an exception",
-            Kind::Worker => "the process that had it ended",
-            Kind::NameTaken => "another object, or a file, has its name, see --format",
+            Kind::Worker => "the process that worked on the target ended",
+            Kind::NameTaken => "the name is taken by another object or a file, see --format",
             Kind::Listing => "the folder gave no listing",
             Kind::Transform => "the transform failed",
         }
@@ -262,7 +262,7 @@ mod tests {
                 "403 Forbidden; credentials were refused",
             ),
             (StatusFacts { retry_after: Some(7), ..at(503) }, "503 Service Unavailable; Retry-After: 7 s"),
-            (StatusFacts { location: Some(b"/a\n"), ..at(302) }, "302 Found; it leads to /a\\u{a}"),
+            (StatusFacts { location: Some(b"/a\n"), ..at(302) }, "302 Found; leads to /a\\u{a}"),
         ] {
             assert_eq!(status_detail(&facts), text);
         }

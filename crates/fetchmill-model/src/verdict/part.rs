@@ -39,9 +39,9 @@ impl ExpectedPart {
     pub fn head(&mut self, head: &Head, bytes: &[u8]) {
         let (asked, status) = (self.asked, head.status);
         let trouble = match status {
-            206 => difference(asked, bytes).map(|said| (FailureKind::BadRange, format!("and {said}"))),
-            200..=299 => Some((FailureKind::RangeIgnored, format!("and the reply is {status}, not 206"))),
-            416 => Some((FailureKind::RangeUnsatisfied, "and the object has no such bytes".to_owned())),
+            206 => difference(asked, bytes).map(|said| (FailureKind::BadRange, format!("but {said}"))),
+            200..=299 => Some((FailureKind::RangeIgnored, format!("but the reply is {status}, not 206"))),
+            416 => Some((FailureKind::RangeUnsatisfied, "but the object has no such bytes".to_owned())),
             _ => {
                 self.reply = PartReply::Neither;
                 return;
@@ -53,7 +53,7 @@ impl ExpectedPart {
             Framing::Chunked | Framing::Eof | Framing::EndOfStream => false,
         };
         self.reply = trouble.map_or(PartReply::Part, |(kind, said)| {
-            let detail = format!("asked for {asked}, {said}").into();
+            let detail = format!("requested {asked}, {said}").into();
             PartReply::Other { kind, detail, is_short }
         });
     }
@@ -75,7 +75,7 @@ impl ExpectedPart {
             PartReply::Part if length == self.asked.length() => None,
             PartReply::Part => {
                 let more = if length > self.asked.length() { "or more " } else { "" };
-                let detail = format!("asked for {}, and the body has {length} {more}bytes", self.asked);
+                let detail = format!("requested {}, but the body has {length} {more}bytes", self.asked);
                 Some((FailureKind::BadRange, detail.into()))
             }
         }
@@ -97,7 +97,7 @@ pub(super) fn difference(asked: ByteRange, head: &[u8]) -> Option<String> {
         return Some(format!("Content-Range says {}", for_display(range)));
     }
     let encoding = fields_in(head, b"content-encoding:").find(|name| !name.eq_ignore_ascii_case(b"identity"));
-    encoding.map(|name| format!("Content-Encoding says {}: they are of another form", for_display(name)))
+    encoding.map(|name| format!("Content-Encoding is {}, so the bytes have another form", for_display(name)))
 }
 
 #[cfg(test)]

@@ -127,10 +127,12 @@ fn what_came_is_compared_with_what_was_listed() {
     let encoded = |listed| ReplyFacts { is_encoded: true, ..came(Some(&b"\"e\""[..]), listed) };
     let in_place = |start, listed| ReplyFacts { listed, ..of_store(200, start) };
     let gzipped_at_store = ReplyFacts { is_encoded: true, ..in_place(b"abc", listed(4, b"")) };
-    let etag_changed = "failed changed: its ETag is \"f\", and its listing said e: it was replaced meanwhile";
+    let etag_changed =
+        "failed changed: ETag \"f\" instead of e in the listing: the object was replaced meanwhile";
     let encoded_changed =
-        "failed changed: its ETag is \"e\", and its listing said f: it was replaced meanwhile";
-    let size_changed = "failed changed: it has 3 bytes, and its listing said 4: it was replaced meanwhile";
+        "failed changed: ETag \"e\" instead of f in the listing: the object was replaced meanwhile";
+    let size_changed =
+        "failed changed: 3 bytes instead of 4 in the listing: the object was replaced meanwhile";
     for (facts, expected) in [
         (came(Some(b"\"e\""), listed(3, b"e")), "store"),
         (came(Some(b"W/\"e\""), listed(3, b"e")), "store"),
@@ -341,7 +343,7 @@ fn what_brings_nothing_of_a_rest_waits_for_longer_each_time_and_then_counts() {
 fn nothing_but_trouble_is_concluded_from_what_is_no_rest() {
     let said = |status| {
         format!(
-            "failed truncated: it broke off, and the reply to the request for its rest is another one ({status})"
+            "failed truncated: the body broke off, and the request for the rest got another reply ({status})"
         )
     };
     for (status, first_time, last_time) in [

@@ -260,6 +260,9 @@ fn each_scheme_has_its_proxy_but_for_hosts_without_one() {
     assert_eq!(host(&of_environment, "http://x.own.test/"), None);
     let refused = serde_json::from_str::<ProxySetup>(r#"{"https": "socks4://a", "without": []}"#);
     assert!(
-        refused.unwrap_err().to_string().starts_with("https_proxy: a proxy is not spoken to over socks4")
+        refused
+            .unwrap_err()
+            .to_string()
+            .starts_with("https_proxy: the scheme socks4 is not supported for a proxy")
     );
 }

@@ -52,18 +52,18 @@ fn a_proxy_is_what_a_user_writes() {
 #[test]
 fn what_is_no_proxy_is_refused_without_its_password() {
     for (text, why) in [
-        ("", "no URL"),
-        ("user@", "no URL"),
-        ("https://u:canary@p:1", "not spoken to over https"),
-        ("socks4://u:canary@p:1", "not spoken to over socks4"),
-        ("socks5://:canary@p:1", "no user without a name"),
-        ("socks5://u:canary@", "no URL"),
+        ("", "not a URL"),
+        ("user@", "not a URL"),
+        ("https://u:canary@p:1", "the scheme https is not supported"),
+        ("socks4://u:canary@p:1", "the scheme socks4 is not supported"),
+        ("socks5://:canary@p:1", "needs a user name"),
+        ("socks5://u:canary@", "not a URL"),
         ("socks5h://u:canary%zz@p:1", "%25"),
         ("socks5h://u:canary@p:1/path", "a path"),
         ("socks5://u:canary@p%20q:1", "no host"),
         ("http://u:canary@p:1/path", "a path"),
         ("http://u:canary@p:1?query", "a query"),
-        ("http://u:canary@p:port", "no URL"),
+        ("http://u:canary@p:port", "not a URL"),
         ("http://u:canary%zz@p:1", "%25"),
         ("http://u:canary\n@p:1", "a control character"),
     ] {

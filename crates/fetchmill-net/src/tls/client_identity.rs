@@ -58,13 +58,15 @@ impl ClientIdentity {
         };
         let key = of_key.private_key(&key)?;
         let signer = aws_lc_rs::default_provider().key_provider.load_private_key(key);
-        let signer =
-            signer.map_err(|_| of_key.refused("its key is of a kind that TLS does not have", KEYS))?;
+        let signer = signer.map_err(|_| of_key.refused("TLS does not support this kind of key", KEYS))?;
         let identity = CertifiedKey::new(chain, signer);
         match identity.keys_match() {
             Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {}
             Err(_) => {
-                return Err(of_key.refused("its key is not that of the certificate", "give the key that is"));
+                return Err(of_key.refused(
+                    "the key does not belong to the certificate",
+                    "give the key of the certificate",
+                ));
             }
         }
         Ok(ClientIdentity(Arc::new(identity)))

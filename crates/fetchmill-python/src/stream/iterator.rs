@@ -73,7 +73,8 @@ impl<T: Close> Closable<T> {
     /// Uses it. No other thread, and nothing that its own input does, may be using it.
     pub(super) fn using<R>(&self, py: Python<'_>, run: impl FnOnce(&mut T) -> PyResult<R>) -> PyResult<R> {
         let Some(mut inner) = self.try_lock() else {
-            let message = "the stream is in use: only one thread may take its replies, and its input may not";
+            let message = "the stream is in use; take its replies in only one thread, and never in its own \
+                           input";
             return Err(PyRuntimeError::new_err(message));
         };
         let result = run(&mut inner);
@@ -221,7 +222,7 @@ impl ReplyStream {
             TakenReplies::Some => self.position = 0,
             TakenReplies::Doubtful => return Err(errors::stray_reply(py, channel.take_doubtful())),
             TakenReplies::Ended => {
-                return Err(errors::usage("the client is closed; open the stream on one that is not"));
+                return Err(errors::usage("the client is closed; open the stream with an open client"));
             }
             TakenReplies::Dead => return Err(dead()),
             TakenReplies::None if self.feed.can_pull() => self.feed.pull(py, channel)?,
@@ -349,7 +350,7 @@ impl ReplyStream {
 }
 
 fn dead() -> PyErr {
-    let message = "the thread that fetches is not there; after a fork a client must be made anew";
+    let message = "the fetching thread does not exist; create a new client after a fork";
     errors::exception("InternalError", message)
 }
 

@@ -274,7 +274,7 @@ fn known_failure((kind, reason): (String, String)) -> PyResult<(NoReply, Cow<'st
     match NoReply::from_name(&kind) {
         Some(kind) => Ok((kind, reason.into())),
         None => Err(errors::usage(&format!(
-            "pickled reply: its failure kind is not known ({kind:?}); load it with the release that pickled it"
+            "pickled reply: unknown failure kind ({kind:?}); load the reply with the release that pickled it"
         ))),
     }
 }

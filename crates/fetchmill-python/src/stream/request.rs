@@ -67,7 +67,7 @@ impl Request {
         let mut body = body.map(|body| body.to_vec());
         if let Some(json) = json {
             if body.replace(json_text(json)?).is_some() {
-                return Err(errors::usage("body and json exclude each other: both are what is sent"));
+                return Err(errors::usage("body and json cannot be combined; give only one of them"));
             }
             if !fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type")) {
                 fields.push(("Content-Type".to_owned(), "application/json".to_owned()));

@@ -82,7 +82,7 @@ impl WorldOptions {
             return refuse("http_port and https_port must differ".to_owned());
         }
         match self.watched.iter().find(|name| Host::parse(name).is_none()) {
-            Some(name) => refuse(format!("watched: {name:?} is no host: <behaviour>-<number>.test")),
+            Some(name) => refuse(format!("watched: {name:?} is not a host; write <behaviour>-<number>.test")),
             None => Ok(()),
         }
     }

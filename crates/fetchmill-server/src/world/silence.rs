@@ -30,7 +30,7 @@ pub(super) fn fill(addresses: impl Iterator<Item = Ipv4Addr>, port: u16) -> io::
         held.extend(sockets);
     }
     Err(io::Error::other(
-        "a listener with a full queue goes on to answer: this kernel has no hosts that are dead",
+        "a listener with a full queue still answers: dead hosts are not possible with this kernel",
     ))
 }
 

@@ -58,7 +58,10 @@ impl ProgressStore {
             None => SavedProgress::default(),
             Some((pulled, digest, blob)) => {
                 let missing = Runs::from_blob(&blob).ok_or_else(|| {
-                    Error::Journal(format!("{} is damaged: what is missing cannot be read", path.display()))
+                    Error::Journal(format!(
+                        "{} is damaged: the record of missing items cannot be read",
+                        path.display()
+                    ))
                 })?;
                 SavedProgress { pulled: pulled as u64, digest: digest as u64, missing }
             }

@@ -39,25 +39,29 @@ impl Sidecars {
                 None => (text.as_str(), None),
             };
             if seen.contains(&extension) {
-                return refuse("comes twice: an object has one sidecar of an extension");
+                return refuse("is given twice; an object has one sidecar for each extension");
             }
             seen.push(extension);
             match column {
                 None if extension == Self::JSON => made.json = Some(JsonColumns::new(columns.typed())),
-                None => return refuse("is not json: write EXTENSION=COLUMN, such as txt=caption"),
-                Some(_) if extension == Self::JSON => return refuse("is of all columns: write json alone"),
+                None => return refuse("has no column; write EXTENSION=COLUMN, such as txt=caption, or json"),
+                Some(_) if extension == Self::JSON => {
+                    return refuse("names a column, but json holds all columns; write json alone");
+                }
                 Some(_) if !is_extension(extension) => {
-                    return refuse("has no extension of small letters and digits before the =");
+                    return refuse("must have an extension of lowercase letters and digits before the =");
                 }
                 Some(column) => match columns.kept().iter().position(|name| name == column) {
                     Some(position) => made.values.push((extension.to_owned(), position)),
-                    None => return refuse("names a column that is not kept: add it to --keep-columns"),
+                    None => {
+                        return refuse("names a column that is not kept; add the column to --keep-columns");
+                    }
                 },
             }
         }
         if texts.len() > SIDECARS_MAX {
             return Err(Error::Usage(format!(
-                "{} sidecars are too many: an object has {SIDECARS_MAX} at most",
+                "--sidecar: {} sidecars are too many; give {SIDECARS_MAX} at most",
                 texts.len()
             )));
         }

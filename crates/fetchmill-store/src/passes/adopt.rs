@@ -84,36 +84,38 @@ pub(super) fn adopt(adoption: &Adoption<'_>) -> Result<u64> {
 fn must_fit(place: &JobLocation, format: Format, status: &Status) -> Result<()> {
     let shown = place.dest.display();
     let refuse = |why: &str| {
-        Err(Error::Usage(format!("{shown} holds a job {why}: give sync a destination of its own")))
+        Err(Error::Usage(format!("{shown} holds a job {why}; choose another destination for the sync")))
     };
     let part = |name: &str| status.identity.get(name).map_or("", String::as_str);
     if part("format") != format.name() {
         return Err(Error::Usage(format!(
-            "{shown} holds a job with the format {}, and {} is asked for: say --format {0}, or give sync a destination \
-             of its own",
+            "{shown} holds a job with the format {}, not {}; use --format {0}, or choose another destination \
+             for the sync",
             part("format"),
             format.name()
         )));
     }
     if status.finished_at.is_none() {
         return Err(Error::Usage(format!(
-            "{shown} holds a job that is not finished; finish it first: run its `fetchmill get` again"
+            "{shown} holds an unfinished job; run its `fetchmill get` again to finish the job first"
         )));
     }
     if !part(TRANSFORM).is_empty() {
-        return refuse("whose objects a function has transformed");
+        return refuse("whose objects were transformed by a function");
     }
     if [NAMES, STRIP_PREFIX].iter().any(|name| !part(name).is_empty()) {
         return refuse(
-            "whose objects have names of their own (--names, --strip-prefix), and a sync calls them as their source does",
+            "whose objects were renamed (--names, --strip-prefix), but a sync keeps the names of the source",
         );
     }
     let columns = ExtraColumns::of_identity(&status.identity);
     if columns.has_outcomes() || !columns.kept().is_empty() || !part(SIDECAR).is_empty() {
-        return refuse("whose objects have more columns, or sidecars, than those of a sync");
+        return refuse("whose objects have extra columns or sidecars, which a sync does not write");
     }
     if !part(INDEX_PART).is_empty() {
-        return refuse("whose shards have indexes (--cdxj), and a sync changes shards without them");
+        return refuse(
+            "whose shards have indexes (--cdxj), but a sync changes shards without updating indexes",
+        );
     }
     Ok(())
 }
@@ -191,8 +193,8 @@ impl Adopted<'_> {
                 ];
                 if insert.execute(row).map_err(|error| self.fail(&error))? == 0 {
                     return Err(Error::Usage(format!(
-                        "{} holds two objects with the name {}, and a sync keeps one of each: give it a destination of \
-                         its own",
+                        "{} holds two objects with the name {}, but a sync keeps one object for each name; \
+                         choose another destination for the sync",
                         place.dest.display(),
                         name::for_display(&object.name)
                     )));

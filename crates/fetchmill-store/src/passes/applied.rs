@@ -34,7 +34,10 @@ impl Applied {
 
     /// Outcome for a file that changed since the last pass.
     pub(super) fn changed_here() -> Self {
-        Applied::failed("local-change", "its file was changed here; --overwrite-local replaces it")
+        Applied::failed(
+            "local-change",
+            "the local file was changed; use --overwrite-local to replace the file",
+        )
     }
 }
 

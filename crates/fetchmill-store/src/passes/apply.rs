@@ -121,7 +121,7 @@ impl Application {
             return files.map_or_else(|| Ok(Applied::of("removed")), |files| files.remove(object));
         }
         if is(PlannedAction::NoUrl) {
-            return Ok(Applied::failed(FailureKind::Url.name(), "no URL leads to it"));
+            return Ok(Applied::failed(FailureKind::Url.name(), "no URL leads to this object"));
         }
         if is(PlannedAction::LeaveLocal) {
             return Ok(Applied::changed_here());
@@ -132,7 +132,9 @@ impl Application {
                 let files = self.files.as_mut();
                 files.map_or_else(|| Ok(Applied::of("fetched")), |files| files.place(object, length))
             }
-            (None, None) => Ok(Applied::failed(FailureKind::Worker.name(), "its job says nothing of it")),
+            (None, None) => {
+                Ok(Applied::failed(FailureKind::Worker.name(), "no outcome recorded for this object (bug)"))
+            }
         }
     }
 

@@ -80,7 +80,7 @@ impl LocalFolder {
             Err(
                 Errno::EXIST | Errno::NOTDIR | Errno::ISDIR | Errno::LOOP | Errno::XDEV | Errno::NOTEMPTY,
             ) => Ok(MoveResult::Taken),
-            Err(error) => Err(self.fail("put in its place", path, error)),
+            Err(error) => Err(self.fail("move a finished file to", path, error)),
         }
     }
 

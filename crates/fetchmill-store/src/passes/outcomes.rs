@@ -33,7 +33,7 @@ pub(super) fn gather(job: Option<&Path>, path: &Path) -> Result<()> {
         if read_status(&place)?.finished_at.is_none() {
             let job = job.display();
             return Err(Error::Internal(format!(
-                "the job of {job} is not finished, and its outcomes are asked for"
+                "cannot read the outcomes of {job}: the job is not finished"
             )));
         }
         read_fetched(&place, &db, &made)?;

@@ -97,9 +97,12 @@ impl PlacedFiles {
 }
 
 fn no_name() -> Applied {
-    Applied::failed(FailureKind::Name.name(), "it cannot be the name of a file")
+    Applied::failed(FailureKind::Name.name(), "the name cannot be a file name")
 }
 
 fn taken() -> Applied {
-    Applied::failed(FailureKind::NameTaken.name(), "something that no sync has put there has its place")
+    Applied::failed(
+        FailureKind::NameTaken.name(),
+        "the path is taken by something that no sync has put there",
+    )
 }

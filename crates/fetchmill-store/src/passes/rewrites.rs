@@ -150,15 +150,15 @@ impl Rewrites {
 
 fn contradiction(base: &Path) -> Error {
     Error::Internal(format!(
-        "what {} says of the shards is not what they hold; nothing was changed: look with `fetchmill verify`",
+        "{} does not match the contents of the shards; nothing was changed; check with `fetchmill verify`",
         base.display()
     ))
 }
 
 fn damaged(shard: &Path, why: &str) -> Error {
     Error::Journal(format!(
-        "{} is damaged: {why}; nothing was changed: `fetchmill verify` shows what is lost, and --refetch fetches everything \
-         again",
+        "{} is damaged: {why}; nothing was changed; see what is lost with `fetchmill verify`, or fetch \
+         everything again with --refetch",
         shard.display()
     ))
 }

@@ -87,7 +87,7 @@ impl Destination {
         let shown = dest.display();
         let format = Format::from_name(name).ok_or_else(|| {
             Error::Journal(format!(
-                "the journal of {shown} names the format `{name}`, which is unknown here; upgrade fetchmill"
+                "the journal of {shown} names an unknown format (`{name}`); upgrade fetchmill"
             ))
         })?;
         let stored = match format.extension() {
@@ -105,7 +105,7 @@ impl Destination {
             }
             None if format == Format::Files => Storage::Tree(FileTree::open(dest)?),
             None => {
-                let text = format!("{shown} holds no objects: the format {name} counts them and keeps none");
+                let text = format!("{shown} holds no objects: the format {name} only counts objects");
                 return Err(Error::Usage(text));
             }
         };

@@ -26,11 +26,11 @@ impl From<Damage> for ObjectError {
 /// Whether an object is what the manifest's row says.
 pub(super) fn check(row: &ManifestRow<'_>, object: &StoredObject) -> std::result::Result<(), ObjectError> {
     let what = if object.name != row.name {
-        "its record has another name"
+        "the record has a different name"
     } else if object.body.len() as u64 != row.length {
-        "its body has another length"
+        "the body has a different length"
     } else if crc32c::crc32c(&object.body) != row.crc32c {
-        "its body does not have its checksum"
+        "the body's checksum is wrong"
     } else {
         return Ok(());
     };

@@ -37,25 +37,25 @@ impl ObjectOrigin {
         }
         if !snapshot.part(TRANSFORM).is_empty() {
             return refuse(
-                "a function has transformed the objects of this job: they are not what the origin sends; verify \
+                "the objects of this job were transformed by a function and differ from the origin's; verify \
                  without --sample and --against",
             );
         }
         if ExtraColumns::of_identity(&snapshot.identity).has_items() {
             return refuse(
-                "items of an API have no URLs to ask for again; verify without --sample and --against",
+                "items of an API have no URLs to fetch again; verify without --sample and --against",
             );
         }
         if snapshot.part("listing") == KEYS {
             return refuse(
-                "objects of a bucket cannot be asked for again yet: verify without --sample and --against, or fetch \
-                 it into another destination",
+                "objects of a bucket cannot be fetched again for comparison yet; verify without --sample and \
+                 --against, or fetch the bucket into another destination",
             );
         }
         if !are_of_list(snapshot) && are_stripped(snapshot) {
             return refuse(
-                "the names of this job have lost a leading path, and do not tell where their objects are: verify without \
-                 --sample and --against",
+                "the names of this job have lost a leading path, so the URLs of the objects are not known; \
+                 verify without --sample and --against",
             );
         }
         if !are_of_list(snapshot) {
@@ -63,17 +63,20 @@ impl ObjectOrigin {
         }
         if against.is_some() {
             return refuse(
-                "--against needs a job of one origin, this one is of a list; --sample asks each URL of it",
+                "--against needs a job with one origin, but this job is of a list; use --sample, which \
+                 fetches URLs of the list",
             );
         }
         if request_of(snapshot).is_some() {
             return refuse(
-                "--sample asks for whole objects with GET, and this job has asked otherwise; verify without it",
+                "--sample fetches whole objects with GET, but this job used other requests; verify without \
+                 --sample",
             );
         }
         if snapshot.traits.https {
             return refuse(
-                "--sample asks over http only, and the list of this job has https:// URLs; verify without it",
+                "--sample uses http only, but the list of this job has https:// URLs; verify without \
+                 --sample",
             );
         }
         if ExtraColumns::of_identity(&snapshot.identity).has_url() {
@@ -82,7 +85,8 @@ impl ObjectOrigin {
         match EntryOfName::of(snapshot).filter(|_| !is_export(snapshot)) {
             Some(entries) => Ok(ObjectOrigin::Own(entries)),
             None => refuse(
-                "--sample needs the URLs of the objects, and nothing here tells them; verify without it",
+                "--sample needs the URLs of the objects, but this job did not store URLs; verify without \
+                 --sample",
             ),
         }
     }

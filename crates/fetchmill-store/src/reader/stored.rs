@@ -166,7 +166,8 @@ fn read_file(place: &JobLocation, root: &OwnedFd, row: &ManifestRow<'_>, body: &
     let shown = || place.dest.join(name::for_display(row.name));
     let damaged = |what: &str| {
         Error::Journal(format!(
-            "{} {what}; run `fetchmill verify` to see what is lost, and with --repair to plan it again",
+            "{} {what}; run `fetchmill verify` to see what is lost, or `fetchmill verify --repair` to plan \
+             the object again",
             shown().display()
         ))
     };
@@ -182,5 +183,5 @@ fn read_file(place: &JobLocation, root: &OwnedFd, row: &ManifestRow<'_>, body: &
         .read_to_end(body)
         .map_err(|error| Error::storage("read", shown(), error))?;
     let is_whole = body.len() as u64 == row.length && crc32c::crc32c(body) == row.crc32c;
-    if is_whole { Ok(()) } else { Err(damaged("is not what was fetched")) }
+    if is_whole { Ok(()) } else { Err(damaged("differs from the fetched object")) }
 }

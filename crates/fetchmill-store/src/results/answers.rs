@@ -32,7 +32,8 @@ impl AnswerReader {
         let shown = path.display().to_string();
         let Some(format) = ResultsFormat::of(&path.to_string_lossy(), None) else {
             return Err(Error::Usage(format!(
-                "the end of {shown} does not say what it is: .parquet, .csv or .jsonl, the last two also with .gz or .zst"
+                "{shown}: unknown kind of file; the name must end with .parquet, .csv or .jsonl (the last \
+                 two also with .gz or .zst)"
             )));
         };
         let file = File::open(path).map_err(|error| Error::Usage(format!("cannot open {shown}: {error}")))?;
@@ -67,5 +68,5 @@ impl AnswerReader {
 }
 
 fn foreign(shown: &str, why: &dyn std::fmt::Display) -> Error {
-    Error::Usage(format!("{shown} is no result of `fetchmill check`: {why}"))
+    Error::Usage(format!("{shown} is not a result of `fetchmill check`: {why}"))
 }

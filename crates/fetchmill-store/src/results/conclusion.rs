@@ -48,7 +48,7 @@ pub fn refuse_foreign(path: &Path, has_journal: bool) -> Result<()> {
     let folder = folder_of(path);
     if !folder.is_dir() {
         return Err(Error::Usage(format!(
-            "{} cannot be written: there is no folder {}; make it",
+            "{} cannot be written: the folder {} does not exist; create the folder",
             path.display(),
             folder.display()
         )));
@@ -181,7 +181,7 @@ fn gather(
         let mut lines = ShardLines::open(&place.failures_path(), &shard)?;
         while let Some(line) = lines.next_line()? {
             let Some(taken) = take(rows, line, &mut summary, each) else {
-                return Err(damaged(&place.failures_path().join(&shard.path), &"a line is no row"));
+                return Err(damaged(&place.failures_path().join(&shard.path), &"a line is not a row"));
             };
             taken?;
             if summary.rows.is_multiple_of(STRETCH_ROWS) && !goes_on() {
@@ -195,7 +195,7 @@ fn gather(
         - (tally.skipped - journal.skipped_after_replies()?)
         - journal.kinds()?.count(FailureKind::Listing);
     if summary.rows != settled {
-        let reason = format!("it holds {} rows, and {settled} targets have an outcome", summary.rows);
+        let reason = format!("{} rows, but {settled} targets have an outcome", summary.rows);
         return Err(damaged(&place.failures_path(), &reason));
     }
     Ok(Some(summary))
@@ -218,7 +218,10 @@ fn take(rows: RowKind, line: &[u8], summary: &mut Summary, each: EachRow<'_>) ->
 }
 
 fn damaged(path: &Path, reason: &dyn std::fmt::Display) -> Error {
-    Error::Journal(format!("{} is damaged ({reason}): run it again into another file", path.display()))
+    Error::Journal(format!(
+        "{} is damaged ({reason}); run the command again with another results file",
+        path.display()
+    ))
 }
 
 /// Renames a complete file; one that was renamed before is not there any more.

@@ -124,7 +124,7 @@ impl HashPartition {
             let Some(hash) = self.hash(row.site) else { continue };
             if held.len() == self.rows_max {
                 return Err(Error::Usage(format!(
-                    "{} has too many rows of one site to be compared",
+                    "{} cannot be compared: too many rows of one site",
                     old.display()
                 )));
             }
@@ -247,7 +247,7 @@ impl AnswerNumbers {
         }
         if self.texts.len() == DIFF_ANSWERS_MAX || self.last.len() > ANSWER_BYTES_MAX {
             return Err(Error::Usage(format!(
-                "these are no results of `fetchmill check`: {} is one answer too many",
+                "not results of `fetchmill check`: too many or too long answers (at {})",
                 fetchmill_model::name::for_display(self.last.as_bytes())
             )));
         }

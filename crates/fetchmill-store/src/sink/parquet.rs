@@ -321,7 +321,8 @@ impl OpenParquet {
 
 fn damaged(path: &Path, error: &ShardError) -> Error {
     Error::Journal(format!(
-        "{} cannot be merged: {error}; look with `fetchmill verify` and mend it with `fetchmill verify --repair`",
+        "{} cannot be merged: {error}; check with `fetchmill verify` and repair with `fetchmill verify \
+         --repair`",
         path.display()
     ))
 }

@@ -137,7 +137,7 @@ impl ShardFolder {
     }
 
     fn rename(from: &OwnedFd, name: &str, folder: &Path, to: &Path) -> Result<()> {
-        let fail = |error: Errno| Error::storage("put in its place", to, error);
+        let fail = |error: Errno| Error::storage("move a finished file to", to, error);
         let leaf = to.file_name().unwrap_or_default().as_encoded_bytes();
         let folder = Self::folder(folder)?;
         match durable::rename_new(from.as_fd(), name.as_bytes(), folder.as_fd(), leaf) {

@@ -43,7 +43,7 @@ pub(crate) fn run_command(
             return Err(stopped());
         }
         if Instant::now() > end {
-            return Err(failed(&format!("takes over {} s", patience.as_secs())));
+            return Err(failed(&format!("did not finish within {} s", patience.as_secs())));
         }
         std::thread::sleep(POLL);
     };
@@ -210,7 +210,8 @@ mod tests {
         let command = format!("echo hidden; sleep 60 & echo $! > '{}'; wait", pid.display());
         let error = run_command(&command, "command", Duration::from_secs(1), &|| false).unwrap_err();
 
-        assert_eq!(error.to_string(), "the command takes over 1 s; run it by hand to see what is wrong");
+        let expected = "the command did not finish within 1 s; run it by hand to see what is wrong";
+        assert_eq!(error.to_string(), expected);
         must_end(&pid);
     }
 }

@@ -223,7 +223,7 @@ impl<H: CredentialHolder, S: CredentialSource<Credentials = H::Credentials>> Ref
                 self.loaded = loaded;
                 format!("{EXPIRED} ({} has no newer ones)", self.loaded.from)
             }
-            Ok(None) => format!("{EXPIRED} ({} has none any more)", self.loaded.from),
+            Ok(None) => format!("{EXPIRED} ({} no longer has any)", self.loaded.from),
             Err(error) => error.to_string(),
         };
         self.fail(why);

@@ -155,7 +155,7 @@ impl Access {
         match &*lock(&self.refresher) {
             Some(refresher) => refresher.renew(generation),
             None => {
-                Renewal::Failed("the store says that credentials have expired, and there are none".into())
+                Renewal::Failed("the store reports expired credentials, but the requests had none".into())
             }
         }
     }
@@ -198,7 +198,9 @@ impl Access {
         if known.origins.get(&place.key) != Some(&place.region) {
             if known.origins.len() >= limits::S3_BUCKETS_MAX && !known.origins.contains_key(&place.key) {
                 let most = limits::S3_BUCKETS_MAX;
-                return Err(Error::Usage(format!("a job knows at most {most} buckets; divide the list")));
+                return Err(Error::Usage(format!(
+                    "too many buckets for one job (more than {most}); split the list"
+                )));
             }
             known.origins.insert(place.key.clone(), place.region.clone());
             drop(known);

@@ -58,8 +58,8 @@ fn refused(client: &Client, bucket: &BucketName, answered: &BucketAnswer, attemp
             }
             let origin = place.map_or_else(|_| String::new(), |place| place.key.text().to_owned());
             Error::Listing(format!(
-                "{origin} does not answer for the bucket {} ({}): {}, attempts: {attempts}; is the endpoint right \
-                 (--endpoint-url), and does the store run?",
+                "{origin} does not answer for the bucket {} ({}): {}, attempts: {attempts}; check \
+                 --endpoint-url, and that the store is running",
                 bucket.text(),
                 broken.kind.name(),
                 broken.reason
@@ -73,8 +73,8 @@ pub(crate) fn complaint(client: &Client, bucket: &BucketName, answer: &BucketRep
     let name = bucket.text();
     let Some(fault) = ErrorDocument::read(&answer.body) else {
         return format!(
-            "the bucket {name} cannot be listed: the answer has status {} and is no error of S3; is the endpoint right \
-             (--endpoint-url)?",
+            "the bucket {name} cannot be listed (status {}, and the reply is not an S3 error); check \
+             --endpoint-url",
             answer.status
         );
     };

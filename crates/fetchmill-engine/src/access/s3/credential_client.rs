@@ -34,7 +34,9 @@ impl CredentialEndpoint {
     pub(super) fn parse(url: &str, from: &str) -> Result<Self> {
         let refused = || {
             let shown = for_display(url.as_bytes());
-            Error::Usage(format!("{from} is {shown}: write it as http://HOST:PORT/PATH or with https"))
+            Error::Usage(format!(
+                "{from} must be a URL such as http://HOST:PORT/PATH or https://HOST:PORT/PATH, not {shown}"
+            ))
         };
         let mut parsed = Url::parse(url).map_err(|_| refused())?;
         parsed.set_fragment(None);
@@ -104,14 +106,14 @@ impl CredentialClient<'_> {
             let asked = self.ask_once(question, limits::CREDENTIALS_TIMEOUT)?;
             let problem = match asked {
                 Ok(reply) if reply.status < 500 && reply.status != 429 => return Ok(reply),
-                Ok(reply) => format!("it answers with status {}", reply.status),
+                Ok(reply) => format!("status {}", reply.status),
                 Err(kind) => format!("{} failed", kind.name()),
             };
             if tries == limits::CREDENTIALS_TRIES {
                 let place = question.place.key.text();
                 return Err(Error::Temporary(format!(
-                    "cannot get credentials from {place}: {problem}; is it reachable from here? Run the same command \
-                     again when it is"
+                    "cannot get credentials from {place}: {problem}; check that {place} is reachable, then \
+                     run the same command again"
                 )));
             }
             self.sleep(wait)?;

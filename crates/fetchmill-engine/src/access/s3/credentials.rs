@@ -159,8 +159,8 @@ impl CredentialSearch<'_> {
         }
         if profile.contains_key("login_session") {
             return Err(Error::Usage(format!(
-                "{from} signs in by aws login: add a profile with credential_process = aws configure export-credentials \
-                 --profile {} --format process, and name that one",
+                "{from} signs in with `aws login`; add a profile with credential_process = aws configure \
+                 export-credentials --profile {} --format process, and use the new profile",
                 for_display(name.as_bytes())
             )));
         }
@@ -182,13 +182,14 @@ impl CredentialSearch<'_> {
         }
         if profile.contains_key("mfa_serial") {
             return Err(Error::Usage(format!(
-                "the role of {from} needs a code (mfa_serial), which is not asked for: use temporary credentials, in \
-                 AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN"
+                "the role of {from} needs an MFA code (mfa_serial), which fetchmill cannot ask for; put \
+                 temporary credentials into AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN"
             )));
         }
         let source = self.source_of_role(profiles, (name, profile), left)?.ok_or_else(|| {
             Error::Usage(format!(
-                "{from} has a role and nobody who assumes it: add source_profile or credential_source to it"
+                "{from} has a role, but no credentials to assume the role; add source_profile or \
+                 credential_source to the profile"
             ))
         })?;
         Ok(loaded(sts.assume(self.web, role, &source.credentials, machine_now())?, from))
@@ -208,7 +209,8 @@ impl CredentialSearch<'_> {
                 Ok(static_keys(profile, &from)?.map(|found| loaded(found, from)))
             }
             (Some(_), _) if left == 0 => Err(Error::Usage(format!(
-                "the profiles behind {from} name one another as source_profile: let one of them have keys"
+                "the source_profile settings after {from} form a loop; give one of these profiles its own \
+                 keys"
             ))),
             (Some(source), _) => self.of_profile(profiles, source, left - 1),
             (None, Some("Environment")) => of_environment(&self.chain.environment),
@@ -255,7 +257,7 @@ fn static_keys(profile: &Profile, from: &str) -> Result<Option<(Credentials, Opt
     let Some(access_key) = get("aws_access_key_id") else { return Ok(None) };
     let Some(secret_key) = get("aws_secret_access_key") else {
         return Err(Error::Usage(format!(
-            "{from} has aws_access_key_id and no aws_secret_access_key: add it, or take both out"
+            "{from} has aws_access_key_id but no aws_secret_access_key; add the secret key, or remove both"
         )));
     };
     let credentials = Credentials { access_key, secret_key, token: get("aws_session_token") };

@@ -58,7 +58,7 @@ impl Environment {
 
     /// Reads a file that the configuration names. `what` says where, for the message.
     pub(super) fn read(&self, text: &str, what: &str) -> Result<String> {
-        let unreadable = |why: &str| Error::Usage(format!("cannot read {text}, {what}: {why}"));
+        let unreadable = |why: &str| Error::Usage(format!("cannot read {text} ({what}): {why}"));
         let path = self.path(text).ok_or_else(|| unreadable("HOME is not set"))?;
         read_file(&path).map_err(|error| unreadable(&error.to_string()))
     }
@@ -72,7 +72,7 @@ pub(super) fn read_file(path: &std::path::Path) -> std::io::Result<String> {
     let file = std::fs::File::open(path)?;
     file.take(limits::CREDENTIALS_BYTES_MAX as u64 + 1).read_to_string(&mut text)?;
     if text.len() > limits::CREDENTIALS_BYTES_MAX {
-        return Err(std::io::Error::other("it is too large"));
+        return Err(std::io::Error::other("too large"));
     }
     Ok(text)
 }

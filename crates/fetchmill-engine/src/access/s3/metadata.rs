@@ -34,7 +34,8 @@ pub(super) fn of_container(environment: &Environment, web: &CredentialClient<'_>
     let reply = web.ask(&question)?;
     if reply.status != 200 {
         return Err(Error::Temporary(format!(
-            "{} gives no credentials (status {}): are AWS_CONTAINER_CREDENTIALS_* and their token still right?",
+            "{} gives no credentials (status {}); check that AWS_CONTAINER_CREDENTIALS_* and their token are \
+             still valid",
             place.key.text(),
             reply.status
         )));
@@ -53,7 +54,8 @@ fn container_place(environment: &Environment) -> Result<Option<CredentialEndpoin
     let place = CredentialEndpoint::parse(&url, full)?;
     if !place.key.is_tls() && !CONTAINER_HOSTS.contains(&place.key.host()) {
         return Err(Error::Security(format!(
-            "{full} leads to {} without TLS: what is asked there is secret, so it must be https, or this machine",
+            "{full}: credentials must not be requested from {} without TLS; use an https URL, or a server on \
+             this machine",
             for_display(place.key.host().as_bytes())
         )));
     }
@@ -118,8 +120,8 @@ fn is_role(role: &str) -> bool {
 
 fn no_credentials(status: u16, code: &str) -> Error {
     Error::Temporary(format!(
-        "the instance metadata gives no credentials (status {status}) {}: is the machine's role right? \
-         AWS_EC2_METADATA_DISABLED=true does without them",
+        "the instance metadata gives no credentials (status {status}) {}: check the machine's role, or skip \
+         the instance metadata with AWS_EC2_METADATA_DISABLED=true",
         for_display(code.as_bytes())
     ))
 }

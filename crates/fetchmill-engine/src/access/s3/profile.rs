@@ -97,7 +97,8 @@ impl Profiles {
     pub(super) fn need_session(&self, name: &str, profile: &str) -> Result<&Profile> {
         self.sessions.get(name).ok_or_else(|| {
             Error::Usage(format!(
-                "profile {profile} names the SSO session {}, which ~/.aws/config does not have: run aws configure sso",
+                "profile {profile} names the SSO session {}, which is not in ~/.aws/config; run aws \
+                 configure sso",
                 for_display(name.as_bytes())
             ))
         })
@@ -119,10 +120,10 @@ impl Profiles {
         self.get(name).ok_or_else(|| {
             let mut names: Vec<_> = self.by_name.keys().map(|name| for_display(name.as_bytes())).collect();
             names.sort_unstable();
-            let there = if names.is_empty() { "there are none".into() } else { names.join(", ") };
+            let there = if names.is_empty() { "none".into() } else { names.join(", ") };
             Error::Usage(format!(
-                "there is no profile {} (profiles: {there}); name another one with --profile or AWS_PROFILE, or add it \
-                 to ~/.aws/config",
+                "there is no profile {} (profiles: {there}); choose another profile with --profile or \
+                 AWS_PROFILE, or add this profile to ~/.aws/config",
                 for_display(name.as_bytes())
             ))
         })

@@ -140,13 +140,10 @@ impl S3Settings {
         let refused = |what: String| Err(Error::Usage(format!("{what} is not supported; {with_endpoint}")));
         let region = self.region.as_deref().unwrap_or_default();
         if OTHER_PARTITIONS.iter().any(|partition| region.starts_with(partition)) {
-            return refused(format!("the region {region}, of another partition of AWS,"));
+            return refused(format!("the region {region} (in another partition of AWS)"));
         }
         if bucket.is_directory() {
-            return refused(format!(
-                "{} is a directory bucket, whose requests need sessions: that",
-                bucket.text()
-            ));
+            return refused(format!("the directory bucket {} (its requests need sessions)", bucket.text()));
         }
         Ok(())
     }
@@ -157,8 +154,8 @@ fn valid_region(region: Option<String>) -> Result<Option<String>> {
     match region.as_deref().filter(|region| !is_region(region)) {
         None => Ok(region),
         Some(other) => Err(Error::Usage(format!(
-            "the region {} cannot be one (it has other characters than letters, digits and `-_.`, or more than 64); \
-             give another with --region, or change AWS_REGION or the profile",
+            "the region {} is not valid (allowed: up to 64 letters, digits and `-_.`); give another region \
+             with --region, or change AWS_REGION or the profile",
             for_display(other.as_bytes())
         ))),
     }
@@ -167,7 +164,7 @@ fn valid_region(region: Option<String>) -> Result<Option<String>> {
 /// Reads the URL of an endpoint that the environment or the profile names.
 fn valid_endpoint(text: &str) -> Result<OriginUrl> {
     OriginUrl::parse(text).map_err(|error| {
-        Error::Usage(format!("the endpoint that the environment or the profile names is none: {error}"))
+        Error::Usage(format!("the endpoint URL in the environment or the profile is not valid: {error}"))
     })
 }
 
@@ -185,8 +182,9 @@ fn variant_within(environment: &Environment, options: &S3Options) -> Result<AwsV
     let given = variant_of(options);
     if options.endpoint_url.is_some() && given != AwsVariant::default() {
         return Err(Error::Usage(
-            "use_fips_endpoint, use_dualstack_endpoint and use_accelerate_endpoint name endpoints of AWS; leave them out \
-             with --endpoint-url, or name the endpoint itself with it"
+            "use_fips_endpoint, use_dualstack_endpoint and use_accelerate_endpoint select endpoints of AWS \
+             and cannot be combined with --endpoint-url; leave them out, or give the URL of that endpoint \
+             with --endpoint-url"
                 .into(),
         ));
     }
@@ -224,17 +222,17 @@ fn must_hide(url: &OriginUrl) -> Result<()> {
 fn read_customer_key(path: &Path) -> Result<CustomerKey> {
     let refused = |why: String| {
         Error::Usage(format!(
-            "--sse-c-key-file {}: {why}; give a file with the 32 bytes of the key, or with their base64",
+            "--sse-c-key-file {}: {why}; give a file with the 32 bytes of the key, raw or in base64",
             path.display()
         ))
     };
     let unreadable = |error: std::io::Error| refused(format!("cannot be read ({error})"));
     let found = std::fs::metadata(path).map_err(unreadable)?;
     if !found.is_file() || found.len() > KEY_FILE_BYTES_MAX {
-        return Err(refused("is no key".into()));
+        return Err(refused("is not a key file".into()));
     }
     let bytes = std::fs::read(path).map_err(unreadable)?;
-    CustomerKey::of_bytes(&bytes).ok_or_else(|| refused("is no key of 32 bytes".into()))
+    CustomerKey::of_bytes(&bytes).ok_or_else(|| refused("is not a key of 32 bytes".into()))
 }
 
 /// Returns the configured region: of the option, the environment, or the profile.

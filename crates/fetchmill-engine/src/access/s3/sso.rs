@@ -63,7 +63,7 @@ impl SsoRole {
         };
         let need = |from: &Profile, key: &str| {
             from.get(key).filter(|value| !value.is_empty()).cloned().ok_or_else(|| {
-                Error::Usage(format!("profile {shown} uses SSO and has no {key}: run aws configure sso"))
+                Error::Usage(format!("profile {shown} uses SSO but has no {key}; run aws configure sso"))
             })
         };
         Ok(Some(SsoRole {
@@ -115,10 +115,10 @@ impl SsoRole {
         // Messages never show the file, since it holds the token.
         let stored = environment.read(&file, "the SSO token").ok();
         let stored: Option<StoredToken> = stored.and_then(|text| serde_json::from_str(&text).ok());
-        let stored = stored.ok_or_else(|| self.not_signed_in("has no token in ~/.aws/sso/cache"))?;
+        let stored = stored.ok_or_else(|| self.not_signed_in("there is no SSO token in ~/.aws/sso/cache"))?;
         let from = format!("the SSO token of profile {}", self.profile);
         if credential_document::expiry(&stored.expires_at, &from)? <= now {
-            return Err(self.not_signed_in("has a token that expired"));
+            return Err(self.not_signed_in("the SSO token has expired"));
         }
         Ok(stored.access_token)
     }
@@ -127,7 +127,7 @@ impl SsoRole {
         let (role, account) = (for_display(self.role.as_bytes()), for_display(self.account.as_bytes()));
         match reply.status {
             200 => {}
-            401 => return Err(self.not_signed_in("has a token that is refused")),
+            401 => return Err(self.not_signed_in("the SSO token was refused")),
             status => {
                 return Err(Error::Usage(format!(
                     "SSO gives no credentials for the role {role} of account {account} (status {status}): check \
@@ -138,7 +138,7 @@ impl SsoRole {
         }
         // Messages never show the reply, since it holds the secret.
         let found: RoleReply = serde_json::from_str(&reply.text()).map_err(|_| {
-            Error::Temporary(format!("SSO gives no credentials for the role {role}; is its endpoint right?"))
+            Error::Temporary(format!("SSO gives no credentials for the role {role}; check the SSO endpoint"))
         })?;
         let RoleCredentials { access_key_id, secret_access_key, session_token, expiration } =
             found.role_credentials;
@@ -154,8 +154,7 @@ impl SsoRole {
     fn not_signed_in(&self, why: &str) -> Error {
         let profile = &self.profile;
         Error::Usage(format!(
-            "profile {profile} uses SSO and {why}: run aws sso login --profile {profile}, then the same command \
-             again"
+            "profile {profile}: {why}; run aws sso login --profile {profile}, then the same command again"
         ))
     }
 }

@@ -163,7 +163,7 @@ impl Dispatcher {
                 }
                 Err(kind) => self.settle_other(&target, Outcome::Failed(kind), 0, 0, None),
                 Ok(()) if has_killed => {
-                    let detail = Some("the process that had it ended, each time");
+                    let detail = Some("the worker process ended during each attempt");
                     self.settle_other(&target, Outcome::Failed(FailureKind::Worker), 0, 0, detail);
                 }
                 Ok(()) => {

@@ -144,8 +144,8 @@ impl StreamProgress {
 
     fn differs(&self) -> Error {
         Error::Usage(format!(
-            "the iterable gives other items than before, at or before number {}: give the same ones in the same order, \
-             or another state folder",
+            "the iterable differs from the earlier run, at or before item {}; give the same items in the \
+             same order, or use another state folder",
             self.before.pulled
         ))
     }
@@ -243,7 +243,7 @@ mod tests {
 
         assert_eq!(pull_all(&mut second, &["b"]), [InputState::Missing]);
         assert!(second.end_of_input().is_err());
-        assert!(second.pull("a", None).unwrap_err().to_string().contains("other items than before"));
+        assert!(second.pull("a", None).unwrap_err().to_string().contains("differs from the earlier run"));
         second.end().unwrap();
         let mut third = StreamProgress::start(folder.path()).unwrap();
         assert_eq!(pull_all(&mut third, &["a", "b"]), [InputState::Missing; 2]);

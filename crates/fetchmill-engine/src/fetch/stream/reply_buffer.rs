@@ -56,7 +56,7 @@ impl ReplyBuffer {
         });
         decoded.map_err(|error| match error {
             DecodeError::TooLong => {
-                Failure::new(FailureKind::BodyTooLarge, "decoded, it is larger than max_size")
+                Failure::new(FailureKind::BodyTooLarge, "the decoded body is larger than max_size")
             }
             DecodeError::Malformed(problem) => Failure::new(FailureKind::BadEncoding, problem),
             DecodeError::Storage(error) => Failure::new(FailureKind::BadEncoding, error.to_string()),

@@ -62,8 +62,8 @@ impl FetchThread {
                 self.wait(std::mem::take(request), limits::RENEWAL_WAIT);
                 return AttemptEnd::Over;
             }
-            FailureKind::Credentials => "there are no credentials for the store: see profile=",
-            _ => "it is no http or https URL, nor one of s3",
+            FailureKind::Credentials => "there are no credentials for the store; set profile=",
+            _ => "not an http, https or s3 URL",
         };
         self.fail(request, Failure::new(kind, reason))
     }

@@ -67,7 +67,7 @@ impl FetchThread {
         };
         match request.state.after_reply(&facts, &self.rules(request), self.clock.get()) {
             Verdict::Store if self.is_damaged(request, incoming, head.status) => {
-                let reason = "the body is not what the store's checksum says";
+                let reason = "the body does not match the store's checksum";
                 return self.failed(request, Failure::new(FailureKind::Checksum, reason));
             }
             Verdict::Retry(kind) => {
@@ -88,7 +88,8 @@ impl FetchThread {
                 }
             }
             Verdict::Settle(Outcome::Failed(kind @ FailureKind::UnverifiedLength), _) => {
-                return self.fail(request, Failure::new(kind, "whether the body is whole cannot be known"));
+                let reason = "the body may be incomplete: its length cannot be verified";
+                return self.fail(request, Failure::new(kind, reason));
             }
             Verdict::Settle(Outcome::Failed(kind), why) if is_no_rest => {
                 return self.fail(request, Failure::new(kind, why.map_or_else(String::new, String::from)));

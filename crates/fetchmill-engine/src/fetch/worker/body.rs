@@ -264,10 +264,7 @@ impl BodyReceiver {
         // A store's checksum covers the bytes it sends. A list's checksum covers the stored bytes.
         let differs = |said: Option<BodyChecksum>| said.is_some_and(|checksum| !checksum.matches());
         if differs(self.checksum.take()) {
-            return Err((
-                FailureKind::Checksum,
-                Some("the body is not what the store's checksum says".into()),
-            ));
+            return Err((FailureKind::Checksum, Some("the body does not match the store's checksum".into())));
         }
         if let Some(encoding) = self
             .decoding
@@ -281,10 +278,7 @@ impl BodyReceiver {
             }
         }
         if differs(self.hash.take()) && !self.has_failed() {
-            return Err((
-                FailureKind::Checksum,
-                Some("the body does not have the hash that its list says".into()),
-            ));
+            return Err((FailureKind::Checksum, Some("the body does not match the hash in the list".into())));
         }
         Ok(())
     }

@@ -67,7 +67,7 @@ impl RobotsRequest {
 
     /// Notes that a host did not admit the request in time.
     pub(super) fn refuse(&mut self) {
-        self.fail(FailureKind::Throttled, "the host that its redirect leads to has no place for a request");
+        self.fail(FailureKind::Throttled, "the host of the redirect did not admit the request in time");
     }
 
     pub(super) fn into_end(self) -> RobotsEnd {

@@ -226,7 +226,8 @@ impl BucketPages {
         .map_err(|error| unreadable(format!("cannot be read: {error}")))?;
         if let Some(key) = stranger {
             return Err(unreadable(format!(
-                "has keys that were not asked for: {key} does not begin with {}; does the store know prefix?",
+                "has keys outside the requested prefix ({key} does not begin with {}); does the store \
+                 support prefix?",
                 for_display(prefix)
             )));
         }
@@ -244,8 +245,8 @@ impl BucketPages {
     /// Makes the error for a page with keys that were not requested, from a store without tokens.
     pub(super) fn circular(&self, Disorder { key, after }: &Disorder) -> Error {
         Error::Listing(format!(
-            "the listing of the bucket {} goes in circles: {} came where only keys after {} were asked for; does the store \
-             know start-after?",
+            "the listing of the bucket {} goes in circles ({} came, but only keys after {} were requested); \
+             does the store support start-after?",
             self.bucket.text(),
             for_display(key),
             for_display(after)
@@ -255,7 +256,8 @@ impl BucketPages {
     /// Makes the error for a page that announces more keys, but leads to none.
     pub(super) fn endless(&self, query: &ListQuery<'_>) -> Error {
         Error::Listing(format!(
-            "the listing of the bucket {} never ends: its page {} says that there are more keys, and leads nowhere",
+            "the listing of the bucket {} never ends: its page {} announces more keys but does not lead to \
+             them",
             self.bucket.text(),
             place_of(query)
         ))

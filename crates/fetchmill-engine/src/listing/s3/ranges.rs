@@ -324,7 +324,7 @@ impl RangeLister {
         let is_end = page.end.last_key.is_none();
         if !is_end && !self.has_told_truncation.replace(true) {
             self.pages.control.notice(&format!(
-                "the bucket {} said that its listing was complete, and it was not: there are keys after {}; they are \
+                "the bucket {} reported the end of its listing too early: there are keys after {}, which are \
                  listed as well",
                 self.pages.bucket.text(),
                 for_display(last)

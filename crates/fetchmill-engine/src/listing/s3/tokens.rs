@@ -64,8 +64,8 @@ impl<'a> TokenWalk<'a> {
     fn begin_again(&mut self, why: &dyn Fn() -> String) -> Result<()> {
         let Some(relisting) = &mut self.relisting else {
             return Err(Error::Listing(format!(
-                "{}; its listing must begin again, and this job does not keep the names of its targets: take another \
-                 destination",
+                "{}; the listing must start again, but this job does not keep the names of its targets; use \
+                 another destination",
                 why()
             )));
         };
@@ -115,7 +115,7 @@ impl<'a> TokenWalk<'a> {
         }
         self.begin_again(&|| format!("{error}; the token of an earlier run may have expired"))?;
         let notice =
-            "the token of an earlier run has expired: the listing begins again, and what is fetched stays";
+            "the token of an earlier run has expired: the listing starts again, and fetched objects are kept";
         self.pages.control.notice(notice);
         Ok(())
     }

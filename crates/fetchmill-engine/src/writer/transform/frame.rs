@@ -105,7 +105,7 @@ pub(super) fn read_ready(from: &mut impl Read) -> io::Result<std::result::Result
     match head.letter {
         b'R' => Ok(Ok(())),
         b'E' => Ok(Err(one_line(&text))),
-        _ => Err(wrong("it is not ready and says no reason")),
+        _ => Err(wrong("it is not ready and gives no reason")),
     }
 }
 
@@ -121,10 +121,10 @@ pub(super) fn read_answer(
         b'S' => (TransformAnswer::Stored, max_size),
         b'N' => (TransformAnswer::Dropped, 0),
         b'F' => (TransformAnswer::Failed, TRANSFORM_DETAIL_BYTES_MAX as u64),
-        _ => return Err(wrong("its answer is none")),
+        _ => return Err(wrong("its answer is not valid")),
     };
     if answer != TransformAnswer::Stored && (head.columns > 0 || head.body > body_max) {
-        return Err(wrong("its answer has too much in it"));
+        return Err(wrong("its answer has unexpected data"));
     }
     if head.columns > TRANSFORM_COLUMNS_BYTES_MAX || head.body > body_max {
         io::copy(&mut from.take(head.body.saturating_add(head.columns as u64)), &mut io::sink())?;
@@ -140,9 +140,9 @@ pub(super) fn read_answer(
 
 fn too_large(head: &TransformAnswerHead, max_size: u64) -> String {
     if head.columns > TRANSFORM_COLUMNS_BYTES_MAX {
-        return format!("its columns have {} bytes, {TRANSFORM_COLUMNS_BYTES_MAX} are allowed", head.columns);
+        return format!("the columns must be at most {TRANSFORM_COLUMNS_BYTES_MAX} bytes ({})", head.columns);
     }
-    format!("its result has {} bytes, --max-size allows {max_size}", head.body)
+    format!("the result has {} bytes, but --max-size is {max_size}", head.body)
 }
 
 /// Reads exactly `length` bytes. Memory is allocated only as they arrive.
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(values(&columns).collect::<Vec<_>>(), [Some(&b"ab"[..]), None, Some(b"")]);
         let (failed, _, detail, left) = read(&whole, 3).unwrap();
         assert_eq!((failed, left), (TransformAnswer::Failed, 0));
-        assert_eq!(detail, b"its result has 4 bytes, --max-size allows 3");
+        assert_eq!(detail, b"the result has 4 bytes, but --max-size is 3");
         let (failed, ..) = read(&answer(b'S', &vec![0; TRANSFORM_COLUMNS_BYTES_MAX + 4], b""), 3).unwrap();
         assert_eq!(failed, TransformAnswer::Failed);
     }

@@ -138,7 +138,7 @@ impl Transform {
             }
         }
         Err(Error::Usage(format!(
-            "the transform cannot be started: {last} before it was ready, {TRANSFORM_STARTS_MAX} times"
+            "the transform cannot be started: {last} before it was ready ({TRANSFORM_STARTS_MAX} attempts)"
         )))
     }
 
@@ -398,7 +398,7 @@ impl TransformSetup {
         told.filter_map(|((name, kind), value)| Some((name, kind, value?)))
             .find(|(_, kind, value)| kind.read(value).is_none())
             .map(|(name, kind, value)| {
-                format!("column {name} is no {}: {}", kind.name(), frame::one_line(value))
+                format!("column {name} is not of type {}: {}", kind.name(), frame::one_line(value))
             })
     }
 

@@ -107,7 +107,7 @@ impl TransformProcess {
                 Ok(Ok(heard))
             }
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                Err(Error::Internal(format!("the transform's process does not answer as it must: {error}")))
+                Err(Error::Internal(format!("invalid answer from the transform's process: {error}")))
             }
             Err(error) => Ok(Err(silence_of(&error))),
         }
@@ -125,7 +125,7 @@ impl TransformProcess {
         match ended.map(|status| (status.signal(), status.code())) {
             Some((Some(signal), _)) => format!("the process ended (signal {signal})"),
             Some((None, Some(code))) => format!("the process ended (exit code {code})"),
-            _ => "the process answers no more".to_owned(),
+            _ => "the process stopped answering".to_owned(),
         }
     }
 }

@@ -99,7 +99,7 @@ impl Bucket {
             let modified = reply.modified_at().unwrap_or(0);
             match reply.status {
                 200 if start > 0 => Err(Error::Temporary(format!(
-                    "{} cannot be read in parts: the store answers a range with the whole",
+                    "{} cannot be read in parts: the store ignores the range and sends the whole object",
                     self.place.text_of(&key)
                 ))
                 .into()),
@@ -265,7 +265,7 @@ impl Bucket {
         ended.map_or_else(
             |_| {
                 let seconds = patience.as_secs_f64();
-                Err(Error::Temporary(format!("{} gives no answer within {seconds:.1} s", self.text())))
+                Err(Error::Temporary(format!("{} did not answer within {seconds:.1} s", self.text())))
             },
             finish,
         )

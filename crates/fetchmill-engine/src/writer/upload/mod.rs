@@ -68,7 +68,7 @@ impl Uploader {
             Err(UploadEnd::Failed(error)) => Err(error),
             // The signal tells the caller.
             Err(UploadEnd::Stopped) => {
-                Err(Error::Temporary("stopped before the destination was looked at".into()))
+                Err(Error::Temporary("stopped before the destination was checked".into()))
             }
         }
     }

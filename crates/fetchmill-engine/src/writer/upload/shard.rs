@@ -258,7 +258,8 @@ impl UploadClient {
             ExistingObject::Same => Ok(()),
             ExistingObject::Other => Err(self.foreign(sending.key)),
             ExistingObject::Nothing => Err(UploadEnd::Failed(Error::Temporary(format!(
-                "{} is said to exist, and does not; run the same command again to resume",
+                "{} should exist, according to the store, but is missing; run the same command again to \
+                 resume",
                 self.upload.text_of(sending.key)
             )))),
         }

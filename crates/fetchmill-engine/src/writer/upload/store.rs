@@ -214,8 +214,8 @@ impl UploadClient {
             _ if answer.status != 200 || page.is_err() => self.refusal("look at", &dest, &answer),
             None => return Ok(()),
             Some(key) => format!(
-                "{dest} is not empty and no job of this folder knows it (there is {key}); choose a prefix where \
-                 nothing is, or name the folder of the job's journal with --state DIR"
+                "{dest} is not empty ({key} exists) and belongs to no job of this folder; choose an empty \
+                 prefix, or give the folder of the job's journal with --state DIR"
             ),
         };
         Err(UploadEnd::Failed(Error::Usage(problem)))

@@ -58,7 +58,7 @@ pub fn read_links(
         }
     }
     if !links.has_end {
-        return Err(FolderReadError::Cut("the page may have been cut: it has neither a length nor </html>"));
+        return Err(FolderReadError::Cut("the page may be cut off (neither a length nor </html>)"));
     }
     pages.finish()
 }
@@ -68,7 +68,7 @@ fn place_of(url: &str, origin: &OriginUrl, folder: &PendingFolder) -> Result<Ind
     place.map_or_else(
         || {
             let url = for_display(url.as_bytes());
-            bad(&format!("it redirects to {url}, which is not below it: list that one instead"))
+            bad(&format!("redirect to {url}, which is not below this folder; list the new URL instead"))
         },
         Ok,
     )
@@ -170,7 +170,7 @@ mod tests {
         for body in [&b""[..], b"[]", b"\xff\xfe<\0a\0", b"\x89PNG", b"a,b"] {
             assert!(refusal(body, true).contains("not HTML"), "{body:?}");
         }
-        assert!(refusal(b"<a href=a>a</a>", false).contains("may have been cut"));
+        assert!(refusal(b"<a href=a>a</a>", false).contains("may be cut off"));
         assert!(read_in(b"<a href=a>a</a></html>", &PendingFolder::default(), false).is_ok());
         let many =
             (0..=INDEX_ENTRIES_MAX).map(|number| format!("<a href={number}>")).collect::<Vec<_>>().concat();

@@ -116,7 +116,8 @@ impl IndexReader {
             return Ok(());
         }
         Err(FolderReadError::NotIndex(format!(
-            "it gives a page that is no index: {}, and index pages begin with \"Index of\" or \"Directory listing for\"",
+            "the page is not an index: {}, but index pages begin with \"Index of\" or \"Directory listing \
+             for\"",
             self.title()
         )))
     }

@@ -83,7 +83,7 @@ impl ItemReader<'_> {
             return self.push_item(text, item_max);
         }
         if text.starts_with('{') && self.fields.url.is_none() {
-            return Err("its items are objects: say with --url-field which field has the URL".to_owned());
+            return Err("the items are objects; name the field that has the URL with --url-field".to_owned());
         }
         let mut entry = Vec::new();
         match self.item(text) {
@@ -166,7 +166,7 @@ impl ItemReader<'_> {
         if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
             return Err("its URL has a control character in it");
         }
-        let url = self.page.join(text.trim()).map_err(|_| "it is no URL")?;
+        let url = self.page.join(text.trim()).map_err(|_| "not a URL")?;
         if !matches!(url.scheme(), "http" | "https") {
             // Also s3: whoever writes pages must not choose what credentials are used for.
             return Err("the scheme of its URL is not http or https");

@@ -134,7 +134,8 @@ impl JsonPages {
         text.map_or(Ok(start), |text| {
             text.parse().map_err(|_| {
                 Error::Usage(format!(
-                    "{param} of SOURCE is {text}, and pages are counted from a whole number"
+                    "{param} of SOURCE must be a whole number ({text}), because pages are counted from this \
+                     number"
                 ))
             })
         })
@@ -219,19 +220,19 @@ impl JsonPages {
                 lead.filter(|lead| read.count > 0 || reply.from != Some(lead.as_str()))
             }
             NextPage::Link => next_link(reply.links.iter().copied())
-                .map_err(|why| BadPage(format!("the Link field of its head cannot be read: {why}")))?,
+                .map_err(|why| BadPage(format!("the Link header field cannot be read: {why}")))?,
             NextPage::Page | NextPage::Offset if read.count == 0 => None,
             NextPage::Page | NextPage::Offset => {
                 let step = if self.next == NextPage::Page { 1 } else { read.count };
                 let number = self.number(reply.from).ok().and_then(|number| number.checked_add(step));
-                let too_large = || BadPage(format!("{} is no number that can be counted on", self.param));
+                let too_large = || BadPage(format!("{} is not a number that can be increased", self.param));
                 Some(number.ok_or_else(too_large)?.to_string())
             }
         };
         match lead {
-            Some(lead) if lead.len() > MARKER_BYTES_MAX => {
-                Err(BadPage(format!("what leads to the next page is longer than {MARKER_BYTES_MAX} bytes")))
-            }
+            Some(lead) if lead.len() > MARKER_BYTES_MAX => Err(BadPage(format!(
+                "the marker or URL of the next page is longer than {MARKER_BYTES_MAX} bytes"
+            ))),
             lead => Ok(lead),
         }
     }
@@ -239,7 +240,9 @@ impl JsonPages {
     fn marker(&self, field: &str) -> std::result::Result<Option<String>, BadPage> {
         use serde::de::DeserializeSeed as _;
         let read = MarkerSeed.deserialize(&mut serde_json::Deserializer::from_str(field));
-        read.map_err(|error| BadPage(format!("its field {} has no marker: {error}", self.next_field.text())))
+        read.map_err(|error| {
+            BadPage(format!("the field {} does not hold a marker: {error}", self.next_field.text()))
+        })
     }
 
     /// As the journal has it: of a URL the whole of it.

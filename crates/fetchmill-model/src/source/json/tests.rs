@@ -253,7 +253,7 @@ fn a_page_does_not_lead_to_another_origin() {
     let away = read_from(&by_link, None, body, &[b"<//b.test/>; rel=next"]);
     assert_eq!(away.unwrap_err().exit_code(), 6);
     let bad = read_from(&by_link, None, body, &[b"/b; rel=next"]).unwrap().unwrap_err();
-    assert!(bad.to_string().contains("Link field"), "{bad}");
+    assert!(bad.to_string().contains("Link header field"), "{bad}");
 }
 
 #[test]

@@ -280,7 +280,10 @@ impl ColumnPlan {
             }
         }
         if text.contains("://") && dots.iter().any(|start| template::leads_elsewhere(&text, *start)) {
-            return Err(format!("a value makes its path another one: {}", for_display(text.as_bytes())));
+            return Err(format!(
+                "a value of . or .. would change the path: {}",
+                for_display(text.as_bytes())
+            ));
         }
         self.understood(&text).map(|url| Cow::Owned(url.into_owned()))
     }
@@ -291,7 +294,7 @@ impl ColumnPlan {
             let (Some(kind), Some(value)) = (kept.told, values.get(kept.column)) else { continue };
             if !value.is_empty() && kind.read(value).is_none() {
                 let (name, value) = (self.wanted[kept.column].text(), for_display(value));
-                return Err(format!("column {name} is no {}: {value}", kind.name()));
+                return Err(format!("column {name} is not of type {}: {value}", kind.name()));
             }
         }
         Ok(())
@@ -397,7 +400,7 @@ impl ColumnPlan {
         let is_plain =
             |made: TargetRequest<'_>| made.is_plain_part() && (made.range.is_some() || self.is_bare_get);
         if url.starts_with("s3:") && !TargetRequest::read(&made).is_some_and(is_plain) {
-            return Err("an object of a bucket is asked for with a plain GET only".to_owned());
+            return Err("an object of a bucket can be fetched with a plain GET only".to_owned());
         }
         if made.len() > REQUEST_BYTES_MAX {
             return Err("its request is longer than 64 KiB".to_owned());
@@ -415,7 +418,7 @@ impl ColumnPlan {
         if let Some(body) = body.as_ref().filter(|_| pieces.is_json)
             && let Err(error) = json_template::is_json(body)
         {
-            return Err(format!("with its values --data-json is no JSON: {error}"));
+            return Err(format!("--data-json is not JSON with the values of this record: {error}"));
         }
         let may_be_secret = pieces.headers_for.as_deref().map(str::as_bytes) == origin_of(url.as_bytes());
         let mut fields = Vec::new();
@@ -449,7 +452,7 @@ impl ColumnPlan {
             let value = self.value(values, column)?;
             let refused = || {
                 format!(
-                    "column {} is no number: {}",
+                    "column {} is not a number: {}",
                     self.wanted[column].text(),
                     for_display(value.as_bytes())
                 )
@@ -513,7 +516,7 @@ impl ColumnPlan {
         let value = |column: usize| values.get(column).filter(|value| !value.is_empty());
         let size = match value(name + 1) {
             None => None,
-            Some(text) => Some(number(text).ok_or("its size is no number")?),
+            Some(text) => Some(number(text).ok_or("its size is not a number")?),
         };
         let etag = value(name + 2);
         if etag.is_some_and(|etag| etag.len() > ETAG_BYTES_MAX) {

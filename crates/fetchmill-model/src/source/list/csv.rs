@@ -62,8 +62,8 @@ impl OddRecords {
         let usual = record.usual.filter(|_| self.count > 0)?;
         let records = if self.count == 1 { "1 record has" } else { &format!("{} records have", self.count) };
         Some(format!(
-            "{records} another number of fields than the first record, which has {usual}; line {line} has {fields}: check \
-             --delimiter and --quote"
+            "{records} a different number of fields than the first record ({usual}), first in line {line} \
+             ({fields}); check --delimiter and --quote"
         ))
     }
 }
@@ -77,7 +77,7 @@ impl Csv {
     ) -> Result<Self> {
         if header == Some(false) && plan.has_names() {
             return Err(Error::Usage(format!(
-                "the list {} has no header, so its columns have no names: give their numbers, from 1",
+                "the list {} has no header, so columns have no names; give column numbers, from 1",
                 lines.label()
             )));
         }
@@ -187,8 +187,8 @@ impl Csv {
         let names = self.fields.texts(SHOWN_NAMES).join(", ");
         let label = self.fields.lines.label();
         Error::Usage(format!(
-            "the list {label} has no column {name}; its first record is {names}: name the column of the URLs with \
-             --column NAME, or its number from 1"
+            "the list {label} has no column {name} (the first record is {names}); give the column of the \
+             URLs with --column NAME, or --column NUMBER from 1"
         ))
     }
 

@@ -85,7 +85,7 @@ impl DecodedInput {
         if self.promised.is_some() && found != self.promised {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                "its name says that it is compressed, and its content is not, or not so",
+                "the content does not have the compression that the file name says",
             ));
         }
         let input = BufReader::with_capacity(READ_BYTES, io::Cursor::new(head).chain(input));
@@ -105,7 +105,7 @@ impl DecodedInput {
             Some(Compression::Zip) => {
                 return Err(io::Error::new(
                     io::ErrorKind::Unsupported,
-                    "it is a zip archive, which is read from a file and not from a stream: store it in a file",
+                    "a zip archive cannot be read from a stream; store the archive in a file",
                 ));
             }
         };
@@ -156,8 +156,7 @@ fn explain_dictionary(error: io::Error) -> io::Error {
     io::Error::new(
         io::ErrorKind::Unsupported,
         format!(
-            "it was compressed with a dictionary that takes more than {} MiB of memory: compress it again with at \
-             most xz -9",
+            "the xz dictionary takes more than {} MiB of memory; compress the list again with at most xz -9",
             LIST_XZ_KIB_MAX / 1024
         ),
     )
@@ -172,8 +171,8 @@ fn explain_window(error: io::Error) -> io::Error {
     io::Error::new(
         io::ErrorKind::Unsupported,
         format!(
-            "it was compressed with a window of more than {} MiB, which a reader must hold in memory: compress it \
-             again with at most --long={LIST_ZSTD_WINDOW_LOG_MAX}",
+            "the zstd window takes more than {} MiB of memory; compress the list again with at most \
+             --long={LIST_ZSTD_WINDOW_LOG_MAX}",
             most / MIB
         ),
     )

@@ -49,7 +49,7 @@ impl Dialect {
                 ];
                 return match asked.iter().find(|(_, is_given)| *is_given) {
                     Some((option, _)) => Err(Error::Usage(format!(
-                        "the list {label} is {}, and {option} is for csv and tsv: leave it out",
+                        "the list {label} is {}, but {option} is for csv and tsv; leave out {option}",
                         format.name()
                     ))),
                     None => Ok(None),
@@ -62,7 +62,7 @@ impl Dialect {
             quotes: quotes.unwrap_or(by_default),
         };
         if dialect.quotes == Quotes::Strict(dialect.delimiter) {
-            return Err(Error::Usage("--delimiter and --quote are the same character: change one".into()));
+            return Err(Error::Usage("--delimiter and --quote must be different characters".into()));
         }
         Ok(Some(dialect))
     }

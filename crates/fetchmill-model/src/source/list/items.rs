@@ -254,7 +254,7 @@ mod tests {
                 }
             };
             assert_eq!(error.exit_code(), 2);
-            assert!(error.to_string().contains("other items"), "{error}");
+            assert!(error.to_string().contains("items differ"), "{error}");
         }
     }
 

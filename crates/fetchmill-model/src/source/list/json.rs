@@ -64,7 +64,7 @@ impl JsonRecords {
         if let Some(column) = plan.wanted().iter().find(|column| matches!(column, ColumnSelector::Number(_)))
         {
             return Err(Error::Usage(format!(
-                "the list {} has fields, and these have no numbers: give the name of one instead of {}",
+                "the list {} has fields with names, not numbers; give the name of a field instead of {}",
                 lines.label(),
                 column.text()
             )));
@@ -116,8 +116,8 @@ impl JsonRecords {
         }
         self.missing(&seen).map_or(Ok(ReadStep::Done), |name| {
             Err(Error::Usage(format!(
-                "the list {} has no column {name}; its first values have {}: name the column of the URLs with --column \
-                 NAME",
+                "the list {} has no column {name} (the first values have {}); give the column of the URLs \
+                 with --column NAME",
                 self.lines.label(),
                 seen.shown()
             )))
@@ -220,7 +220,7 @@ impl Records for JsonRecords {
                 return Ok(if is_read {
                     RecordStep::Record
                 } else {
-                    RecordStep::Bad("it is no JSON object or string")
+                    RecordStep::Bad("not a JSON object or string")
                 });
             }
         }

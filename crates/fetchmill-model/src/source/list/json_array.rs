@@ -147,7 +147,7 @@ impl ArrayText {
             return Ok(self.has_value.then_some(b' '));
         }
         if self.is_over {
-            return Err("it has more after its array; a list is one array, or a value a line");
+            return Err("more text after the array; a list must be one array, or one value on each line");
         }
         match byte {
             b',' if self.depth == 0 => {

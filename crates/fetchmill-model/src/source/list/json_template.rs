@@ -33,7 +33,8 @@ pub(super) fn parse(text: &str) -> Result<Vec<JsonPiece>> {
         .collect();
     is_json(&example).map_err(|error| {
         Error::Usage(format!(
-            "--data-json is no JSON: {error}; a column's value is {{name}}, or \"{{name}}\" for a text"
+            "--data-json is not JSON: {error}; write {{name}} for the value of a column, or \"{{name}}\" for \
+             text"
         ))
     })?;
     Ok(pieces)

@@ -329,8 +329,8 @@ impl Lines {
 /// A list that gives an error.
 pub(super) fn unreadable(label: &str, error: &dyn std::fmt::Display) -> Error {
     Error::Listing(format!(
-        "the list {label} cannot be read to its end: {error}; mend it or fetch it again, then run the same command \
-         again to resume"
+        "the list {label} cannot be read to its end: {error}; repair or download the list again, then run \
+         the same command again to resume"
     ))
 }
 

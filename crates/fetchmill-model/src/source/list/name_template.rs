@@ -37,24 +37,24 @@ impl NameTemplate {
     pub fn parse(text: &str) -> Result<Self> {
         let refuse = |why: &str| Err(Error::Usage(format!("--names {text} {why}")));
         let Some(mut pieces) = parse_pieces(text) else {
-            return refuse("has a brace without its other one; write {{ or }} for a brace itself");
+            return refuse("has an unpaired brace; write {{ or }} for a literal brace");
         };
         let is_extension = |piece: &Piece| *piece == template::column(EXTENSION);
         let has_extension = pieces.pop_if(|last| is_extension(last)).is_some();
         if pieces.iter().any(is_extension) {
-            return refuse("has {ext} before its end; an extension stands at the end of a name");
+            return refuse("has {ext} before its end; {ext} must be at the end");
         }
         if !has_columns(&pieces) {
             return refuse(
-                "would call all objects the same: write source, seq, or a template such as {id}.jpg",
+                "would give all objects the same name; write source, seq, or a template such as {id}.jpg",
             );
         }
         let pieces = pieces.into_iter().map(NamePiece::of).collect();
         let template = NameTemplate { text: text.to_owned(), pieces, has_extension };
         match name::to_path(template.example().as_bytes(), &mut Vec::new()) {
             Ok(()) if !name::is_folder(template.example().as_bytes()) => Ok(template),
-            Ok(()) => refuse("makes names of folders: it ends with a slash"),
-            Err(why) => refuse(&format!("makes no name: {why}")),
+            Ok(()) => refuse("makes names of folders; it must not end with a slash"),
+            Err(why) => refuse(&format!("does not make a valid name: {why}")),
         }
     }
 

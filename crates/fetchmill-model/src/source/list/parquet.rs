@@ -276,8 +276,8 @@ fn columns_of(label: &str, plan: &ColumnPlan, schema: &Schema) -> Result<Vec<Opt
         };
         let place = place.ok_or_else(|| {
             Error::Usage(format!(
-                "the list {label} has no column {}; it has {}: name the column of the URLs with --column NAME, or \
-                 its number from 1",
+                "the list {label} has no column {} (it has {}); give the column of the URLs with --column \
+                 NAME, or --column NUMBER from 1",
                 wanted.text(),
                 names()
             ))
@@ -287,7 +287,7 @@ fn columns_of(label: &str, plan: &ColumnPlan, schema: &Schema) -> Result<Vec<Opt
             return Ok(Some(place));
         }
         Err(Error::Usage(format!(
-            "the list {label} has a column {} that is no text or number but {kind}; choose another",
+            "the list {label}: column {} is neither text nor a number ({kind}); choose another column",
             wanted.text()
         )))
     };

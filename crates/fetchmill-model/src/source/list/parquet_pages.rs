@@ -82,8 +82,8 @@ struct HeldColumn {
 /// A page would take more memory than there is.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 #[error(
-    "it has values or pages that take {} MiB of memory at once, and {} is the bound: write it again with pages of 1 MiB \
-     (pyarrow: data_page_size), or with shorter values",
+    "its values or pages take {} MiB of memory at once (the limit is {}); write the file again with pages of \
+     1 MiB (pyarrow: data_page_size), or with shorter values",
     .0.div_ceil(MIB as u64), LIST_PARQUET_BYTES_MAX / MIB as u64
 )]
 pub(super) struct PageTooLarge(u64);

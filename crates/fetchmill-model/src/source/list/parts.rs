@@ -174,8 +174,8 @@ impl Records for PartRecords {
         };
         if step == ReadStep::End {
             return Err(Error::Usage(format!(
-                "the list {} has changed since the job began: a file up to number {} is another one; restore it, or \
-                 choose another destination",
+                "the list {} has changed since the job began (at least one of the first {} files differs); \
+                 restore the original files, or choose another destination",
                 self.label,
                 position.file + 1
             )));

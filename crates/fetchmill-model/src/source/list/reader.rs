@@ -93,13 +93,14 @@ impl ListReader {
             ListFormat::Jsonl => Box::new(JsonRecords::new(lines, &plan)?.checked(check)),
             ListFormat::Inventory => {
                 return Err(Error::Usage(format!(
-                    "the inventory {label} is not read as a stream: its data files are found beside its manifest.json"
+                    "the inventory {label} cannot be read as a stream, because its data files are next to \
+                     its manifest.json; give a path"
                 )));
             }
             ListFormat::Parquet => {
                 return Err(Error::Usage(format!(
-                    "the list {label} is Parquet, which is not read as a stream: store it in a file, not compressed \
-                     as a whole"
+                    "the list {label} is Parquet, which cannot be read as a stream; store the list in a \
+                     file, not compressed as a whole"
                 )));
             }
         };
@@ -126,8 +127,8 @@ impl ListReader {
         let has_own = options.request.has_hash();
         if !options.may_be_manifest() || has_own {
             return Err(Error::Usage(format!(
-                "the inventory {label} says itself what its columns are, and its objects are fetched with a plain GET: \
-                 leave out options that say otherwise"
+                "the inventory {label} defines its own columns, and its objects are fetched with a plain \
+                 GET; leave out options for columns and requests"
             )));
         }
         let plan = ColumnPlan::new(options)?.with_times();
@@ -155,14 +156,14 @@ impl ListReader {
             || options.request.has_range()
             || options.request.has_hash()
         {
-            return Err(Error::Usage(format!("{called} has no columns: give pairs of a URL and a name")));
+            return Err(Error::Usage(format!("{called} has no columns; give pairs of a URL and a name")));
         }
         let options = ListOptions { key_column: Some(KEY_COLUMN.to_owned()), ..options.clone() };
         let plan = ColumnPlan::new(&options)?;
         if plan.wanted().len() != 2 {
             return Err(Error::Usage(format!(
-                "{called} has no columns: --template, --data, --data-json and --header can have {{}} only, --names {{}}, \
-                 {{name}} and {{index}}"
+                "{called} has no columns; use only {{}} in --template, --data, --data-json and --header, and \
+                 only {{}}, {{name}} and {{index}} in --names"
             )));
         }
         let plan = plan.with_own_requests();
@@ -334,8 +335,8 @@ impl ListReader {
             ReadStep::End => {
                 let (called, unit) = (&self.called, self.records.unit());
                 return Err(Error::Usage(format!(
-                    "{called} has changed since the job began: it has other {unit} among its first {}; restore it, or \
-                     choose another destination",
+                    "{called} has changed since the job began (its first {} {unit} differ); restore the \
+                     original, or choose another destination",
                     position.offset
                 )));
             }

@@ -157,7 +157,7 @@ impl RequestOptions {
         match (&self.offset_column, &self.length_column) {
             (Some(offset), Some(length)) => Ok(Some((offset, length))),
             (None, None) => Ok(None),
-            _ => Err(Error::Usage("--offset-column and --length-column need one another: give both".into())),
+            _ => Err(Error::Usage("--offset-column and --length-column need each other; give both".into())),
         }
     }
 
@@ -278,8 +278,8 @@ fn form_pieces(data: &str, content_type: Option<&str>) -> Result<Vec<RequestPiec
     let is_encoded = |piece: &Piece| matches!(piece, Piece::Column { is_raw: false, .. });
     if !is_form && pieces.iter().any(is_encoded) {
         return Err(Error::Usage(format!(
-            "how a value stands in --data of the type {} is not known: write {{name!r}} for values as they are, or use \
-             --data-json",
+            "--data of type {}: the encoding of values is not known for this type; write {{name!r}} for \
+             unchanged values, or use --data-json",
             kind.unwrap_or_default()
         )));
     }
@@ -332,7 +332,8 @@ pub(super) fn push_value(
         ValueEncoding::JsonValue if json_template::is_plain(value) => out.push_str(value),
         ValueEncoding::JsonValue => {
             return Err(format!(
-                "column {column} is no number, true, false or null; --data-json takes a text in quotes: \"{{{column}}}\""
+                "column {column} is not a number, true, false or null; for text, write quotes in \
+                 --data-json: \"{{{column}}}\""
             ));
         }
         ValueEncoding::Field if value.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') => {

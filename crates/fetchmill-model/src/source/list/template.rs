@@ -23,7 +23,8 @@ pub(super) fn parse(template: &str, needs_column: bool) -> Result<Vec<Piece>> {
     let pieces = parse_pieces(template).ok_or_else(|| unpaired(&format!("--template {template}")))?;
     if needs_column && !has_columns(&pieces) {
         return Err(Error::Usage(format!(
-            "--template {template} has no {{}}: every target would have the same URL; write {{}} where the value stands"
+            "--template {template} has no {{}}, so every target would have the same URL; write {{}} in the \
+             place of the value"
         )));
     }
     Ok(pieces)
@@ -106,7 +107,8 @@ pub(super) fn push_value(url: &mut String, value: &str) -> std::result::Result<(
     }
     if !is_host(value) {
         return Err(format!(
-            "its template has a host where this stands, which is none ({{name!r}} takes a value as it is): {}",
+            "--template uses the value as a host, but the value is not a host ({{name!r}} inserts a value \
+             unchanged): {}",
             for_display(value.as_bytes())
         ));
     }
@@ -137,7 +139,7 @@ fn is_host(value: &str) -> bool {
 
 /// `of` is the option, with its value where that is no secret.
 pub(super) fn unpaired(of: &str) -> Error {
-    Error::Usage(format!("{of} has a brace without its other one; write {{{{ or }}}} for a brace itself"))
+    Error::Usage(format!("{of} has an unpaired brace; write {{{{ or }}}} for a literal brace"))
 }
 
 #[cfg(test)]

@@ -118,7 +118,7 @@ fn a_template_makes_urls_of_values() {
         entries(TEXT, "a.test\nb c\n", &template),
         [
             "https://www.a.test/x",
-            "line 2: its template has a host where this stands, which is none ({name!r} takes a value as it is): b c"
+            "line 2: --template uses the value as a host, but the value is not a host ({name!r} inserts a value unchanged): b c"
         ]
     );
     let place = ListOptions { template: Some("http://a/{}/x?y={2}&z={3!r}".into()), ..column("1") };
@@ -126,7 +126,7 @@ fn a_template_makes_urls_of_values() {
         entries(CSV, "../b?,c&d,e&f\n..,c,d\nb,..,..\n", &place),
         [
             "http://a/..%2Fb%3F/x?y=c%26d&z=e&f",
-            "line 2: a value makes its path another one: http://a/../x?y=c&z=d",
+            "line 2: a value of . or .. would change the path: http://a/../x?y=c&z=d",
             "http://a/b/x?y=..&z=.."
         ]
     );
@@ -250,15 +250,15 @@ fn json_lines_are_objects_or_urls() {
             "http://a/2 kept=null|null",
             "line 4: it has no URL",
             "line 5: it has no scheme; for bare domains add --template 'https://{}': 1",
-            "line 6: it is no JSON object or string",
-            "line 7: it is no JSON object or string",
-            "line 8: it is no JSON object or string",
+            "line 6: not a JSON object or string",
+            "line 7: not a JSON object or string",
+            "line 8: not a JSON object or string",
         ]
     );
     assert_eq!(entries(JSONL, "{\"\\u006cink\":\"http://a/\"}", &column("link")), ["http://a/"]);
     assert_eq!(error(JSONL, list, &column("2")).exit_code(), 2);
     let deep = format!("{{\"url\":\"http://a/\",\"x\":{}", "[".repeat(100_000));
-    assert_eq!(entries(JSONL, deep, &options()), ["line 1: it is no JSON object or string"]);
+    assert_eq!(entries(JSONL, deep, &options()), ["line 1: not a JSON object or string"]);
 }
 
 fn parquet(rows: usize) -> Vec<u8> {

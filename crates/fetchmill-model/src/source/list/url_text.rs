@@ -58,7 +58,7 @@ fn normalise_slowly(text: &str) -> Result<String, &'static str> {
         return Err("it has no host");
     }
     if url[Position::AfterScheme..Position::BeforeHost].contains('@') {
-        return Err("it has a user or a password: credentials must not come out of a list");
+        return Err("it has a user or a password, but credentials must not come from a list");
     }
     url.set_fragment(None);
     if url.as_str().len() > URL_BYTES_MAX {
@@ -70,14 +70,14 @@ fn normalise_slowly(text: &str) -> Result<String, &'static str> {
 /// `BUCKET/KEY` of a URL of S3. What a key has of `?` and `#` must be encoded: it is not known what a bare one means.
 fn normalise_key(text: &str) -> Result<String, &'static str> {
     let Some((bucket, key)) = text.split_once('/').filter(|(_, key)| !key.is_empty()) else {
-        return Err("it names no key: s3://BUCKET/KEY");
+        return Err("it has no key (s3://BUCKET/KEY)");
     };
     if bucket.contains('@') {
-        return Err("it has a user or a password: credentials must not come out of a list");
+        return Err("it has a user or a password, but credentials must not come from a list");
     }
     let is_bucket = bucket.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte));
     if !is_bucket || bucket.len() > HOST_BYTES_MAX || bucket.bytes().all(|byte| byte == b'.') {
-        return Err("its bucket is no valid name");
+        return Err("its bucket name is not valid");
     }
     if key.contains(['?', '#']) {
         return Err("its key has a ? or # that is not percent-encoded");
@@ -85,13 +85,13 @@ fn normalise_key(text: &str) -> Result<String, &'static str> {
     if key.contains(|character: char| character.is_ascii_control()) {
         return Err("its key has a control character that is not percent-encoded");
     }
-    let key = percent::decode(key.as_bytes()).ok_or("its key has a % without two digits behind it")?;
+    let key = percent::decode(key.as_bytes()).ok_or("its key has a % without two digits after it")?;
     let mut url = format!("s3://{bucket}/").into_bytes();
     name::encode(&key, &mut url);
     if url.len() > URL_BYTES_MAX {
         return Err("it is longer than 64 KiB");
     }
-    String::from_utf8(url).map_err(|_| "it is no URL")
+    String::from_utf8(url).map_err(|_| "not a URL")
 }
 
 fn why(error: url::ParseError) -> &'static str {
@@ -102,10 +102,10 @@ fn why(error: url::ParseError) -> &'static str {
     match error {
         RelativeUrlWithoutBase => NO_SCHEME,
         EmptyHost => "it has no host",
-        IdnaError | InvalidDomainCharacter => "its host is no valid name",
-        InvalidIpv4Address | InvalidIpv6Address => "its host is no valid address",
-        InvalidPort => "its port is none",
-        _ => "it is no URL",
+        IdnaError | InvalidDomainCharacter => "its host name is not valid",
+        InvalidIpv4Address | InvalidIpv6Address => "its host address is not valid",
+        InvalidPort => "its port is not valid",
+        _ => "not a URL",
     }
 }
 

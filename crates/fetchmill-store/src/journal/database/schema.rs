@@ -118,7 +118,8 @@ pub(in crate::journal) fn open_to_read(path: &Path) -> Result<Connection> {
         // The tables are created in one transaction, shortly after the file.
         let path = path.display();
         return Err(Error::Usage(format!(
-            "{path} says nothing yet: its job begins just now, or was killed when it began; run its command again"
+            "{path}: the journal is still empty (its job is just starting, or was killed at the start); run \
+             the command of the job again"
         )));
     }
     Ok(db)

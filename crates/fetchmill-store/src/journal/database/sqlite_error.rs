@@ -24,7 +24,7 @@ pub(crate) fn error_of(path: &Path, error: &rusqlite::Error) -> Error {
         ffi::SQLITE_READONLY | ffi::SQLITE_PERM => libc::EROFS,
         _ => {
             let path = path.display();
-            return Error::Journal(format!("the journal {path} is damaged or not one: {error}"));
+            return Error::Journal(format!("the journal {path} is damaged, or is not a journal: {error}"));
         }
     };
     Error::storage("write the journal", path, std::io::Error::from_raw_os_error(number))

@@ -23,10 +23,10 @@ pub(in crate::journal) fn check(db: &Connection, path: &Path, known: i64) -> Res
     let release = db.query_row("SELECT release FROM written_by", [], |row| row.get::<_, String>(0));
     let (writer, can) = match release.optional().ok().flatten() {
         Some(release) => (format!("fetchmill {release}"), format!("fetchmill {release} or later")),
-        None => ("a newer fetchmill".to_owned(), "that or a later one".to_owned()),
+        None => ("a newer fetchmill".to_owned(), "that release or a later one".to_owned()),
     };
     Err(Error::Journal(format!(
-        "{} was written by {writer} in version {number} of its format, and this is fetchmill {RELEASE}, which reads \
+        "{}: written by {writer} (format version {number}), but this is fetchmill {RELEASE}, which reads \
          versions up to {known}; use {can}",
         path.display()
     )))

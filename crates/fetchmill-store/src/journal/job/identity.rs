@@ -92,7 +92,8 @@ pub const REQUEST_PART: &str = "request";
 pub fn must_have_objects(identity: &BTreeMap<String, String>, dest: &Path) -> Result<()> {
     match identity.get("format").map(String::as_str) {
         Some(kind @ (CHECK | LIST)) => Err(Error::Usage(format!(
-            "{} is a {kind}: it has a row for each target in its results, and no objects",
+            "{}: holds the results of `fetchmill {kind}` (a row for each target), not objects; read the \
+             results file",
             dest.display()
         ))),
         _ => Ok(()),
@@ -108,7 +109,8 @@ pub fn must_be_here(identity: &BTreeMap<String, String>, place: &JobLocation) ->
     let destination = identity.get(DESTINATION).filter(|_| !place.has_own_journal());
     let Some(destination) = destination else { return Ok(()) };
     Err(Error::Usage(format!(
-        "the objects of this job are in {destination}: fetch its shards first, and read those (see `fetchmill help s3`)"
+        "the objects of this job are in {destination}; download the shards and read the copies (see \
+         `fetchmill help s3`)"
     )))
 }
 
@@ -147,7 +149,8 @@ impl Identity {
         match differs.or_else(more) {
             None => Ok(()),
             Some((part, value)) if !self.0.contains_key(part) => Err(Error::Usage(format!(
-                "{} belongs to another job: its {part} is {value}, and here there is none; choose another destination",
+                "{} belongs to another job: its {part} is {value}, but this command sets none; choose \
+                 another destination",
                 dest.display()
             ))),
             Some((part, value)) => Err(Error::Usage(format!(

@@ -65,7 +65,8 @@ impl Journal {
                     && (from.as_ref() == Some(next) || self.has_marker(marker_digest(next))?)
                 {
                     return Err(Error::Listing(format!(
-                        "the listing never ends: the marker {} came before; the server must give each page's marker once",
+                        "the listing never ends: the marker {} was repeated; the server must give each page \
+                         a new marker",
                         for_display(next.as_bytes())
                     )));
                 }
@@ -106,14 +107,15 @@ impl Journal {
             Err(Error::Listing(format!("the listing never ends: the page {shown} {why}")))
         };
         if self.has_marker(marker_digest(url))? {
-            return endless("came before; the server must lead to each page once");
+            return endless("was listed before; the server must lead to each page only once");
         }
         let digest = items_digest.map(u128::to_le_bytes);
         if let Some(digest) = digest
             && self.has_marker(digest)?
         {
             return endless(
-                "has the items of one before it; does the server know the parameter that leads to the next page?",
+                "repeats the items of an earlier page; check that the server supports the parameter for the \
+                 next page",
             );
         }
         // A link to the page itself is allowed: some servers repeat their last marker on the last page.
@@ -121,7 +123,7 @@ impl Journal {
             && self.has_marker(marker_digest(next_url))?
         {
             return endless(&format!(
-                "leads to {}, which came before; the server must lead to each page once",
+                "leads to {}, which was listed before; the server must lead to each page only once",
                 for_display(next_url.as_bytes())
             ));
         }

@@ -104,8 +104,8 @@ impl Drop for JobLock {
 /// The error of a run that has lost its folder to another run.
 pub(in crate::journal) fn taken_over(path: &Path) -> Error {
     Error::Busy(format!(
-        "{}: another run has taken this job over although its lock was held; this file system grants every lock, so start \
-         one run at a time",
+        "{}: another run has taken over this job although the job was locked (this file system grants every \
+         lock); start one run at a time",
         path.display()
     ))
 }

@@ -59,7 +59,7 @@ impl JobLocation {
     pub fn prepare(dest: &Path, state: Option<&Path>) -> Result<Self> {
         let is_named = state.is_some();
         let state = state_folder::find(dest, state)?;
-        refuse_synced(dest, "only that changes what it holds")?;
+        refuse_synced(dest, "only a sync may change the folder")?;
         if is_named {
             refuse_others(&state)?;
         }
@@ -155,7 +155,7 @@ impl JobLocation {
             let is_one_file = !dest.is_dir();
             Ok(JobLocation { dest: dest.to_owned(), state, is_one_file, lock: None, folder: None })
         } else {
-            refuse_synced(dest, "its objects are plain files, if it holds any")?;
+            refuse_synced(dest, "the folder has no job, and its objects (if any) are plain files")?;
             let dest = dest.display();
             Err(Error::Usage(format!(
                 "{dest} holds no fetchmill job; name a folder that `fetchmill get` has written"
@@ -176,8 +176,8 @@ impl JobLocation {
             });
         }
         Err(Error::Usage(format!(
-            "there is no job in {} that writes to {}; run this in the folder where the job was started, or name the \
-             folder of its journal with --state DIR",
+            "no job found in {} that writes to {}; run this in the folder where the job was started, or give \
+             the folder of the job's journal with --state DIR",
             state.display(),
             upload.text()
         )))
@@ -194,7 +194,7 @@ impl JobLocation {
 
     /// Finds an existing job for changing it.
     pub fn take(dest: &Path, state: Option<&Path>) -> Result<Self> {
-        refuse_synced(dest, "only that changes what it holds")?;
+        refuse_synced(dest, "only a sync may change the folder")?;
         let mut place = Self::find(dest, state)?;
         place.lock = Some(JobLock::take(&place.state, &place.dest)?);
         Ok(place)
@@ -229,8 +229,8 @@ impl JobLocation {
             return Ok(());
         }
         Err(Error::Moved(format!(
-            "{} was moved or replaced while the job ran; what was committed is in the moved folder: run the same command \
-             with its new place, or move it back, to resume",
+            "{} was moved or replaced while the job ran; to resume, move the folder back or run the same \
+             command with its new path (committed objects are in the moved folder)",
             path.display()
         )))
     }
@@ -279,7 +279,7 @@ fn refuse_synced(dest: &Path, why: &str) -> Result<()> {
         return Ok(());
     }
     Err(Error::Usage(format!(
-        "{} is kept like its source by `fetchmill sync`: {why}; `fetchmill status` shows its last pass",
+        "{} is the destination of `fetchmill sync`: {why}; `fetchmill status` shows the last pass",
         dest.display()
     )))
 }
@@ -321,8 +321,8 @@ fn refuse_network(state: &Path) -> Result<()> {
     match NETWORK_FILE_SYSTEMS.iter().find(|(magic, _)| *magic == found.f_type) {
         None => Ok(()),
         Some((_, name)) => Err(Error::Usage(format!(
-            "{} is on a network file system ({name}), where locks do not hold; keep the job's state on a local disk \
-             with --state DIR",
+            "{} is on a network file system ({name}), where file locks are not reliable; keep the job's \
+             state on a local disk with --state DIR",
             state.display()
         ))),
     }

@@ -58,8 +58,8 @@ pub(in crate::journal) fn find(dest: &Path, state: Option<&Path>) -> Result<Path
 fn refuse_closed(dest: &Path, state: &Path) -> Result<()> {
     match std::fs::metadata(state.join("job.sqlite")) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Error::Usage(format!(
-            "{} holds a job of another user: {} may not be entered; run this as that user, or choose another \
-             destination",
+            "{} holds a job of another user (no permission to enter {}); run this as that user, or choose \
+             another destination",
             dest.display(),
             state.display()
         ))),
@@ -87,7 +87,8 @@ fn named_by(hidden: &Path) -> Result<Option<PathBuf>> {
         return Ok(Some(state));
     }
     Err(Error::Security(format!(
-        "{} names the state folder {}, which does not say that it belongs to this destination; if it does, add --state {}",
+        "{} names the state folder {}, which is not marked as the state of this destination; if the folder \
+         does belong to this destination, add --state {}",
         pointer.display(),
         state.display(),
         state.display()
@@ -134,7 +135,8 @@ pub(in crate::journal) fn refuse_others(state: &Path) -> Result<()> {
     match entries.flatten().find(|entry| !is_known(&entry.file_name())) {
         None => Ok(()),
         Some(other) => Err(Error::Usage(format!(
-            "{} is not empty and has no job's state ({} is in it); choose a new folder for --state",
+            "{} is not empty and does not hold the state of a job (found {}); choose a new folder for \
+             --state",
             state.display(),
             other.file_name().display()
         ))),
@@ -152,8 +154,8 @@ fn is_known(name: &std::ffi::OsStr) -> bool {
 pub(in crate::journal) fn refuse_links(folder: &Path) -> Result<()> {
     if std::fs::symlink_metadata(folder).is_ok_and(|found| found.is_symlink()) {
         return Err(Error::Security(format!(
-            "{} is a link, which a job's folder must not be; if it is yours, move the folder there, and use --state for another \
-             disk",
+            "{} is a link, but a job's folder must not be a link; if you made the link, replace it with the \
+             folder itself, and use --state for another disk",
             folder.display()
         )));
     }

@@ -149,11 +149,11 @@ fn check_file(
     buffer: &mut [u8],
 ) -> Option<(FindingKind, String)> {
     if to_path(row.name, path).is_err() {
-        return Some((FindingKind::Missing, "its name cannot be a file's".into()));
+        return Some((FindingKind::Missing, "the name cannot be a file name".into()));
     }
     let mut file = match durable::open_file_beneath(root.as_fd(), path) {
         Ok(Some(file)) => file,
-        Ok(None) => return Some((FindingKind::Missing, "there is no such file".into())),
+        Ok(None) => return Some((FindingKind::Missing, "the file does not exist".into())),
         Err(error) => return Some((FindingKind::Damaged, error.to_string())),
     };
     let (mut length, mut crc32c) = (0_u64, 0);
@@ -174,7 +174,7 @@ fn check_file(
         return Some((FindingKind::Damaged, format!("it has {size} bytes, not {}", row.length)));
     }
     let is_good = crc32c == row.crc32c;
-    (!is_good).then(|| (FindingKind::Damaged, "its bytes do not have their checksum".into()))
+    (!is_good).then(|| (FindingKind::Damaged, "the checksum of its bytes is wrong".into()))
 }
 
 /// Reports files that no manifest names. Paths are compared by 64-bit hashes, a limited number at a time.

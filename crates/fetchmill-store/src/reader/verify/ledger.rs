@@ -109,7 +109,7 @@ impl<'l> Ledger<'l> {
     fn tell_doubled(&self, row: &ManifestRow<'_>, claim: SequenceClaim, shard: Option<ShardNumber>) {
         let detail = match claim {
             SequenceClaim::First => return,
-            SequenceClaim::Another => "a shard before this one has it as well",
+            SequenceClaim::Another => "the object is also in an earlier shard",
             SequenceClaim::NoTarget => "no target has this number",
         };
         let mut finding = Finding::object(FindingKind::Doubled, row.name, row.sequence, detail);
@@ -149,7 +149,7 @@ impl<'l> Ledger<'l> {
                     }
                 } else {
                     let name = row.name_bytes().unwrap_or_default();
-                    let detail = format!("it is listed as {} and has another outcome as well", row.outcome);
+                    let detail = format!("it is listed as {}, but also has another outcome", row.outcome);
                     self.watch.find(
                         Finding::object(FindingKind::Doubled, &name, row.sequence, detail).beyond_repair(),
                     );
@@ -164,7 +164,7 @@ impl<'l> Ledger<'l> {
             if self.seen.set(sequence) == Some(true) {
                 self.counted.pending += 1;
             } else {
-                let detail = "it is pending and has an outcome as well";
+                let detail = "it is pending, but also has an outcome";
                 self.watch.find(Finding::object(FindingKind::Doubled, b"", sequence, detail).beyond_repair());
             }
             Ok(())
@@ -222,7 +222,7 @@ impl<'l> Ledger<'l> {
         ];
         for (what, says, is) in rows {
             if says != is {
-                let detail = format!("it says {says} {what}, counted were {is}");
+                let detail = format!("the journal says {says} {what}, but {is} were counted");
                 let finding = Finding::file(FindingKind::Damaged, "the tally of the journal", detail);
                 self.watch.find(finding.beyond_repair());
             }
@@ -257,5 +257,5 @@ pub fn check_prefix(path: &std::path::Path, end: &ShardEnd) -> std::result::Resu
     if length != end.end {
         return Err(format!("it has {length} bytes, not {}", end.end));
     }
-    if crc32c == end.crc32c { Ok(()) } else { Err("its bytes do not have their checksum".into()) }
+    if crc32c == end.crc32c { Ok(()) } else { Err("the checksum of its bytes is wrong".into()) }
 }

@@ -169,7 +169,7 @@ impl Repair<'_> {
             self.journal.roll_back()?;
             let path = reader.path().display();
             return Err(Error::Internal(format!(
-                "a repair of {path} would have lost objects; it is as it was"
+                "the repair of {path} would have lost objects; the shard was not changed"
             )));
         }
         self.journal.commit()?;

@@ -136,7 +136,7 @@ fn check_file(path: &Path, end: &ShardEnd, is_sealed: bool, watch: &VerifyMonito
     if crc32c == end.crc32c || watch.is_stopped() {
         Ok(WholeFile::Good)
     } else {
-        Ok(WholeFile::Damaged("its bytes do not have their checksum".into()))
+        Ok(WholeFile::Damaged("the checksum of its bytes is wrong".into()))
     }
 }
 
@@ -167,11 +167,7 @@ pub(super) fn check_sealed(
             Ok(scan) => {
                 let lost = checked.scan(scan)?;
                 if whole.is_some() && lost == 0 && has_unproved_facts(format) {
-                    checked.report_all_lost(
-                        &reader,
-                        FindingKind::Damaged,
-                        "it is damaged, and no record tells where",
-                    )?;
+                    checked.report_all_lost(&reader, FindingKind::Damaged, "damaged at an unknown place")?;
                 }
                 Ok(())
             }
@@ -280,7 +276,7 @@ impl ShardCheck<'_> {
     fn report_names_lost(&self, unreadable: u64, cause: &str) -> Result<()> {
         self.faults.note(self.shard, |faults| faults.unreadable = unreadable.max(1))?;
         let detail = format!(
-            "{unreadable} of the {} objects of {} have lost their names: {cause}",
+            "the names of {unreadable} of the {} objects in {} cannot be read: {cause}",
             self.shard.sealed.objects, self.file
         );
         let finding = Finding::file(FindingKind::Damaged, &self.manifest, detail).in_shard(self.shard.number);
@@ -299,7 +295,7 @@ fn check_whole(
 ) -> Result<Option<FindingKind>> {
     let (what, detail) = match check_file(path, end, true, watch)? {
         WholeFile::Good => return Ok(None),
-        WholeFile::Missing => (FindingKind::Missing, "it is not there".to_owned()),
+        WholeFile::Missing => (FindingKind::Missing, "the file does not exist".to_owned()),
         WholeFile::Damaged(why) => (FindingKind::Damaged, why),
     };
     faults.note(shard, |_| {})?;
@@ -318,7 +314,7 @@ pub(super) fn check_open(
         let path = shard_folder.open_path().join(&end.path);
         let (what, detail) = match check_file(&path, end, false, watch)? {
             WholeFile::Good => continue,
-            WholeFile::Missing => (FindingKind::Missing, "it is not there".to_owned()),
+            WholeFile::Missing => (FindingKind::Missing, "the file does not exist".to_owned()),
             WholeFile::Damaged(why) => (FindingKind::Damaged, why),
         };
         let mut noted = faults.open.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -382,10 +378,10 @@ pub(super) fn check_cdxj(
 fn tell_unlike(path: &Path, found: WholeFile, faults: &FoundFaults, watch: &VerifyMonitor) {
     let (what, why) = match found {
         WholeFile::Good => return,
-        WholeFile::Missing => (FindingKind::Missing, "it is not there".to_owned()),
+        WholeFile::Missing => (FindingKind::Missing, "the file does not exist".to_owned()),
         WholeFile::Damaged(why) => (FindingKind::Damaged, why),
     };
-    let detail = format!("{why}; behind a repair the same `fetchmill get` writes it again");
+    let detail = format!("{why}; after a repair, the same `fetchmill get` writes the file again");
     watch.find(Finding::file(what, &shown(path), detail));
     faults.lacks_files.store(true, Ordering::Relaxed);
 }
@@ -405,7 +401,7 @@ pub(super) fn find_unknown(
     let ends: Vec<&str> = index_end.into_iter().chain([extension]).collect();
     let has_index = |number| snapshot.cdxj_files.binary_search_by_key(&number, |file| file.shard).is_ok();
     let unknown = |name: &str| {
-        let finding = Finding::file(FindingKind::Unknown, name, "the journal knows no such file");
+        let finding = Finding::file(FindingKind::Unknown, name, "the journal does not know this file");
         watch.find(finding.beyond_repair());
     };
     let entries = std::fs::read_dir(dest).map_err(|error| Error::storage("read", dest, error))?;

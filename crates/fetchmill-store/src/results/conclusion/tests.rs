@@ -141,6 +141,6 @@ fn rows_that_are_missing_are_told_and_nothing_is_written() {
     let error = check.conclude(true).unwrap_err();
 
     assert_eq!(error.exit_code(), 10);
-    assert!(error.to_string().contains("it holds 3 rows, and 4 targets have an outcome"), "{error}");
+    assert!(error.to_string().contains("3 rows, but 4 targets have an outcome"), "{error}");
     assert_eq!(check.files(), ["r.csv.fetchmill"]);
 }

@@ -51,7 +51,7 @@ fn options_environment_and_profile_choose_it() {
 fn what_does_not_go_together_is_refused() {
     let url = Some(OriginUrl::parse("http://127.0.0.1:1").unwrap());
     let named = S3Options { endpoint_url: url.clone(), use_fips_endpoint: true, ..S3Options::default() };
-    assert!(host(&with(named)).unwrap_err().to_string().contains("leave them out with --endpoint-url"));
+    assert!(host(&with(named)).unwrap_err().to_string().contains("cannot be combined with --endpoint-url"));
     let both = S3Options { use_accelerate_endpoint: true, use_fips_endpoint: true, ..S3Options::default() };
     assert!(host(&with(both)).unwrap_err().to_string().contains("no accelerated FIPS endpoints"));
     // That of the environment is for whoever asks AWS.

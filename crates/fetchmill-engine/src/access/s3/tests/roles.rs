@@ -76,7 +76,7 @@ fn roles_may_be_assumed_one_with_the_other_but_not_in_a_circle() {
     assert_eq!(roles, [true, false, false]);
 
     let said = world.profile("x").found();
-    assert!(said.starts_with("exit 2: the profiles behind profile"), "{said}");
+    assert!(said.starts_with("exit 2: the source_profile settings after profile"), "{said}");
 }
 
 #[test]
@@ -90,7 +90,10 @@ fn a_role_needs_somebody_who_assumes_it() {
 
     let world = world.profile("b");
     let said = world.found();
-    assert!(said.starts_with("exit 2: profile b has a role and nobody who assumes it"), "{said}");
+    assert!(
+        said.starts_with("exit 2: profile b has a role, but no credentials to assume the role"),
+        "{said}"
+    );
     let world = world.profile("a").set("AWS_ACCESS_KEY_ID", "ENV").set("AWS_SECRET_ACCESS_KEY", "secret");
     assert_eq!(world.found(), "ROLE of profile a");
     assert!(server.asked()[0].contains("Credential=ENV/"));
@@ -102,7 +105,7 @@ fn a_role_that_needs_a_code_is_told() {
         .config("[default]\nrole_arn = arn:a\nsource_profile = default\nmfa_serial = x\n")
         .found();
 
-    assert!(said.starts_with("exit 2: the role of profile default needs a code (mfa_serial)"), "{said}");
+    assert!(said.starts_with("exit 2: the role of profile default needs an MFA code (mfa_serial)"), "{said}");
 }
 
 #[test]
@@ -135,7 +138,7 @@ fn what_is_missing_for_a_token_is_told() {
     assert!(said.starts_with("exit 2: AWS_WEB_IDENTITY_TOKEN_FILE is set and AWS_ROLE_ARN is not"), "{said}");
 
     let said = world.set("AWS_ROLE_ARN", "arn:r").found();
-    assert!(said.starts_with("exit 2: cannot read ~/missing, AWS_WEB_IDENTITY_TOKEN_FILE"), "{said}");
+    assert!(said.starts_with("exit 2: cannot read ~/missing (AWS_WEB_IDENTITY_TOKEN_FILE)"), "{said}");
 }
 
 #[test]

@@ -85,15 +85,15 @@ fn who_must_sign_in_is_told_how_and_the_token_is_not_shown() {
     let broken = signed_in(PROFILE, OF_SESSION, "tomorrow");
 
     for (world, why) in [
-        (never, "has no token"),
-        (expired, "has a token that expired"),
-        (refused, "has a token that is refused"),
-        (broken, "is no date"),
+        (never, "there is no SSO token"),
+        (expired, "the SSO token has expired"),
+        (refused, "the SSO token was refused"),
+        (broken, "is not a date"),
     ] {
         let said = world.found();
         assert!(said.starts_with("exit 2: ") && said.contains(why) && !said.contains("hidden"), "{said}");
         assert!(
-            why == "is no date" || said.contains("run aws sso login --profile p, then the same"),
+            why == "is not a date" || said.contains("run aws sso login --profile p, then the same"),
             "{said}"
         );
     }
@@ -106,7 +106,7 @@ fn what_a_profile_lacks_is_named() {
     let said = lacking("[profile p]\nsso_session = mine\n");
     assert!(said.starts_with("exit 2: profile p names the SSO session mine, which"), "{said}");
     let said = lacking(&PROFILE.replace("sso_account_id = 1\n", ""));
-    assert!(said.starts_with("exit 2: profile p uses SSO and has no sso_account_id"), "{said}");
+    assert!(said.starts_with("exit 2: profile p uses SSO but has no sso_account_id"), "{said}");
     let world = signed_in(&PROFILE.replace("eu-west-1", "a.test/"), OF_SESSION, "2100-01-01T00:00:00Z");
     assert!(world.found().contains("sso_region of profile p is not a region"), "{}", world.found());
 }

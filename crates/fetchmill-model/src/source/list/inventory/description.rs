@@ -81,8 +81,8 @@ impl Inventory {
         let document: Document = serde_json::from_reader(input).map_err(|error| {
             let why = for_display(error.to_string().as_bytes());
             Error::Usage(format!(
-                "{label} is no manifest.json of an S3 Inventory of up to {} MiB: {why}; for a list of another form give \
-                 --list-format",
+                "{label} is not a manifest.json of an S3 Inventory (up to {} MiB): {why}; for another kind \
+                 of list give --list-format",
                 INVENTORY_MANIFEST_BYTES_MAX >> 20
             ))
         })?;
@@ -90,15 +90,15 @@ impl Inventory {
         let bucket = &document.source_bucket;
         if bucket.contains('/') || normalise(&format!("s3://{bucket}/x")).is_err() {
             let bucket = for_display(bucket.as_bytes());
-            return Err(refused(format!("its sourceBucket {bucket} is no name of a bucket")));
+            return Err(refused(format!("its sourceBucket {bucket} is not a bucket name")));
         }
         let columns = match document.file_format {
             DataFormat::Csv => document.file_schema.split(',').map(|name| name.trim().to_owned()).collect(),
             DataFormat::Parquet => columns_of_message(&document.file_schema),
             DataFormat::Orc => {
                 return Err(refused(
-                    "its data files are ORC, which fetchmill does not read: let S3 write it as Parquet or CSV, or \
-                     convert its rows into a list of URLs"
+                    "its data files are ORC, which fetchmill cannot read; let S3 write Parquet or CSV, or \
+                     convert the rows into a list of URLs"
                         .to_owned(),
                 ));
             }
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn what_is_no_inventory_is_told_in_one_line() {
         for bucket in ["", "..", "a/b", "a@b", "a b", "a?"] {
-            assert!(refusal(&text(bucket, "CSV", CSV, &[])).contains("no name of a bucket"), "{bucket}");
+            assert!(refusal(&text(bucket, "CSV", CSV, &[])).contains("is not a bucket name"), "{bucket}");
         }
         assert!(refusal(&text("b", "ORC", "struct<>", &[])).contains("Parquet or CSV"));
         for text in [
@@ -231,7 +231,7 @@ mod tests {
             &format!("{{\"x\": {}", "[".repeat(100_000)),
             &format!("{{\"sourceBucket\": \"{}", "x".repeat(INVENTORY_MANIFEST_BYTES_MAX as usize)),
         ] {
-            assert!(refusal(text).contains("is no manifest.json of an S3 Inventory"), "{}", refusal(text));
+            assert!(refusal(text).contains("is not a manifest.json of an S3 Inventory"), "{}", refusal(text));
         }
     }
 }

@@ -89,10 +89,7 @@ impl<D: DataFiles> InventoryRecords<D> {
         }
         let CheckedFile { file, label, md5 } = *checked;
         if md5.finalize()[..] != named.md5 {
-            return Err(unreadable(
-                &label,
-                &"its MD5 is not the one that the inventory's manifest.json says",
-            ));
+            return Err(unreadable(&label, &"its MD5 differs from the MD5 in the inventory's manifest.json"));
         }
         self.state = FileState::Open(self.records_of(file, &label)?);
         Ok(ReadStep::Done)
@@ -201,8 +198,8 @@ impl<D: DataFiles> Records for InventoryRecords<D> {
         };
         if step == ReadStep::End {
             return Err(Error::Usage(format!(
-                "the inventory {} has changed since the job began: its manifest.json is another, or a data file; \
-                 restore it, or choose another destination",
+                "the inventory {} has changed since the job began (manifest.json or a data file differs); \
+                 restore the original files, or choose another destination",
                 self.label
             )));
         }

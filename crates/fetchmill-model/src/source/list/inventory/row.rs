@@ -59,7 +59,8 @@ impl RowPlan {
         };
         if places.is_latest.is_none() && columns.find("version_id").is_some() {
             return Err(Error::Usage(format!(
-                "the inventory {label} has versions of objects and does not say which is the latest (IsLatest)"
+                "the inventory {label} lists versions of objects, but has no column IsLatest that says which \
+                 version is the latest"
             )));
         }
         let mut value_of = |wanted: &ColumnSelector| {
@@ -118,10 +119,10 @@ impl RowPlan {
         }
         let size = value(places.size);
         if size.is_some_and(|size| number(size).is_none()) {
-            return Err("its size is no number");
+            return Err("its size is not a number");
         }
         if value(places.bucket).is_some_and(|bucket| bucket != self.bucket.as_bytes()) {
-            return Err("its bucket is not that of the inventory");
+            return Err("its bucket is not the bucket of the inventory");
         }
         let key = self.key_of(value(Some(places.key)).ok_or("it has no key")?)?;
         let is_folder_marker = key.ends_with(b"/") && size.and_then(number) == Some(0);
@@ -159,7 +160,7 @@ impl RowPlan {
         let key = if self.has_encoded_keys {
             let spaced: Vec<u8> =
                 written.iter().map(|byte| if *byte == b'+' { b' ' } else { *byte }).collect();
-            percent::decode(&spaced).ok_or("its key has a % without two digits behind it")?
+            percent::decode(&spaced).ok_or("its key has a % without two digits after it")?
         } else {
             written.to_vec()
         };
@@ -328,10 +329,10 @@ mod tests {
         for (row, why) in [
             (["b", "k", "", "yes", "", "1"], "IsLatest"),
             (["b", "k", "", "", "1", "1"], "IsDeleteMarker"),
-            (["b", "k", "", "", "", "1e3"], "no number"),
-            (["b", "k", "", "", "", "-1"], "no number"),
-            (["b", "k", "", "", "", "99999999999999999999"], "no number"),
-            (["other", "k", "", "", "", "1"], "not that of the inventory"),
+            (["b", "k", "", "", "", "1e3"], "not a number"),
+            (["b", "k", "", "", "", "-1"], "not a number"),
+            (["b", "k", "", "", "", "99999999999999999999"], "not a number"),
+            (["other", "k", "", "", "", "1"], "not the bucket of the inventory"),
             (["b", "", "", "", "", "1"], "no key"),
             (["b", "100%", "", "", "", "1"], "without two digits"),
             (["b", "%zz", "", "", "", "1"], "without two digits"),
@@ -349,7 +350,7 @@ mod tests {
         for (columns, keep, why) in [
             ("Bucket, Size", &[][..], "has no column key; it has Bucket, Size"),
             ("Bucket, Key", &["StorageClass"], "has no column StorageClass"),
-            ("Key, VersionId", &[], "which is the latest"),
+            ("Key, VersionId", &[], "which version is the latest"),
         ] {
             let error = plan(columns, keep).map(|_| ()).unwrap_err();
             assert_eq!(error.exit_code(), 2);
