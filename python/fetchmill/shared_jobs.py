@@ -218,7 +218,7 @@ def extend(
         profile: as for `join`.
 
     Raises:
-        UsageError: there is no job, its source is not a list, or it has one of the files already.
+        UsageError: the directory has no job, the job was made from a server or a bucket, or it has the list already.
     """
     extend_job(os.fspath(job), os.fspath(source), _reach(endpoint_url, region, profile))
 

@@ -107,7 +107,7 @@ def extend_job(job: str, source: str, reach: Mapping[str, Any]) -> AddedList:
         Its record.
 
     Raises:
-        UsageError: there is no job, its source is not a list, or the list cannot be added to it.
+        UsageError: the directory has no job, the job was made from a server or a bucket, or the list does not fit it.
     """
     directory = JobDirectory.at(job, reach_of(reach))
     record = directory.job()

@@ -147,7 +147,7 @@ class JobDirectory:
         return job
 
     def _list(self, number: int) -> AddedList | None:
-        """The record of an added list, which is read once; None if there is none."""
+        """Returns the record of an added list by its number from 0; None if it does not exist. Each is read once."""
         with self._lock:
             if number < len(self._lists):
                 return self._lists[number]
@@ -173,7 +173,7 @@ class JobDirectory:
             Its record.
 
         Raises:
-            UsageError: the job has one of the files already, or its source is listed.
+            UsageError: the job has one of the files already.
         """
         while True:
             job = self.job()

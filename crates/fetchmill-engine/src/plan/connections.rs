@@ -54,8 +54,8 @@ impl JobPlan {
         if is_routed || matches!(request.workers, Workers::Processes(_)) {
             return None;
         }
-        let limit = self.request.limit_per_host.filter(|limit| *limit > 0)?;
-        Some(self.request.http.part_of_host_limit(limit) as usize)
+        let limit = request.limit_per_host.filter(|limit| *limit > 0)?;
+        Some(request.http.part_of_host_limit(limit) as usize)
     }
 
     /// Returns the rules for each host of a job over many.

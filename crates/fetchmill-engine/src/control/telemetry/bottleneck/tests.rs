@@ -84,6 +84,11 @@ fn each_cause_is_named_with_its_figure() {
             "--rate-per-host: 1,000 requests/s",
         ),
         (facts(), LimitKind::Concurrency, "64 in flight, and replies take 100 ms, as with few"),
+        (
+            LimitFacts { search: Search::OfHost { most: 3 }, ..facts() },
+            LimitKind::Concurrency,
+            "--limit-per-host: at most 3 in flight",
+        ),
         (LimitFacts { search: Search::Trying, ..facts() }, LimitKind::Concurrency, "still looks"),
         (LimitFacts { search: Search::Found, ..queued() }, LimitKind::Server, "400 ms"),
         (
