@@ -33,6 +33,7 @@ def test_reads_other_bytes(): assert {"a": b"x"} == {"a": b"y"}
 def test_reads_other_names(): assert {"a", "b"} == {"a"}
 def test_counts_names(): assert Counter("aab") == Counter("ab")
 def test_reads_a_ledger(): assert "2 listed = 2 fetched" in "3 listed = 2 fetched"
+def test_reads_many_other_bytes(): assert {n: b"x" for n in range(5000)} == {n: b"xy"[n % 2:][:1] for n in range(5000)}
 def test_finds_problems(): assert note_problems(["a is lost"]) == []
 def test_expects_a_crash(): note_end(-6, "")
 def test_sees_a_crash():
@@ -170,6 +171,7 @@ def test_failures_say_what_was_seen(suite: Callable[..., str], tmp_path: Path) -
         "reads_other_names": "lost or doubled object",
         "counts_names": "lost or doubled object",
         "reads_a_ledger": "lost or doubled object",
+        "reads_many_other_bytes": "wrong bytes",
         "finds_problems": "wrong, lost or doubled object",
         "sees_a_crash": "crash",
         "sees_a_panic": "crash",
@@ -178,6 +180,8 @@ def test_failures_say_what_was_seen(suite: Callable[..., str], tmp_path: Path) -
         "hangs": "hang",
         "crashes": "crash",
     }
+    logs = {row["test"].partition("::test_")[2]: row["log"] for row in rows}
+    assert "mappings of 5000 and 5000 entries differ in 2500" in logs["reads_many_other_bytes"]
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,9 @@ from faults import begin, fault_of, note
 # How a failed report has it, over the wire between the processes of pytest-xdist as well.
 _ATTRIBUTE = "fetchmill_fault"
 _failures: Path | None = None
+# Entries of two mappings above which only the first differences are shown.
+LARGE = 200
+SHOWN = 5
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -30,12 +33,16 @@ def pytest_runtest_setup() -> None:
     begin()
 
 
-def pytest_assertrepr_compare(op: str, left: object, right: object) -> None:
-    """Looks at a comparison that failed."""
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
+    """Looks at a comparison that failed, and sums up large mappings: pytest would need minutes for all differences."""
     if _has_bytes(left) or _has_bytes(right):
         note("wrong bytes")
     elif (_is_tally(left) or _is_tally(right)) and op in {"==", "in", "<=", ">="}:
         note("lost or doubled object")
+    is_large = isinstance(left, Mapping) and isinstance(right, Mapping) and len(left) + len(right) > LARGE
+    if op != "==" or not is_large:
+        return None
+    return _differences(left, right)
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -64,6 +71,14 @@ def pytest_configure(config: pytest.Config) -> None:
     global _failures  # noqa: PLW0603 - hooks have no place of their own
     is_worker = hasattr(config, "workerinput")
     _failures = None if is_worker else config.getoption("--failures")
+
+
+def _differences(left: Mapping[Any, object], right: Mapping[Any, object]) -> list[str]:
+    """The first entries that differ."""
+    absent = "<absent>"
+    keys = [key for key in {**left, **right} if left.get(key, absent) != right.get(key, absent)]
+    shown = [f"{key!r}: {left.get(key, absent)!r:.200} != {right.get(key, absent)!r:.200}" for key in keys[:SHOWN]]
+    return [f"mappings of {len(left)} and {len(right)} entries differ in {len(keys)}", *shown]
 
 
 def _has_bytes(value: object) -> bool:

@@ -21,9 +21,11 @@ const MOST: Millis = 1_000;
 const MEANS: f64 = 8.0;
 /// Weight of one reply in the mean.
 const MEAN_WEIGHT: f64 = 1.0 / 16.0;
-/// Replies, or pages of a listing, after which the mean is known.
+/// Replies, or pages of a listing, after which the mean is known well. ...
 const KNOWN_REPLIES: u64 = 64;
 const KNOWN_PAGES: u64 = 4;
+/// ... After this many the mean is known, but the wait is at least [`MOST`].
+const KNOWN_A_LITTLE: u64 = 4;
 /// A reply to a request that was made again is fast if it takes at most the shortest wait divided by this.
 const FAST: Millis = 8;
 /// Each wait for a target is this many times as long as the one before it.
@@ -33,11 +35,14 @@ const TIMES_MAX: u32 = 3;
 /// Extra requests for each reply that has come. Pages are few, and all objects wait for one that hangs.
 const EXTRA: f64 = 0.02;
 const EXTRA_PAGES: f64 = 0.1;
+/// Extra requests before any reply, so that a few replies are enough for one.
+const EXTRA_FIRST: f64 = 1.0;
 /// Extra requests that may add up.
 const EXTRA_MAX: f64 = 200.0;
 /// Replies to later requests that must have come: a pause of the origin, or of this machine, delays all of them. ...
 const OVERTAKEN_BY: u64 = 64;
-/// ... Nothing comes later than the last requests of a job, so of so few none must.
+/// ... Nothing comes later than the last requests of a job, so for so few requests no reply must come. For more, the
+/// wait is multiplied by [`LONGER`].
 const LAST: usize = 4;
 /// Milliseconds after a refusal in which no request is made again.
 const REFUSED: Millis = 10_000;
@@ -56,7 +61,7 @@ pub struct Patience {
     extra: f64,
     /// What each reply adds to them.
     extra_each: f64,
-    /// Replies after which the mean is known.
+    /// Replies after which the mean is known well.
     known: u64,
     /// No request is made again until then.
     refused_until: Millis,
@@ -69,7 +74,7 @@ impl Default for Patience {
             mean: 0.0,
             replies: 0,
             out: 0,
-            extra: 0.0,
+            extra: EXTRA_FIRST,
             extra_each: EXTRA,
             known: KNOWN_REPLIES,
             refused_until: 0,
@@ -118,9 +123,9 @@ impl Patience {
     /// `before` replies had come when it was sent. One that is abandoned uses up an extra request.
     pub fn abandons(&mut self, since: Millis, times: u32, before: u64, now: Millis) -> bool {
         let is_overtaken = self.replies.saturating_sub(before) >= OVERTAKEN_BY || self.out <= LAST;
-        let abandons = self.replies >= self.known
-            && now.saturating_sub(since) >= self.wait(times)
-            && is_overtaken
+        let wait = self.wait(if is_overtaken { times } else { times + 1 });
+        let abandons = self.replies >= KNOWN_A_LITTLE
+            && now.saturating_sub(since) >= wait
             && self.extra >= 1.0
             && now >= self.refused_until;
         if abandons {
@@ -136,7 +141,8 @@ impl Patience {
 
     /// Milliseconds that a reply is waited for.
     fn wait(&self, times: u32) -> Millis {
-        let wait = self.least.max((self.mean * MEANS / 1000.0) as Millis);
+        let least = if self.replies < self.known { MOST } else { self.least };
+        let wait = least.max((self.mean * MEANS / 1000.0) as Millis);
         wait.saturating_mul(LONGER.pow(times))
     }
 }
@@ -187,27 +193,31 @@ mod tests {
         let before = (0..5).map(|_| patience.begin()).max().unwrap_or_default();
 
         (0..63).for_each(|_| patience.note_replies(1, 500));
-        assert!(!patience.abandons(0, 0, before, LONG));
+        assert!(!patience.abandons(100, 0, before, 1_099));
         patience.note_replies(1, 500);
         assert!(!patience.abandons(100, 0, before, 349));
         assert!(patience.abandons(100, 0, before, 350));
     }
 
     #[test]
-    fn the_last_four_are_abandoned_without_later_replies() {
+    fn without_later_replies_all_but_the_last_four_are_abandoned_after_four_waits() {
         let mut patience = after(1_000, 500);
         let before = (0..5).map(|_| patience.begin()).max().unwrap_or_default();
-        assert!(!patience.abandons(0, 0, before, LONG));
+        assert!(!patience.abandons(0, 0, before, 999));
+        assert!(patience.abandons(0, 0, before, 1_000));
 
         patience.end();
 
-        assert!(patience.abandons(0, 0, before, LONG));
+        assert!(patience.abandons(0, 0, before, 250));
     }
 
     #[test]
-    fn nothing_is_abandoned_before_the_mean_is_known() {
-        assert!(!after(63, 500).abandons(0, 0, 0, LONG));
-        assert!(after(64, 500).abandons(0, 0, 0, LONG));
+    fn nothing_is_abandoned_before_the_mean_is_known_and_after_few_replies_the_wait_is_a_second() {
+        assert!(!after(3, 500).abandons(0, 0, 0, LONG));
+        assert!(!after(4, 500).abandons(0, 0, 0, 999));
+        assert!(after(4, 500).abandons(0, 0, 0, 1_000));
+        assert!(!after(63, 500).abandons(0, 0, 0, 999));
+        assert!(after(64, 500).abandons(0, 0, 0, 250));
     }
 
     #[test]
@@ -218,7 +228,8 @@ mod tests {
             pages.abandons(0, 0, 0, LONG)
         });
 
-        assert_eq!(abandoned.count(), 2);
+        // One more at first.
+        assert_eq!(abandoned.count(), 3);
     }
 
     #[test]
@@ -228,7 +239,7 @@ mod tests {
             (0..1_000).filter(|_| patience.abandons(0, 0, 0, LONG)).count()
         };
 
-        assert_eq!([abandoned(100), abandoned(1_000_000)], [2, 200]);
+        assert_eq!([abandoned(100), abandoned(1_000_000)], [3, 200]);
     }
 
     #[test]
