@@ -128,11 +128,11 @@ class StrayReplyError(FetchmillError):
 
     def __init__(self, indexes: Sequence[int]) -> None:
         places = ", ".join(map(str, indexes[:_NAMED_MAX])) + (", ..." if len(indexes) > _NAMED_MAX else "")
-        many = f"{len(indexes)} replies may be those of other requests"
-        replies = "1 reply may be that of another request" if len(indexes) == 1 else many
+        many = f"{len(indexes)} replies may belong to other requests"
+        replies = "1 reply may belong to another request" if len(indexes) == 1 else many
         super().__init__(
-            f"a server sent a reply that nobody asked for: {replies} (index {places}); ask again, or open the stream "
-            "with certain=True"
+            f"a server sent an unsolicited response: {replies} (index {places}); repeat the requests, or open the "
+            "stream with certain=True"
         )
         self.indexes = tuple(indexes)
 

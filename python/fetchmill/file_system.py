@@ -88,11 +88,11 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
         del target_options
         if (dest is None) == (fo is None):
             raise UsageError(
-                "name one destination: as the option dest, or in the URL, as in fetchmill://NAME::/data/out"
+                "name one destination, either as the option dest or in the URL, such as fetchmill://NAME::/data/out"
             )
         place = os.fspath(fo if dest is None else dest)  # type: ignore[arg-type] # one of them is there
         if target_protocol not in (None, "file", "local") or "://" in place:
-            raise UsageError(f"a destination is read from a local path, which {place} is not; copy its shards first")
+            raise UsageError(f"{place}: not a local path; copy the shards of the destination to a local folder first")
         # Store absolute paths: a process that receives this object may have another working folder.
         self.dest = os.path.abspath(place)  # noqa: PTH100 - without looking at links
         self.state = None if state is None else os.path.abspath(state)  # noqa: PTH100 - the same

@@ -251,9 +251,9 @@ def sites(
     """
     weights = DEFAULT_MIX if mix is None else mix
     if unknown := sorted(set(weights) - set(BEHAVIOURS)):
-        raise UsageError(f"mix: {unknown[0]!r} is no behaviour; they are {', '.join(BEHAVIOURS)}")
+        raise UsageError(f"mix: {unknown[0]!r} is not a behaviour; choose from {', '.join(BEHAVIOURS)}")
     if not weights or min(weights.values()) < 0 or sum(weights.values()) <= 0:
-        raise UsageError("mix: give at least one behaviour a weight above 0, and none a weight below")
+        raise UsageError("mix: weights must be at least 0, and at least one must be above 0")
     expected = {name: _expected(name, redirects=redirects, patient=patient) for name in weights}
     chance = random.Random(seed)  # noqa: S311 - a mixture, no secret
     return _mix(ports, count, list(weights), list(accumulate(weights.values())), chance, https, expected)

@@ -127,7 +127,7 @@ def test_a_function_that_cannot_be_pickled_ends_everything() -> None:
 
     _, error = taken(processes.map(lambda _: lock.locked(), [1], limit=1, on_error="return"))
 
-    assert "cannot be taken along: TypeError: cannot pickle" in str(error)
+    assert "cloudpickle failed (TypeError: cannot pickle" in str(error)
 
 
 def test_a_worker_that_dies_is_an_error_that_names_the_item() -> None:
@@ -136,7 +136,7 @@ def test_a_worker_that_dies_is_an_error_that_names_the_item() -> None:
 
     assert found == [0, 1, 2]
     assert isinstance(error, bounded.WorkerDiedError)
-    assert re.fullmatch(r"worker process \d+ was ended by SIGKILL while it had item 3", str(error))
+    assert re.fullmatch(r"worker process \d+ was ended by SIGKILL while processing item 3", str(error))
 
 
 def test_another_takes_the_place_of_one_that_died() -> None:
@@ -149,7 +149,7 @@ def test_another_takes_the_place_of_one_that_died() -> None:
     chunked = processes.map(functions.die_at_three, range(6), limit=2, ordered=True, on_error="return", chunksize=2)
     failed = [result for result in chunked if isinstance(result, bounded.Failed)]
     assert [one.item for one in failed] == [2, 3]
-    assert all("while it had 2 items from 2 on" in str(one.error) for one in failed)
+    assert all("while processing 2 items from 2 on" in str(one.error) for one in failed)
 
 
 def test_a_death_is_seen_although_a_child_holds_the_pipe(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_death_is_seen_although_a_child_holds_the_pipe(tmp_path: Path) -> None
     _, error = taken(processes.map(functions.die_before_child, [str(noted)], limit=1, timeout=30))
 
     os.kill(int(noted.read_text()), signal.SIGKILL)
-    assert "ended with exit code 7 while it had item" in str(error)
+    assert "ended with exit code 7 while processing item" in str(error)
 
 
 def test_a_worker_that_dies_before_it_is_ready_ends_everything() -> None:

@@ -72,7 +72,7 @@ def test_an_async_iterable_goes_alone() -> None:
             closed.append(True)
 
     async def main() -> list[int]:
-        with pytest.raises(TypeError, match="an async iterable goes alone"):
+        with pytest.raises(TypeError, match="an async iterable must be the only iterable"):
             bounded.map(plus_one, numbers(), [1], limit=2)
         return [number async for number in bounded.map(plus_one, numbers(), limit=2)]
 
@@ -240,7 +240,7 @@ def test_a_function_that_cancels_its_own_task_is_noticed() -> None:
         asyncio.run(main())
 
     error = raised.value.exceptions[0] if isinstance(raised.value, ExceptionGroup) else raised.value
-    assert "cancelled by what it called" in str(error)
+    assert "was cancelled by the function that it called" in str(error)
 
 
 def test_a_function_may_await_what_is_cancelled() -> None:

@@ -151,7 +151,7 @@ def test_without_results_there_is_a_summary_and_nothing_is_left(
     ended = run("check", listed, "--allow-private", env=environment | {"TMPDIR": str(temporary)})
 
     assert (ended.code, ended.err) == (0, "")
-    assert "  30   50.0 %  200\n  30   50.0 %  refused\nthe first 20 that failed:\n  refused  http://" in ended.out
+    assert "  30   50.0 %  200\n  30   50.0 %  refused\nthe first 20 failures:\n  refused  http://" in ended.out
     assert ended.out.count("http://127.0.0.1:1/") == 20
     assert list(temporary.iterdir()) == []
     assert {path.name for path in tmp_path.iterdir()} == {"urls.txt", "temporary"}
@@ -264,7 +264,7 @@ def test_a_signal_leaves_no_temporary_folder(
     out, _ = process.communicate(timeout=120)
 
     assert process.returncode == 130
-    assert "nothing of it is kept" in out
+    assert "stopped; nothing is kept" in out
     assert "again to resume" not in out
     assert list(temporary.iterdir()) == []
 

@@ -251,7 +251,7 @@ def test_version(run: Callable[..., Any]) -> None:
         (["check", "urls.txt", "--resolver", "example.com"], "resolver must be the address of a name server"),
         (["sync", "http://127.0.0.1:1"], "Missing argument 'DEST'"),
         (["sync", "http://127.0.0.1:1", "out", "--max-delete", "-3"], "--max-delete must be a number of objects"),
-        (["sync", "http://127.0.0.1:1", "s3://bucket/x/"], "is a bucket, and sync keeps a folder"),
+        (["sync", "http://127.0.0.1:1", "s3://bucket/x/"], "is a bucket, but sync needs a local folder"),
         (["diff", "old.csv"], "Missing argument 'NEW'"),
         (["diff", "old.csv", "new.csv"], "cannot open old.csv"),
     ],

@@ -159,18 +159,21 @@ def test_what_a_file_gives_a_job_takes(server: Serve, dest: Path, tmp_path: Path
             "conf.toml, line 4: get has no option formats (did you mean format?)",
         ),
         ("[get]\nxyzzy = 3\n", "conf.toml, line 2: get has no option xyzzy"),
-        ("[gte]\nlimit = 3\n", "conf.toml, line 1: gte is no command (did you mean get?)"),
-        ("limit = 3\n", "conf.toml, line 1: limit is no table: options stand in a table of their command, as [get]"),
-        ("get = 3\n", "conf.toml, line 1: get is no table"),
+        ("[gte]\nlimit = 3\n", "conf.toml, line 1: gte is not a command (did you mean get?)"),
+        (
+            "limit = 3\n",
+            "conf.toml, line 1: limit is not a table; put options into a table of their command, such as [get]",
+        ),
+        ("get = 3\n", "conf.toml, line 1: get is not a table"),
         ("[get]\nlimit = 'many'\n", "conf.toml, line 2: limit: 'many' is not understood"),
         ("[get]\nlimit = 0\n", "conf.toml, line 2: limit must be a whole number of at least 1, or auto, not 0"),
-        ("[get]\nlimit = true\n", "conf.toml, line 2: limit must be no truth value, not true"),
-        ("[get]\nhttp2 = 1\n", "conf.toml, line 2: http2 must be true or false, not 1"),
+        ("[get]\nlimit = true\n", "conf.toml, line 2: limit cannot be true or false (true)"),
+        ("[get]\nhttp2 = 1\n", "conf.toml, line 2: http2 must be true or false (1)"),
         ("[get]\nformat = 'zip'\n", "conf.toml, line 2: format: 'zip' is not one of 'files', 'tar'"),
         ("[get]\nlimit = [1]\n", "conf.toml, line 2: limit must be one value, not an array"),
         (
             "[get]\nlimit = 3\nconcurrency = 4\n",
-            "conf.toml, line 3: concurrency is given twice: under another name, too",
+            "conf.toml, line 3: concurrency is given twice, once under another name",
         ),
         ("[get]\nstate = 3\n", "conf.toml, line 2: state must be a text: the path of a file or folder"),
         ("[get]\nca-file = 0.5\n", "conf.toml, line 2: ca-file must be a text: the path of a file or folder"),
@@ -178,14 +181,14 @@ def test_what_a_file_gives_a_job_takes(server: Serve, dest: Path, tmp_path: Path
         ("[get.limit]\na = 1\n", "limit must be one value, not a table"),
         ("[get]\nheaders = 'A: b'\n", "conf.toml, line 2: headers must be a table of names and values"),
         ("[get]\nheader = 'A: b'\n", "conf.toml, line 2: get has no option header (did you mean headers?)"),
-        ("[get]\nsource = 'http://x'\n", "conf.toml, line 2: source is no option of get but an argument"),
+        ("[get]\nsource = 'http://x'\n", "conf.toml, line 2: source is an argument of get, not an option"),
         ("[get]\nconfig = 'x'\n", "conf.toml, line 2: get has no option config"),
-        ("[get]\ntransform = 'a:b'\n", "conf.toml, line 2: transform says what is run, which a file may not"),
-        ("[get]\nlimit = \n", "conf.toml is no TOML: Invalid value (at line 2, column 9)"),
-        ("[get]\nlimit = 1\nlimit = 2\n", "conf.toml is no TOML: Cannot overwrite a value (at line 3"),
-        ("[get]\nbearer = '\ud800'\n", "conf.toml is no TOML"),
-        ("#" * (1 << 20) + "\n", "conf.toml is larger than 64 KiB: that is no file of options"),
-        ("[get]\nx = " + "[" * 10_000 + "]" * 10_000, "conf.toml is nested too deep"),
+        ("[get]\ntransform = 'a:b'\n", "conf.toml, line 2: transform runs code and cannot be in a file"),
+        ("[get]\nlimit = \n", "conf.toml: not valid TOML (Invalid value (at line 2, column 9)"),
+        ("[get]\nlimit = 1\nlimit = 2\n", "conf.toml: not valid TOML (Cannot overwrite a value (at line 3"),
+        ("[get]\nbearer = '\ud800'\n", "conf.toml: not valid TOML"),
+        ("#" * (1 << 20) + "\n", "conf.toml: larger than 64 KiB, so not a file with options"),
+        ("[get]\nx = " + "[" * 10_000 + "]" * 10_000, "conf.toml: nested too deeply"),
         ("[get]\n" + ".".join("a" * 30_000) + " = 1\n", "conf.toml"),
     ],
 )
@@ -237,5 +240,5 @@ def test_no_option_of_a_file_says_what_is_run(run: Run, tmp_path: Path) -> None:
     for name, key in (("get", "transform"), ("bench", "contender")):
         write(tmp_path, f'[{name}]\n{key} = "touch:{tmp_path}/ran"\n')
         ended = run(name, "--config", "conf.toml")
-        assert f"{key} says what is run, which a file may not: give it on the command line" in ended.err
+        assert f"{key} runs code and cannot be in a file; give it on the command line" in ended.err
     assert not (tmp_path / "ran").exists()

@@ -20,7 +20,7 @@ FILES = {
     "fetchmill.toml": "[get]\nfromat = 'tar'\n",
 }
 GET = ("get", "urls.txt", "out")
-RESUME = "the same command resumes a job, and so does: fetchmill resume DEST"
+RESUME = "run the same command again to resume a job, or: fetchmill resume DEST"
 DESTINATION = "the destination is the second argument: fetchmill get SOURCE DEST"
 # A command, what its error says, and its hint; without a hint the error says itself what to do.
 MISTAKES: list[tuple[tuple[str, ...], str, str | None]] = [
@@ -46,20 +46,20 @@ MISTAKES: list[tuple[tuple[str, ...], str, str | None]] = [
     ((*GET, "--retry-failed", "404"), "Got unexpected extra argument (404)", "did you mean --retry-failed=404?"),
     (
         ("get", "out", "urls.txt"),
-        "out: no such list, and urls.txt is a file",
+        "out: no such list, but urls.txt is a file",
         "SOURCE comes first: fetchmill get urls.txt out",
     ),
     (
         ("get", "urls.txt", "out.parquet"),
-        "out.parquet: DEST is a folder, and --format is files",
-        "add --format parquet, or choose another name of the folder",
+        "out.parquet: DEST would be a folder with one file per object (--format files)",
+        "add --format parquet, or choose another name for the folder",
     ),
     (("get", "urls.txt"), "Missing argument 'DEST'. Give a folder, as in: fetchmill get urls.txt out/", None),
     ((*GET, "-j", "0"), "--concurrency must be a whole number of at least 1, or auto, not 0", None),
     ((*GET, "-j", "many"), "'many' is not understood", None),
     ((*GET, "--format", "tarr"), "'tarr' is not one of 'files', 'tar'", None),
     ((*GET, "--rate", "10/s"), "'10/s' is not a number", None),
-    ((*GET, "--header", "X"), "a header is written 'Name: value'", None),
+    ((*GET, "--header", "X"), "a header must be 'Name: value'", None),
     (("get", "urls.txt", "full"), "full is not empty and holds no fetchmill job", None),
     (("get", "missing.txt", "out"), "cannot open the list missing.txt", None),
     (("get", "lines.jsonl", "out", "--column", "nope"), "has no column nope (the first values have u", None),
@@ -79,7 +79,7 @@ MISTAKES: list[tuple[tuple[str, ...], str, str | None]] = [
     ((*GET, "-o", "x"), "No such option '-o'", DESTINATION),
     ((*GET, "--resume"), "No such option '--resume'", RESUME),
     ((*GET, "--head", "5"), "No such option '--head'", "--first N fetches only the first N targets"),
-    ((*GET, "-v"), "No such option '-v'", "progress is shown without it; --log-file FILE writes what happens"),
+    ((*GET, "-v"), "No such option '-v'", "progress is shown by default; --log-file FILE writes a log"),
     ((*GET, "--bearer", "x", "--auth", "a:b"), "--auth, --bearer, --bearer-command, --netrc and a header", None),
     (
         (*GET, "--header", "Authorization: x"),
@@ -93,7 +93,7 @@ MISTAKES: list[tuple[tuple[str, ...], str, str | None]] = [
     (("list", "urls.txt", "out.txt"), ".parquet, .csv or .jsonl (the last two also with .gz or .zst)", None),
     (("check", "urls.txt", "out.xlsx"), ".parquet, .csv or .jsonl (the last two also with .gz or .zst)", None),
     (("get", "ftp://x/y", "out"), "is not a supported scheme; use http:// or https://", None),
-    (("sync", "urls.txt", "full"), "full is not empty and was made by no sync", None),
+    (("sync", "urls.txt", "full"), "full: not empty and not made by sync", None),
     (("get", "gs://x/y", "out"), "is not a supported scheme; use http:// or https://", None),
     (("get", "s3:/x", "out"), "write s3://BUCKET/PREFIX", None),
     (("check", "http://127.0.0.1:9"), "is a URL, not a list", None),
@@ -174,5 +174,5 @@ def test_summaries_count_one_thing_in_the_singular(run: Run, tmp_path: Path, ser
     assert re.search(r"^1 row in ", checked.out, re.MULTILINE), checked.out
     assert listed.err == (
         "0 targets would be fetched, 1 line without a URL, 0 left out\n"
-        "hint: make URLs of other values with --template, such as --template 'https://{}'\n"
+        "hint: build URLs from other values with --template, such as --template 'https://{}'\n"
     )

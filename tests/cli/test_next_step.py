@@ -120,7 +120,7 @@ def test_private_addresses_of_a_list_can_be_fetched_after_all(
     assert (refused.code, again.code, fetched.code) == (3, 3, 0)
     hint = f"fetch them: fetchmill retry {dest} private-address --allow-private"
     assert hint in refused.err
-    assert "what failed or was absent was not asked for again\n" in again.err
+    assert "failed and absent targets were not requested again\n" in again.err
     assert hint in again.err
     assert fetchmill.status(dest).fetched == 3
 
@@ -141,7 +141,7 @@ def test_a_retry_is_advised_only_where_it_can_help(run: Run, server: Serve, dest
         f"body-too-large: above --max-size; fetch them: fetchmill retry {dest} body-too-large --max-size BYTES" in lines
     )
     assert (
-        "url: these lines give no URL; fix them, or make URLs with --template 'https://{}', and use another destination"
+        "url: these lines do not contain a URL; fix them or use --template 'https://{}', and choose another destination"
         in lines
     )
     assert f"fetch the others again: fetchmill retry {dest} status,404,410" in lines

@@ -178,7 +178,7 @@ def test_the_client_has_one_name_and_an_attempt_one_timeout() -> None:
         ({"concurrency": "many"}, "concurrency must be a whole number of at least 1, or auto, not 'many'"),
         ({"concurrency": True}, "concurrency must be a whole number"),
         ({"limit": 1.5}, "limit must be a whole number"),
-        ({"limit": 8, "concurrency": 9}, "concurrency and limit are two names of one option: give one of them"),
+        ({"limit": 8, "concurrency": 9}, "concurrency and limit are two names of one option; leave out one of them"),
         ({"max_size": 2**63}, "max_size must be a whole number"),
         ({"commit_window": 0}, "commit_window must be a number of seconds above 0, not 0"),
         ({"commit_window": float("nan")}, "commit_window must be a number"),

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.entry_point
 COUNT = 3000
 # More than any buffer on the way, less than what is written.
 ROOM = 64 << 10
-FULL = "fetchmill: error: standard output: No space left on device: it is cut short; make room or write it elsewhere"
+FULL = "fetchmill: error: standard output: cut short (No space left on device); free disk space or write elsewhere"
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_what_fits_is_written_and_the_rest_is_told(stored: Path, unbuffered: str
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit),
         )
     assert ended.returncode == 7
-    assert "standard output: File too large" in ended.stderr
+    assert "standard output: cut short (File too large)" in ended.stderr
     assert (stored / "names").stat().st_size <= ROOM
 
 

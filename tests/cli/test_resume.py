@@ -111,7 +111,7 @@ def test_failed_targets_are_tried_again(run: Run, server: Serve, dest: Path) -> 
         ({"command": "check"}, "another command"),
         ({"options": {"headers": {"Authorization": "Basic eA=="}}}, "Authorization"),
         ({"options": {"no_such_option": 1}}, "no_such_option"),
-        ({"source": 5}, "no source"),
+        ({"source": 5}, "an invalid source"),
         ({"options": 5}, "damaged"),
     ],
 )

@@ -44,7 +44,7 @@ def test_a_person_reads_how_to_go_on(run: Run, server: Serve, dest: Path) -> Non
     ended = run("get", server(synthetic=COUNT).url, dest, "--first", "10")
 
     last = ended.err.splitlines()[-1]
-    assert last == "the first targets are done: the same command with a larger --first, or without it, goes on"
+    assert last == "the first targets are done; run the same command with a larger --first, or without it, to continue"
     assert "stopping" not in ended.err
 
 

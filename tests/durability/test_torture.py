@@ -177,7 +177,7 @@ def test_a_source_of_the_user_is_compared_with_an_undisturbed_job(run: Run, tmp_
         ("missing.txt", (), "the undisturbed job failed (exit code 2): fetchmill: error: "),
         ("refused.txt", (), "the undisturbed job stored nothing of "),
         ("-", (), "SOURCE cannot be standard input"),
-        ("refused.txt", ("--state=/x",), "--state after -- is set by torture itself"),
+        ("refused.txt", ("--state=/x",), "--state cannot be given after --, because torture sets this option"),
     ],
 )
 def test_a_source_that_proves_nothing_is_refused(

@@ -107,7 +107,7 @@ def test_bad_images_are_exceptions_with_the_reason() -> None:
     Image.new("1", (10_000, 9_000)).save(large, "PNG")
     eps = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 100 100\n"
     reasons = {
-        "is no image": (b"", b"<html>gone</html>", eps),
+        "is not an image": (b"", b"<html>gone</html>", eps),
         "truncated": (whole[: len(whole) // 2],),
         "could be decompression bomb": (large.getvalue(),),
     }
@@ -142,7 +142,7 @@ def test_a_folder_of_images_becomes_shards(run: Run, server: Serve, served: Path
     assert (report["fetched"], report["failed"], report["skipped"]) == (2, 2, 1)
     assert {failure.name: failure.detail for failure in fetchmill.failures(dest)} == {
         "cut.jpg": "OSError: image file is truncated (5 bytes not processed)",
-        "page.jpg": "ValueError: the body is no image",
+        "page.jpg": "ValueError: the body is not an image",
     }
     with fetchmill.open(dest) as objects:
         stored = {name: (picture(body).format, picture(body).size) for name, body in objects.items()}

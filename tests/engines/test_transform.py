@@ -331,14 +331,16 @@ def test_a_dict_needs_columns(server: Serve, dest: Path) -> None:
 
     fetchmill.get(source.url, dest, transform=transforms.columns)
 
-    assert set(details(dest).values()) == {"TypeError: a dict needs transform_columns, and a format that has columns"}
+    assert set(details(dest).values()) == {
+        "TypeError: a result may be a dict only with transform_columns and a format that has columns"
+    }
 
 
 @pytest.mark.parametrize(
     ("function", "detail"),
     [
-        (transforms.too_few, "ValueError: it gave 0 results for 1 replies"),
-        (transforms.not_a_list, "TypeError: it gave bytes, not a list with a result for each reply"),
+        (transforms.too_few, "ValueError: the function returned 0 results for 1 replies"),
+        (transforms.not_a_list, "TypeError: the function must return a list with a result for each reply, not bytes"),
     ],
 )
 def test_a_function_that_gives_no_result_for_each_is_told(
@@ -389,11 +391,11 @@ def test_a_function_of_the_main_module_works_from_a_script(server: Serve, dest: 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("shout = lambda replies: []\nget(shout)", "write it into a module"),
+        ("shout = lambda replies: []\nget(shout)", "define functions in a module"),
         ("def shout(replies):\n    return []\nget(shout)", "in a notebook: %%writefile NAME.py"),
         ("get('nowhere:shout')", "ModuleNotFoundError"),
         ("get('os:shout')", "has no attribute 'shout'"),
-        ("get('os:name')", "is no function"),
+        ("get('os:name')", "is not a function"),
     ],
 )
 def test_a_function_that_no_other_process_can_have_is_refused(

@@ -60,7 +60,7 @@ def test_rows_of_a_check_are_named_too(raw: Raw, run: Run, tmp_path: Path) -> No
     done = run("check", "urls.txt", "rows.csv", "--concurrency", "2", "--threads", "1", *hosts, cwd=tmp_path)
 
     assert done.code == 3, done.err
-    assert "doubtful: 1 row may tell another target's answer" in done.out
+    assert "doubtful: 1 row may contain another target's answer" in done.out
     assert "/get/second" in done.out
 
 

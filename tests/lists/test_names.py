@@ -365,7 +365,7 @@ def test_what_stripped_names_do_not_tell_is_refused(run: Run, tree_of_names: str
     (dest / "one").unlink()
     repaired = run("verify", dest, "--repair")
     assert repaired.code == 10
-    assert "since their URLs are unknown" in repaired.err
+    assert "because their URLs are unknown" in repaired.err
 
 
 def test_a_stripped_name_that_is_taken_is_asked_for_again_by_its_own(run: Run, raw: Raw, dest: Path) -> None:

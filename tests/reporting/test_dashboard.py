@@ -173,7 +173,7 @@ def test_without_the_token_nobody_reads_anything(shown: str | None) -> None:
         replies = [ask(dashboard, path, **fields) for path in (*PATHS, *FIGURES, "/nothing")]
         replies += [ask(dashboard, "/", "POST", **fields), ask(dashboard, host="evil.test", **fields)]
 
-    assert {(reply.status, reply.body) for reply in replies} == {(401, b"the token is missing, or is another one\n")}
+    assert {(reply.status, reply.body) for reply in replies} == {(401, b"the token is missing or wrong\n")}
     assert all(reply.fields["www-authenticate"].startswith("Basic realm=") for reply in replies)
 
 
@@ -191,7 +191,7 @@ def test_with_the_token_all_is_read(shown: str) -> None:
 )
 def test_other_addresses_need_a_token(address: str, own: str, foreign: str) -> None:
     """The message says how to make one; with one they are listened on, and known by the address that was asked."""
-    with pytest.raises(UsageError, match=r"needs a token: openssl rand -hex 16 > token.txt, and --dashboard-token"):
+    with pytest.raises(UsageError, match=r"set a token: openssl rand -hex 16 > token.txt, and --dashboard-token"):
         Dashboard(address, (), None, {})
     with showing(address=address, token=TOKEN) as dashboard:
         reply = ask(dashboard, host=own, Authorization=f"Bearer {TOKEN}")
@@ -209,7 +209,7 @@ def test_other_addresses_need_a_token(address: str, own: str, foreign: str) -> N
         ("127.0.0.1:70000", "dashboard_addr must be HOST:PORT"),
         ("http://127.0.0.1:9000", "dashboard_addr must be HOST:PORT"),
         ("no such host:1", "dashboard_addr must be HOST:PORT"),
-        ("192.0.2.1:9000", "needs a token"),
+        ("192.0.2.1:9000", "set a token"),
     ],
 )
 def test_an_address_is_one(address: str, message: str) -> None:
@@ -345,7 +345,7 @@ def test_figures_that_cannot_be_read_do_not_end_the_server() -> None:
         job.sampled = [sample(1, bytes=math.nan)]
         broken.append(ask(dashboard, "/api/samples"))
 
-        assert {(reply.status, reply.body) for reply in broken} == {(500, b"the figures cannot be read\n")}
+        assert {(reply.status, reply.body) for reply in broken} == {(500, b"cannot read the progress of the job\n")}
         assert ask(dashboard, "/metrics").status == 200
 
 
@@ -463,11 +463,11 @@ def test_a_port_that_is_taken_ends_the_command_before_the_job(run: Run, dest: Pa
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--dashboard-addr", "0.0.0.0:0"], "needs a token: openssl rand -hex 16 > token.txt"),
-        (["--dashboard-host", "a.test"], "--dashboard-host needs --dashboard, since"),
-        (["--dashboard", "--dashboard-token", TOKEN], "the token's file cannot be read: No such file or directory"),
+        (["--dashboard-addr", "0.0.0.0:0"], "set a token: openssl rand -hex 16 > token.txt"),
+        (["--dashboard-host", "a.test"], "--dashboard-host needs --dashboard"),
+        (["--dashboard", "--dashboard-token", TOKEN], "cannot read the token file (No such file or directory)"),
         (["--dashboard", "--dashboard-token", "short.txt"], "--dashboard-token must be 16 to 256 visible ASCII"),
-        (["--dashboard", "--dashboard-token", "/dev/zero"], "the token's file is longer than 4 KiB"),
+        (["--dashboard", "--dashboard-token", "/dev/zero"], "the token file is larger than 4 KiB"),
     ],
 )
 def test_options_that_cannot_be_used_are_refused(run: Run, tmp_path: Path, arguments: list[str], message: str) -> None:

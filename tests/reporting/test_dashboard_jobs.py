@@ -374,7 +374,7 @@ def test_a_job_of_python_has_one_with_every_engine(
 
 def test_python_refuses_two_addresses(tmp_path: Path) -> None:
     """Of one dashboard."""
-    with pytest.raises(fetchmill.UsageError, match="two addresses of one dashboard"):
+    with pytest.raises(fetchmill.UsageError, match="dashboard and dashboard_addr give different addresses"):
         fetchmill.get("http://127.0.0.1:1", tmp_path / "out", dashboard="127.0.0.1:1", dashboard_addr="127.0.0.1:2")
     with pytest.raises(fetchmill.UsageError, match="dashboard must be True, False, or HOST:PORT"):
         fetchmill.get("http://127.0.0.1:1", tmp_path / "out", dashboard=5)  # type: ignore[arg-type]
@@ -450,7 +450,7 @@ def test_a_log_that_cannot_be_opened_ends_the_command(run: Run, tmp_path: Path) 
 
     assert (ended.code, alone.code) == (7, 2)
     assert "cannot write the log file no/such/folder.log: No such file or directory" in ended.err
-    assert "give --log-file FILE, too" in alone.err
+    assert "--log-format needs --log-file FILE" in alone.err
     assert not (tmp_path / "out").exists()
 
 
@@ -459,4 +459,4 @@ def test_a_log_on_a_full_disk_does_not_end_the_job(run: Run, server: Serve, dest
     ended = run("get", server(synthetic=20).url, dest, "--log-file", "/dev/full")
 
     assert ended.code == 0
-    assert ended.err.count("the log file /dev/full cannot be written: No space left on device") == 1
+    assert ended.err.count("cannot write the log file /dev/full (No space left on device)") == 1

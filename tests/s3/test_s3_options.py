@@ -65,18 +65,18 @@ def test_a_bucket_with_any_prefix_is_a_source(source: str) -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("s3:/bucket", "s3:/bucket is no bucket: write s3://BUCKET/PREFIX, or ./s3:/bucket for a file of that name"),
-        (Path("s3://bucket/x"), "s3:/bucket/x is no bucket: write s3://BUCKET/PREFIX"),
-        ("s3:bucket", "s3:bucket is no bucket: write s3://BUCKET/PREFIX"),
-        ("S3://bucket", "S3://bucket is no bucket: write s3://BUCKET/PREFIX"),
-        ("s3a://bucket", "s3a://bucket is no bucket: write s3://BUCKET/PREFIX"),
-        ("s3://", "s3:// names no bucket: write s3://BUCKET/PREFIX"),
-        ("s3:///prefix", "s3:///prefix names no bucket: write s3://BUCKET/PREFIX"),
-        ("s3://bucket?x", "bucket?x is no name of a bucket: write s3://BUCKET/PREFIX"),
-        ("s3://bu cket/x", "bu cket is no name of a bucket: write s3://BUCKET/PREFIX"),
-        ("s3://../x", ".. is no name of a bucket"),
-        (f"s3://{'x' * 256}/x", "is no name of a bucket"),
-        ("s3://127.0.0.1:7070/bucket", "and the address of a store as endpoint_url"),
+        ("s3:/bucket", "s3:/bucket is not a bucket; write s3://BUCKET/PREFIX, or ./s3:/bucket for a file of that name"),
+        (Path("s3://bucket/x"), "s3:/bucket/x is not a bucket; write s3://BUCKET/PREFIX"),
+        ("s3:bucket", "s3:bucket is not a bucket; write s3://BUCKET/PREFIX"),
+        ("S3://bucket", "S3://bucket is not a bucket; write s3://BUCKET/PREFIX"),
+        ("s3a://bucket", "s3a://bucket is not a bucket; write s3://BUCKET/PREFIX"),
+        ("s3://", "s3://: the name of the bucket is missing; write s3://BUCKET/PREFIX"),
+        ("s3:///prefix", "s3:///prefix: the name of the bucket is missing; write s3://BUCKET/PREFIX"),
+        ("s3://bucket?x", "bucket?x is not a valid bucket name; write s3://BUCKET/PREFIX"),
+        ("s3://bu cket/x", "bu cket is not a valid bucket name; write s3://BUCKET/PREFIX"),
+        ("s3://../x", ".. is not a valid bucket name"),
+        (f"s3://{'x' * 256}/x", "is not a valid bucket name"),
+        ("s3://127.0.0.1:7070/bucket", "and give the address of a store as endpoint_url"),
         ("s3://bucket/a\nb", "source must be without control characters"),
     ],
 )
@@ -131,8 +131,8 @@ def test_sizes_may_be_zero() -> None:
     ("given", "message"),
     [
         ({"modified_from": "yesterday"}, "modified_from: 'yesterday' is not understood; write for example 2026-11-22"),
-        ({"modified_to": "2026-11-22T08:30"}, "modified_to: '2026-11-22T08:30' has no zone; write Z behind it for UTC"),
-        ({"modified_to": datetime(2026, 11, 22)}, "has no zone; give it one, such as datetime.UTC"),  # noqa: DTZ001
+        ({"modified_to": "2026-11-22T08:30"}, "modified_to: '2026-11-22T08:30' has no time zone; append Z for UTC"),
+        ({"modified_to": datetime(2026, 11, 22)}, "has no time zone; set tzinfo, for example to datetime.UTC"),  # noqa: DTZ001
         ({"modified_from": "1969-12-31"}, "1969-12-31T00:00:00+00:00 is before 1970"),
         ({"modified_from": 5}, "modified_from must be a date or its text, not 5"),
         (
@@ -215,7 +215,7 @@ def test_streams_have_the_same_options() -> None:
 
 def test_a_bucket_in_python_has_the_same_errors(tmp_path: Path) -> None:
     """`fetchmill.get` refuses before it touches anything."""
-    with pytest.raises(UsageError, match=r"s3:/bucket is no bucket"):
+    with pytest.raises(UsageError, match=r"s3:/bucket is not a bucket"):
         fetchmill.get("s3:/bucket", tmp_path / "out")
 
     assert list(tmp_path.iterdir()) == []
@@ -229,8 +229,8 @@ def test_a_bucket_in_python_has_the_same_errors(tmp_path: Path) -> None:
             "Missing argument 'DEST'. Give a folder, as in: fetchmill get s3://bucket/prefix out/",
         ),
         (["s3://bucket/a b"], "as in: fetchmill get 's3://bucket/a b' out/"),
-        (["s3:/bucket", "out"], "s3:/bucket is no bucket: write s3://BUCKET/PREFIX"),
-        (["s3://", "out"], "s3:// names no bucket"),
+        (["s3:/bucket", "out"], "s3:/bucket is not a bucket; write s3://BUCKET/PREFIX"),
+        (["s3://", "out"], "s3://: the name of the bucket is missing"),
         (
             [BUCKET, "out", "--endpoint-url", "store"],
             "--endpoint-url must be http://HOST[:PORT] or https://HOST[:PORT]",
@@ -242,7 +242,7 @@ def test_a_bucket_in_python_has_the_same_errors(tmp_path: Path) -> None:
         ([BUCKET, "out", "--addressing-style", "host"], "'host' is not one of 'auto', 'path', 'virtual'"),
         ([BUCKET, "out", "--size-from", "big"], "Invalid value for '--size-from': 'big' is not understood"),
         ([BUCKET, "out", "--modified-to", "2026"], "Invalid value for '--modified-to': '2026' is not understood"),
-        ([BUCKET, "out", "--modified-to", "2026-11-22T08:30"], "has no zone; write Z behind it for UTC"),
+        ([BUCKET, "out", "--modified-to", "2026-11-22T08:30"], "has no time zone; append Z for UTC"),
         ([BUCKET, "out", "--size-from", "1KiB", "--size-to", "1000"], "--size-to must be above --size-from (1024)"),
         ([BUCKET, "out", "--redirects", "3"], "redirects is for servers and lists of URLs"),
         (["http://127.0.0.1:1", "out", "--profile", "one"], "profile is for buckets"),

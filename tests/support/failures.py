@@ -39,10 +39,9 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
         note("wrong bytes")
     elif (_is_tally(left) or _is_tally(right)) and op in {"==", "in", "<=", ">="}:
         note("lost or doubled object")
-    is_large = isinstance(left, Mapping) and isinstance(right, Mapping) and len(left) + len(right) > LARGE
-    if op != "==" or not is_large:
-        return None
-    return _differences(left, right)
+    if op == "==" and isinstance(left, Mapping) and isinstance(right, Mapping) and len(left) + len(right) > LARGE:
+        return _differences(left, right)
+    return None
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -337,7 +337,7 @@ def test_objects_are_compared_with_the_origin(
     ended = run("verify", made.dest, "--against", other.url, "--sample", str(COUNT))
     last = ended.err.splitlines()[-1]
     assert ended.code == 3
-    assert last.startswith(f"found: 2 of {COUNT:,} compared are not as at the origin; what is stored is whole")
+    assert last.startswith(f"found: 2 of {COUNT:,} compared differ from the origin; the stored objects are complete")
     assert "all is proved" not in ended.err
 
 

@@ -224,7 +224,7 @@ def test_what_nothing_tells_the_url_of_is_left_as_it_is(
     ended = made.run("verify", made.dest, "--repair")
 
     assert ended.code == 10
-    assert "run the list again into another destination" in ended.err
+    assert "fetch the list again into another destination" in ended.err
     assert tree(made.dest) == before
     findings, report = made.verify("--repair", code=10)
     assert (report["planned"], report["shards_replaced"], report["pending"]) == (0, 0, 0)
@@ -405,4 +405,4 @@ def test_a_body_without_end_is_a_difference(run: Run, raw: Callable[..., RawServ
 
     findings, _ = made.verify("--sample", "1", code=3)
 
-    assert "more than the 5 bytes" in findings[0]["detail"]
+    assert "more than the 5 stored bytes" in findings[0]["detail"]

@@ -79,7 +79,7 @@ def listen(address: str | None, names: Sequence[str], token: str | None) -> tupl
     family, place = _resolved(host, port)
     if token is None and not _is_loopback(place[0]):
         raise UsageError(
-            f"dashboard_addr {host}:{port} can be reached by others, so it needs a token: "
+            f"dashboard_addr {host}:{port} can be reached from other machines; set a token: "
             "openssl rand -hex 16 > token.txt, and --dashboard-token token.txt (or FETCHMILL_DASHBOARD_TOKEN)",
             options=["dashboard_addr"],
         )
@@ -133,7 +133,7 @@ def _resolved(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, in
         family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "no name"
-        raise UsageError(f"dashboard_addr: {host} is not known: {reason}", options=["dashboard_addr"]) from None
+        raise UsageError(f"dashboard_addr: cannot resolve {host} ({reason})", options=["dashboard_addr"]) from None
     return family, (str(place[0]), int(place[1]))
 
 

@@ -151,11 +151,11 @@ class PageServer:
         except asyncio.LimitOverrunError:
             return _refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the request's head is too long")
         except HeadError:
-            return _refusal(HTTPStatus.BAD_REQUEST, "this is no request of HTTP/1.1 with one Host")
+            return _refusal(HTTPStatus.BAD_REQUEST, "the request must be HTTP/1.1 with exactly one Host field")
         try:
             reply = self._answer(head, writer.get_extra_info("sockname")[0])
         except Exception:  # noqa: BLE001 - the page must not end with what it shows
-            return _refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "the figures cannot be read")
+            return _refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "cannot read the progress of the job")
         return reply.to_bytes(has_body=head.method != "HEAD")
 
 

@@ -68,19 +68,21 @@ class Pages:
     def answer(self, head: RequestHead, local: str) -> PageReply:
         """The reply to a request that has come to a local address. Who has no token learns nothing else."""
         if not self._access.allows_authorization(head.authorization):
-            return PageReply.of_text(HTTPStatus.UNAUTHORIZED, "the token is missing, or is another one", _REALM)
+            return PageReply.of_text(HTTPStatus.UNAUTHORIZED, "the token is missing or wrong", _REALM)
         if not self._access.allows_host(head.host, local):
             return PageReply.of_text(
-                HTTPStatus.MISDIRECTED_REQUEST, "this dashboard has another name: --dashboard-host NAME adds one"
+                HTTPStatus.MISDIRECTED_REQUEST, "unknown host name of this dashboard; add it with --dashboard-host NAME"
             )
         if head.method not in ("GET", "HEAD"):
-            return PageReply.of_text(HTTPStatus.METHOD_NOT_ALLOWED, "this only shows", ("Allow", "GET, HEAD"))
+            return PageReply.of_text(
+                HTTPStatus.METHOD_NOT_ALLOWED, "the dashboard is read-only; use GET or HEAD", ("Allow", "GET, HEAD")
+            )
         if head.path in self._files:
             kind, body = self._files[head.path]
             return PageReply(HTTPStatus.OK, kind, body)
         if head.path in self._figures:
             return self._figures[head.path](head.query)
-        return PageReply.of_text(HTTPStatus.NOT_FOUND, "there are /, /metrics, /api/snapshot and /api/samples")
+        return PageReply.of_text(HTTPStatus.NOT_FOUND, "no such page; use /, /metrics, /api/snapshot or /api/samples")
 
     def _metrics(self, _query: str) -> PageReply:
         return PageReply(

@@ -29,11 +29,11 @@ def difference(status: int, body: bytes, stored: bytes) -> tuple[str, str] | Non
     if body == stored:
         return None
     if len(body) > len(stored):
-        return "differs", f"the origin has more than the {len(stored)} bytes that are stored"
+        return "differs", f"the origin has more than the {len(stored)} stored bytes"
     if len(body) < len(stored):
-        return "differs", f"the origin has {len(body)} bytes, stored are {len(stored)}"
+        return "differs", f"the origin has {len(body)} bytes, but {len(stored)} are stored"
     first = next(at for at, (one, other) in enumerate(zip(body, stored, strict=True)) if one != other)
-    return "differs", f"the origin has other bytes, the first at {first}"
+    return "differs", f"the bytes differ from the origin, first at {first}"
 
 
 class OriginClient:
@@ -63,7 +63,9 @@ class OriginClient:
         """Returns status, body and the Location field."""
         parts = urlsplit(url)
         if parts.scheme != "http":
-            raise UsageError(f"{url} cannot be compared: objects are asked for over http only; verify without it")
+            raise UsageError(
+                f"{url}: cannot be compared, because objects are requested over http only; verify without comparing"
+            )
         if self._connection is None or self._origin != parts.netloc:
             self.close()
             self._origin = parts.netloc

@@ -98,7 +98,7 @@ class SharedObjects(Objects):
         readers = (pa.RecordBatchReader.from_stream(objects) for objects in self._all())
         first = next(readers, None)
         if first is None:
-            raise UsageError(f"{self._dest} has no final range yet: there is nothing to read")
+            raise UsageError(f"{self._dest} has no final range yet, so there is nothing to read; try again later")
         batches = chain(first, (batch for reader in readers for batch in reader))
         return pa.RecordBatchReader.from_batches(first.schema, batches).__arrow_c_stream__(requested_schema)
 

@@ -202,7 +202,7 @@ def verify(  # noqa: PLR0913 - each has its default
     if state is None and is_shared_job(os.fspath(dest)):
         if repair:
             raise UsageError(
-                f"{os.fspath(dest)} is a shared job, which cannot be repaired: create it again in another directory"
+                f"{os.fspath(dest)} is a shared job and cannot be repaired; create the job again in another directory"
             )
 
         from fetchmill._destination.shared_verify import verify_shared

@@ -150,9 +150,9 @@ def _run(
 def _refusal_of_requests(options: GetOptions) -> str | None:
     """Returns why items cannot be `fetchmill.Request` objects; None if they can."""
     if options.engine != "native":
-        return f"engine {options.engine} takes URLs only: a fetchmill.Request needs engine native"
+        return f"engine {options.engine} takes URLs only; use engine native for a fetchmill.Request"
     if options.format == "warc":
-        return "format warc stores GET requests only: a fetchmill.Request needs parquet, jsonl, tar or files"
+        return "format warc stores GET requests only; use parquet, jsonl, tar or files for a fetchmill.Request"
     return None
 
 
@@ -173,7 +173,7 @@ def _make_start(
     """Returns a function that starts the job, and its engine if the engine is in Python."""
     fetch, on_start, on_done = own
     if fetch is None and (on_start or on_done):
-        raise UsageError("on_start and on_done are for a fetch of your own")
+        raise UsageError("on_start and on_done need a fetch function")
     if options.engine == "native":
         if fetch is not None:
             raise UsageError("fetch needs an engine in Python: engine='threads', or 'asyncio' for a coroutine function")

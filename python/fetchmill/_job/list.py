@@ -142,7 +142,7 @@ def list(
     listed = ListOptions(source=source, manifest=manifest, **options)
     if manifest is not None:
         if each is not None:
-            raise UsageError("each and manifest exclude each other: the rows go to the one or into the other")
+            raise UsageError("each and manifest exclude each other; rows go either to each or into the manifest")
         as_json = listed.to_json()
         with JobDashboard("list", listed) as dashboard, shown(progress) as show:
             ended = run_to_end(lambda: dashboard.show_in_program(Job(as_json)), show)
@@ -220,7 +220,7 @@ def state_folder(options: ListOptions) -> Iterator[str | None]:
         yield None
         return
     if options.state is not None:
-        raise UsageError("state needs a manifest: a list whose rows are given away cannot be resumed")
+        raise UsageError("state needs a manifest; a listing without a manifest cannot be resumed")
     with tempfile.TemporaryDirectory(prefix="fetchmill-list-") as folder:
         yield folder
 

@@ -51,14 +51,14 @@ class StoredCommand(NamedTuple):
         """
         if self.source is None:
             raise UsageError(
-                f"{os.fspath(dest)}: its targets come from standard input, a program or a URL with a secret, and these "
-                "are not stored",
-                hint="run the same command or program again: it resumes",
+                f"{os.fspath(dest)}: cannot resume from the journal, because the targets came from standard input, a "
+                "program or a URL with a secret, which are not stored",
+                hint="run the same command or program again to resume",
             )
         missing = [name for name in self.lacking if not is_given(given, name)]
         if missing:
             raise UsageError(
-                f"{os.fspath(dest)}: its job for {self.source!r} was started with {', '.join(missing)}, and secrets "
+                f"{os.fspath(dest)}: the job for {self.source!r} was started with {', '.join(missing)}, and secrets "
                 "and code are never stored",
                 hint=f"add {', '.join(_written(name) for name in missing)}",
             )
@@ -120,22 +120,22 @@ def read_command(dest: str | os.PathLike[str], state: str | os.PathLike[str] | N
     text = job_command(shown, None if state is None else os.fspath(state))
     if text is None:
         raise UsageError(
-            f"{shown}: its journal does not say how the job was started",
-            hint="run the same command or program again: it resumes",
+            f"{shown}: the journal does not contain the command of the job",
+            hint="run the same command or program again to resume",
         )
     try:
         values = json.loads(text)
         is_get = values["command"] == "get"
         command = StoredCommand(values["source"], dict(values["options"]), tuple(map(str, values["lacking"])))
     except (ValueError, KeyError, TypeError):
-        raise SecurityError(f"{shown}: what its journal says of the command is damaged; do not use it") from None
+        raise SecurityError(f"{shown}: the command in the journal is damaged; do not use this journal") from None
     known = {option.name for option in fields(GetOptions) if option.metadata}
     wrong = [name for name in command.options if name not in known or name in _NEVER]
     wrong += [name for name in command.options.get("headers", {}) if name.lower() not in OPEN_FIELDS]
     wrong += [] if is_get else ["another command"]
     if wrong or not isinstance(command.source, str | None):
         raise SecurityError(
-            f"{shown}: its journal names {wrong[0] if wrong else 'no source'}, which no journal of ours does"
+            f"{shown}: the journal contains {wrong[0] if wrong else 'an invalid source'}, which fetchmill never writes"
         )
     return command
 

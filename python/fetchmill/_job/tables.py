@@ -71,7 +71,9 @@ def _check(columns: list[str], names: Any) -> None:  # noqa: ANN401 - a list, or
     for column in columns:
         if column not in names:
             shown = ", ".join(str(name) for name in islice(names, _SHOWN_NAMES))
-            raise UsageError(f"the table has no column {column}; it has {shown}: give the URLs' as column=")
+            raise UsageError(
+                f"the table has no column {column} (columns: {shown}); name the column with the URLs as column="
+            )
 
 
 def _text(value: Any) -> str | None:  # noqa: ANN401

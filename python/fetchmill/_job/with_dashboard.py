@@ -36,7 +36,7 @@ class JobDashboard:
         if address is None and not options.dashboard:
             if names:
                 raise UsageError(
-                    "dashboard_host needs dashboard, since it is a name of one",
+                    "dashboard_host needs dashboard",
                     options=["dashboard_host", "dashboard"],
                 )
         else:
@@ -75,7 +75,7 @@ def _address_of(options: Options) -> str | None:
     given = [text for text in (options.dashboard, options.dashboard_addr) if isinstance(text, str)]
     if len(set(given)) > 1:
         raise UsageError(
-            "dashboard and dashboard_addr are two addresses of one dashboard: give one of them",
+            "dashboard and dashboard_addr give different addresses; leave out one of them",
             options=["dashboard", "dashboard_addr"],
         )
     return given[0] if given else None

@@ -22,7 +22,7 @@ def parse_date(text: str) -> datetime:
     try:
         date.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"{text!r} has no zone; write Z behind it for UTC, or for example +02:00") from None
+        raise ValueError(f"{text!r} has no time zone; append Z for UTC, or for example +02:00") from None
     return moment.replace(tzinfo=UTC)
 
 
@@ -43,5 +43,5 @@ def _moment_of(value: date | datetime) -> datetime:
     if not isinstance(value, datetime):
         return datetime(value.year, value.month, value.day, tzinfo=UTC)
     if value.tzinfo is None:
-        raise ValueError(f"{value.isoformat()} has no zone; give it one, such as datetime.UTC")
+        raise ValueError(f"{value.isoformat()} has no time zone; set tzinfo, for example to datetime.UTC")
     return value

@@ -49,7 +49,7 @@ class GetOptions(Options):
         check_source(self)
         self._check_images()
         if self.transform_columns and self.transform is None and not has_images(self):
-            raise UsageError("transform_columns needs a transform, which fills them", options=["transform_columns"])
+            raise UsageError("transform_columns needs a transform or image options", options=["transform_columns"])
 
     def _check_images(self) -> None:
         """Refuses image options that contradict other options."""
@@ -66,7 +66,8 @@ class GetOptions(Options):
             return
         if self.transform is not None:
             raise UsageError(
-                "transform and the image options exclude each other: the function can do it all", options=["transform"]
+                "transform and the image options exclude each other; the function can also resize and convert images",
+                options=["transform"],
             )
         if unknown := [name for name in self.transform_columns or () if name not in _IMAGE_COLUMNS]:
             raise UsageError(f"images have the columns {', '.join(_IMAGE_COLUMNS)}, not {unknown[0]!r}")

@@ -57,11 +57,15 @@ class PlanOptions(Options):
         super().__post_init__()
         check_source(self)
         if str(self.source) == "-":
-            raise UsageError("plan reads a list more than once: give it as a file, not as -")
+            raise UsageError(
+                "plan cannot read standard input (-), because the list is read more than once; give it as a file"
+            )
         if self.store == "items":
             raise UsageError("store must be objects: plan does not measure items", options=["store"])
         if self.engine != "native":
-            raise UsageError(f"engine must be native, not {self.engine}: plan measures no other", options=["engine"])
+            raise UsageError(
+                f"engine must be native, not {self.engine}; plan cannot measure other engines", options=["engine"]
+            )
 
     @property
     def source_kind(self) -> SourceKind:

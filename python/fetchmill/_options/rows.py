@@ -123,7 +123,8 @@ class Options:
             (option,) = (option for option in fields(self) if option.name == name)
             if getattr(self, name) not in (option.default, value):
                 raise UsageError(
-                    f"{name} and {alias.name} are two names of one option: give one of them", options=[name, alias.name]
+                    f"{name} and {alias.name} are two names of one option; leave out one of them",
+                    options=[name, alias.name],
                 )
             object.__setattr__(self, name, value)
             object.__setattr__(self, alias.name, None)
@@ -148,7 +149,9 @@ class Options:
             origin = self.credentials_for or (origin_of(asked) if kind_of(asked) == "server" else None)
             if origin is None:
                 raise UsageError(
-                    "netrc needs credentials_for: requests may lead anywhere", options=["netrc", "credentials_for"]
+                    "netrc needs credentials_for, because targets may be on any host; name the only origin that gets "
+                    "the credentials",
+                    options=["netrc", "credentials_for"],
                 )
         has_command = getattr(self, "bearer_command", None) is not None
         headers = named_client(self.headers, getattr(self, "user_agent", None))

@@ -93,8 +93,8 @@ def check_source(options: Any) -> None:  # noqa: ANN401 - a dataclass
         _check_bucket(source)
         if getattr(options, "list_format", None) == "inventory":
             raise UsageError(
-                f"an inventory is read from files, not from {source}: download its whole folder, with aws s3 sync or"
-                " fetchmill get, and give the path of the manifest.json in it"
+                f"{source}: cannot read an inventory from a bucket; download the whole folder of the inventory with "
+                "`aws s3 sync` or `fetchmill get`, and give the path of the manifest.json in that folder"
             )
     given = {option.name for option in fields(options) if getattr(options, option.name) != option.default}
     for names, kinds, meant in _MEANT:
@@ -108,13 +108,14 @@ def check_source(options: Any) -> None:  # noqa: ANN401 - a dataclass
 def _check_bucket(source: str) -> None:
     """`s3://BUCKET`, `s3://BUCKET/`, `s3://BUCKET/PREFIX`: all behind the second slash of these is the prefix."""
     if not source.startswith("s3://"):
-        raise UsageError(f"{source} is no bucket: write s3://BUCKET/PREFIX, or ./{source} for a file of that name")
+        raise UsageError(f"{source} is not a bucket; write s3://BUCKET/PREFIX, or ./{source} for a file of that name")
     bucket = source.removeprefix("s3://").partition("/")[0]
     if not bucket:
-        raise UsageError(f"{source} names no bucket: write s3://BUCKET/PREFIX")
+        raise UsageError(f"{source}: the name of the bucket is missing; write s3://BUCKET/PREFIX")
     if not re.fullmatch(_BUCKET, bucket) or not bucket.strip("."):
         raise UsageError(
-            f"{bucket} is no name of a bucket: write s3://BUCKET/PREFIX, and the address of a store as endpoint_url"
+            f"{bucket} is not a valid bucket name; write s3://BUCKET/PREFIX, and give the address of a store as "
+            "endpoint_url"
         )
 
 

@@ -65,7 +65,9 @@ class SyncOptions(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         if is_bucket(str(self.dest)):
-            raise UsageError(f"{self.dest} is a bucket, and sync keeps a folder: give one, or use fetchmill get")
+            raise UsageError(
+                f"{self.dest} is a bucket, but sync needs a local folder; give a folder, or use `fetchmill get`"
+            )
         check_source(self)
         self._check_format()
         allowed_removals(self.max_delete, 0)
@@ -76,14 +78,16 @@ class SyncOptions(Options):
             )
         for name, value in (self.headers or {}).items():
             if _COLUMN.search(value):
-                raise UsageError(f"the header {name} names a column, and sync sends header fields as they are")
+                raise UsageError(
+                    f"header {name}: contains a column placeholder, which sync does not fill in; give a fixed value"
+                )
 
     def _check_format(self) -> None:
         if self.format == "null":
-            raise UsageError("sync keeps objects, and the format null discards them: choose another one")
+            raise UsageError("format must not be null for sync, because null discards objects; choose another format")
         for name in ("check_local", "overwrite_local"):
             if self.format != "files" and getattr(self, name):
-                raise UsageError(f"{name} is about files, and {self.format} has none: leave it out", options=[name])
+                raise UsageError(f"{name} needs format files, not {self.format}; leave out this option", options=[name])
 
     @property
     def source_kind(self) -> SourceKind:

@@ -57,7 +57,7 @@ def parse_range(text: str) -> tuple[float, float]:
     first = parse_seconds(low)
     last = parse_seconds(high) if dash else first
     if last < first:
-        raise ValueError(f"{text!r} runs backwards")
+        raise ValueError(f"{text!r} ends before it starts; write the smaller value first")
     return first, last
 
 

@@ -68,9 +68,7 @@ def _probe(options: PlanOptions, folder: Path, block: int, on_progress: OnProgre
     fetching = fetch_to_nowhere(options, folder / "null", spent + sample.seconds, on_progress)
     rate = steady_rate(fetching.snapshots)
     if rate is None:
-        raise TemporaryError(
-            f"{options.source}: too little came to plan with; a longer probe may help: --probe-seconds"
-        )
+        raise TemporaryError(f"{options.source}: too few replies for a plan; try a longer probe (--probe-seconds)")
     on_progress("formats", options.probe_seconds, None)
     stored = store_in_each_format(folder / "sample", folder, block) if sample.is_stored else {}
     heads = heads_of(folder / "sample") if sample.is_stored else None
@@ -113,18 +111,20 @@ def _notices(options: PlanOptions, found: ProbeResults, objects_from: ObjectsFro
     lines = list(reckoning.share_notices(found))
     if found.rate.is_growing:
         lines.append(
-            "the rate was still growing when the probe ended: a longer one may tell less time (--probe-seconds 30)"
+            "the rate was still growing when the probe ended; a longer probe may predict less time (--probe-seconds 30)"
         )
     if objects_from == "estimated" and found.listing is not None:
         lines.append(_estimate_notice(found.listing))
     if not found.stored:
-        lines.append("no sample could be stored in the time: bytes on disk are reckoned from bodies alone")
+        lines.append("no sample could be stored during the probe; bytes on disk are estimated from bodies alone")
     of_files = found.stored.get("files")
     if of_files is not None and of_files.refused and options.format == "files":
         many = format_count(of_files.objects + of_files.refused)
-        lines.append(f"of {many} names {format_count(of_files.refused)} cannot be files: take --format parquet or tar")
+        lines.append(
+            f"{format_count(of_files.refused)} of {many} names cannot be file names; use --format parquet or tar"
+        )
     if options.transform is not None or has_images(options):
-        lines.append("what transform takes, and what it makes of bodies, is not in it")
+        lines.append("the plan does not include the time of the transform or the size of its results")
     return lines
 
 

@@ -249,8 +249,8 @@ def _why_silent(options: PlanOptions, last: Snapshot, before: float) -> str:
     if last.waits:
         return f"{options.source}: nothing was fetched in {waited}: {last.waits[0].what}"
     if not last.listed:
-        return f"{options.source}: nothing was listed in {waited}; a longer probe may help: --probe-seconds"
-    return f"{options.source}: no reply in {waited}; a longer probe may help: --probe-seconds"
+        return f"{options.source}: nothing was listed in {waited}; try a longer probe (--probe-seconds)"
+    return f"{options.source}: no reply in {waited}; try a longer probe (--probe-seconds)"
 
 
 def _why_nothing(options: PlanOptions, dest: Path, last: Snapshot) -> str:
@@ -264,6 +264,6 @@ def _why_nothing(options: PlanOptions, dest: Path, last: Snapshot) -> str:
 def _why_failed(failure: Failure) -> str:
     """Its kind, with the status and what is known besides."""
     if failure.kind == "private-address":
-        return f"{failure.kind} (a list leads to public addresses only; --allow-private lets it lead to others)"
+        return f"{failure.kind} (private addresses are refused for a list; --allow-private allows them)"
     status = "" if failure.status is None else f" {failure.status}"
     return f"{failure.kind}{status}" + (f" ({failure.detail})" if failure.detail else "")

@@ -86,5 +86,7 @@ def _refusal(where: str, error: Exception) -> Exception:
     text = str(error)
     said = text.strip().splitlines()[0][:300] if text.strip() else type(error).__name__
     if "auth" in type(error).__name__.lower() or "InvalidAuthToken" in text:
-        return UsageError(f"{where} refuses this process: {said}; set {_AUTH} as the nodes of the cluster have it")
-    return TemporaryError(f"{where} does not answer ({said}); check RAY_ADDRESS and that Ray runs there (ray status)")
+        return UsageError(
+            f"{where} refuses this process ({said}); set {_AUTH} to the value that the nodes of the cluster have"
+        )
+    return TemporaryError(f"{where} does not answer ({said}); check RAY_ADDRESS and that Ray is running (ray status)")

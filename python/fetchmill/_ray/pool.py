@@ -137,7 +137,7 @@ class RayPool:
                 member.call = member.actor.run.remote()
                 self._emit(say=f"worker {member.name} works in Ray")
             elif reply["reason"] == "asked":
-                self._bury(member, "its node is taken away")
+                self._bury(member, "the node is being removed")
             else:
                 member.has_ended = True
 
@@ -157,7 +157,7 @@ class RayPool:
         self._kill(member)
         if member.deaths >= _DEATHS_MAX:
             raise error or TemporaryError(
-                f"{name} died {member.deaths} times, and no range became final meanwhile ({why}); see the logs of the "
+                f"{name} died {member.deaths} times without finishing a range ({why}); see the logs of the "
                 "workers in the job directory and in Ray"
             )
         pause = min(2.0 ** (member.deaths - 1), _PAUSE_MAX)

@@ -50,7 +50,8 @@ class RayJob:
     ) -> None:
         if is_bucket(worker.store.text):
             raise UsageError(
-                f"{worker.store.text} is a bucket: with Ray the job directory is a folder that all nodes share"
+                f"{worker.store.text} is a bucket, but Ray needs a folder as the job directory; choose a folder that "
+                "all nodes share"
             )
         self._directory = JobDirectory(worker.store)
         self._job = self._directory.job()
@@ -123,7 +124,7 @@ class RayJob:
                     return "stopped"
                 if launcher.ended_for > _LAG_SECONDS:
                     raise TemporaryError(
-                        f"{self._directory.text} has open ranges, and all workers in Ray have ended; run the same "
+                        f"{self._directory.text} has open ranges, but all workers in Ray have ended; run the same "
                         "command again"
                     )
             self._show_status()

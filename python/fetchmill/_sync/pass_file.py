@@ -142,16 +142,16 @@ class PassFolder:
 
 
 def _understood(path: Path, text: bytes) -> BegunPass:
-    wrong = f"{path} cannot be understood"
+    wrong = f"{path}: not a valid pass file"
     try:
         values: dict[str, Any] = json.loads(text)
         version = values.pop("version")
     except (ValueError, AttributeError, KeyError, TypeError):
-        raise JournalError(f"{wrong}; remove it to begin the pass anew") from None
+        raise JournalError(f"{wrong}; remove this file to start the pass again") from None
     if version != _VERSION:
-        raise JournalError(f"{path} was written by another release of fetchmill; use that, or remove it")
+        raise JournalError(f"{path}: written by another release of fetchmill; use that release, or remove this file")
     with contextlib.suppress(TypeError):
         begun = BegunPass(**values)
         if all(isinstance(getattr(begun, name), type_) for name, type_ in BegunPass.__annotations__.items()):
             return begun
-    raise JournalError(f"{wrong}; remove it to begin the pass anew")
+    raise JournalError(f"{wrong}; remove this file to start the pass again")

@@ -182,13 +182,15 @@ def _refuse_foreign(dest: Path, *, is_overwriting: bool) -> None:
         is_known = any((dest / mark).exists() for mark in marks)
     except PermissionError:
         raise UsageError(
-            f"{dest} is kept by another user: {state} may not be entered; run this as that user, or choose another "
-            "destination"
+            f"{dest}: cannot open {state} (permission denied), which belongs to another user; run the command as that "
+            "user, or choose another destination"
         ) from None
     if is_elsewhere:
-        raise UsageError(f"the job of {dest} has its journal elsewhere (--state): sync cannot take it over")
+        raise UsageError(
+            f"{dest}: sync cannot take over a job whose journal is elsewhere (--state); choose another destination"
+        )
     if foreign is not None and not is_known and not is_overwriting:
         raise UsageError(
-            f"{dest} is not empty and was made by no sync (there is {foreign}); choose a new or empty destination, or "
-            "give --overwrite-local to replace what has the name of an object"
+            f"{dest}: not empty and not made by sync (contains {foreign}); choose a new or empty destination, or "
+            "give --overwrite-local to replace files that have the name of an object"
         )

@@ -107,7 +107,10 @@ class SyncPass:
         base = self._store.base()
         self._require_same(base)
         if base is None and self._store.has_job():
-            self._notices.append("the destination holds a job of get, which a sync takes over: it will fetch less")
+            self._notices.append(
+                "the destination holds a job of `fetchmill get`; a sync will take over the objects of that job, and "
+                "fetch less than this"
+            )
         begun = self._new(0 if base is None else base["pass"])
         begun = self._list_and_compare(begun)
         return self._report(begun, is_resumed=False, interrupted=self._plan is None)
@@ -121,7 +124,7 @@ class SyncPass:
         if begun is not None:
             self._require_same(asdict(begun))
             when = f"{datetime.fromtimestamp(begun.started_at, UTC):%Y-%m-%d %H:%M:%S} UTC"
-            self._notices.append(f"this pass was begun at {when}; what has changed since is for the next one")
+            self._notices.append(f"continuing the pass that began at {when}; the next pass finds later changes")
             return begun, True
         self._folder.forget()
         if self._store.has_job():
@@ -143,18 +146,20 @@ class SyncPass:
             return
         dest, source, filters = self._options.dest, self._options.source, self._options.filters
         if known["source"] != source:
-            raise UsageError(f"{dest} is kept like {known['source']}, not like {source}: take another destination")
+            raise UsageError(f"{dest}: synced from {known['source']}, not from {source}; choose another destination")
         if known["filters"] != filters:
             raise UsageError(
-                f"{dest} is kept like {source} with the options {known['filters']}, not with {filters}: give the same, "
-                "or take another destination"
+                f"{dest}: synced from {source} with the options {known['filters']}, not {filters}; repeat the original "
+                "options, or choose another destination"
             )
 
     def _list_and_compare(self, begun: BegunPass) -> BegunPass:
         """Lists and compares, unless already done. Returns the planned pass. If stopped, `self._plan` stays None."""
         if not self._store.has_plan():
             if begun.is_applying:
-                raise JournalError(f"{self._folder.folder} has lost the plan of its pass: restore it from a copy")
+                raise JournalError(
+                    f"{self._folder.folder}: the plan of the current pass is missing; restore this folder from a copy"
+                )
             if not self._list():
                 return begun
         return self._compare(begun)
@@ -180,7 +185,9 @@ class SyncPass:
     def _compare(self, begun: BegunPass) -> BegunPass:
         wanted = replace(begun, **{name: getattr(self._options, name) for name in _PLANNED})
         if begun.is_applying and wanted != begun:
-            self._notices.append("this pass is finished with the options that it was begun with")
+            self._notices.append(
+                "this pass keeps the options that it started with, because it has begun to change the destination"
+            )
             wanted = begun
         if self._store.has_plan() and wanted != begun:
             self._store.discard()
@@ -214,7 +221,7 @@ class SyncPass:
         if last is not None:
             shown = ", ".join(path.decode(errors="backslashreplace") + "/" for path in named)
             more = f" and {format_count(len(found) - len(named))} more" if len(found) > len(named) else ""
-            self._notices.append(f"these folders gave no listing, and nothing below them is removed: {shown}{more}")
+            self._notices.append(f"folders that could not be listed, so nothing below them is removed: {shown}{more}")
             # In destinations of older releases, a name that is not UTF-8 is replaced by its URL.
             origin = origin_of(str(self._options.source))
             found.append((origin.partition("://")[2] if self._options.format == "files" else origin) + "/")
@@ -228,8 +235,8 @@ class SyncPass:
         self._folder.forget()
         raise DeleteLimitError(
             f"{format_count(plan.remove)} of {format_count(plan.objects)} objects would be removed from "
-            f"{self._options.dest}, and --max-delete {self._options.max_delete} allows {format_count(allowed)}: "
-            f"nothing was changed; --dry-run shows them, --max-delete {plan.remove} permits it"
+            f"{self._options.dest}, but --max-delete {self._options.max_delete} allows {format_count(allowed)}; "
+            f"nothing was changed; list the objects with --dry-run, or allow this with --max-delete {plan.remove}"
         )
 
     def _fetch(self, begun: BegunPass) -> bool:

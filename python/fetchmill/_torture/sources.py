@@ -131,10 +131,14 @@ class GivenSource(Source):
 
     def __init__(self, folder: Path, source: str, arguments: Sequence[str]) -> None:
         if source == "-":
-            raise UsageError("SOURCE cannot be standard input, which can be read only once: write the list into a file")
+            raise UsageError(
+                "SOURCE cannot be standard input, because the list is read more than once; write the list into a file"
+            )
         for argument in arguments:
             if argument.partition("=")[0] in _OWN_OPTIONS:
-                raise UsageError(f"{argument.partition('=')[0]} after -- is set by torture itself")
+                raise UsageError(
+                    f"{argument.partition('=')[0]} cannot be given after --, because torture sets this option"
+                )
         self._folder = folder
         self._source = source
         self._arguments = ("--first", str(OBJECTS), *arguments)

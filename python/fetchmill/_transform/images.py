@@ -56,7 +56,7 @@ class ImageTransform:
                     result = self._result(reply.body)
                 yield result
             except UnidentifiedImageError:
-                yield ValueError("the body is no image")
+                yield ValueError("the body is not an image")
             except Exception as error:  # noqa: BLE001 - decoders raise anything for damaged images
                 yield error
 

@@ -57,7 +57,7 @@ def _import(text: str) -> Function:
     except Exception as error:  # whatever a module of somebody else's does when it is imported
         raise UsageError(f"transform {text} cannot be imported: {type(error).__name__}: {error}") from error
     if not callable(found):
-        raise UsageError(f"transform {text} is no function")
+        raise UsageError(f"transform {text} is not a function")
     return found  # type: ignore[no-any-return]
 
 
@@ -65,9 +65,7 @@ def _portable(function: Function) -> Function:
     try:
         return portable(function)
     except NotPortableError as error:
-        raise UsageError(
-            f"transform must be a function that another process can have, and {_name_of(function)} is not: {error}"
-        ) from error
+        raise UsageError(f"transform {_name_of(function)} cannot be sent to another process: {error}") from error
 
 
 def _preparation(*, needs_main: bool) -> dict[str, Any]:
@@ -76,7 +74,7 @@ def _preparation(*, needs_main: bool) -> dict[str, Any]:
         preparation: dict[str, Any] = spawn.get_preparation_data("fetchmill-transform")
     except RuntimeError as error:
         raise UsageError(
-            "a transform process imports the main module, which starts a job: start it below "
+            "a transform process imports the main module, which starts a job; start the job below "
             "`if __name__ == '__main__':`"
         ) from error
     # The key of multiprocessing's connections is secret and must not leave this process.

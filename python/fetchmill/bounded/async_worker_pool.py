@@ -18,7 +18,7 @@ def inputs(iterables: tuple[Iterable[Any] | AsyncIterable[Any], ...]) -> AsyncGe
     if len(plain) == len(iterables):
         return _zip(zip(*plain, strict=False))
     if len(iterables) > 1:
-        raise TypeError("an async iterable goes alone: it cannot be read beside another one")
+        raise TypeError("an async iterable must be the only iterable")
     return _read(*(iterable for iterable in iterables if isinstance(iterable, AsyncIterable)))
 
 
@@ -101,7 +101,7 @@ class AsyncWorkerPool:
         if len(errors) == 1:
             raise errors[0]
         if errors:
-            raise ExceptionGroup("workers could not start or put things away", errors)
+            raise ExceptionGroup("on_start or on_done failed in several workers", errors)
 
     async def aclose(self) -> None:
         """Cancels all tasks and waits for them. Errors raised meanwhile go to the loop's exception handler."""
@@ -112,7 +112,7 @@ class AsyncWorkerPool:
         while self._buffer.take() is not None:
             pass
         for error in self._errors:
-            context = {"message": "raised while results were given up", "exception": error}
+            context = {"message": "raised while results were discarded", "exception": error}
             asyncio.get_running_loop().call_exception_handler(context)
         self._errors.clear()
 
@@ -182,7 +182,7 @@ class AsyncWorkerPool:
         except asyncio.CancelledError:
             if not self._is_closed:
                 # The pool did not cancel this task. Without an error, its item would be missing silently.
-                self._errors.append(RuntimeError("a worker's task was cancelled by what it called"))
+                self._errors.append(RuntimeError("a worker's task was cancelled by the function that it called"))
                 self.close()
             raise
         finally:

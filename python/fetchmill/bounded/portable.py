@@ -30,12 +30,12 @@ def portable(value: T) -> T:
         import cloudpickle
     except ImportError:
         raise NotPortableError(
-            f"{reason}: write it into a module (in a notebook: %%writefile NAME.py), or install cloudpickle"
+            f"{reason}; define functions in a module (in a notebook: %%writefile NAME.py), or install cloudpickle"
         ) from None
     try:
         taken = cloudpickle.dumps(value)
     except Exception as error:
-        raise NotPortableError(f"{reason}, and it cannot be taken along: {type(error).__name__}: {error}") from error
+        raise NotPortableError(f"{reason}, and cloudpickle failed ({type(error).__name__}: {error})") from error
     return cast("T", _ByValue(taken))
 
 
@@ -48,7 +48,7 @@ def _why_not_by_name(value: object) -> str | None:
     # Only this process knows a main module without a file.
     file = getattr(sys.modules["__main__"], "__file__", None)
     if b"__main__" in pickled and (file is None or not Path(file).exists()):
-        return "it is defined in an interactive session or a notebook"
+        return "the function is defined in an interactive session or a notebook"
     return None
 
 

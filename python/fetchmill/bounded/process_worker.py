@@ -60,7 +60,7 @@ class ProcessWorker:
         # Set the flag first: either this code sees `_is_given_up`, or `give_up` sees a busy process and kills it.
         self._is_busy = True
         if self._is_given_up:
-            raise WorkerDiedError("all was given up")
+            raise WorkerDiedError("the pool was abandoned")
         seconds = None if self._call_timeout is None else self._call_timeout * len(chunk)
         answers = iter(pickle.loads(self._ask(sent, _describe_chunk(chunk), seconds)))  # noqa: S301 - our own process
         self._is_busy = False
@@ -74,7 +74,7 @@ class ProcessWorker:
         try:
             if self._pidfd >= 0 and self._process is not None and not self._is_busy:
                 self._is_busy = True
-                _result(self._ask(END, "while it put things away"))
+                _result(self._ask(END, "during on_done"))
         except WorkerDiedError:
             if not self._is_given_up:
                 raise
@@ -170,7 +170,8 @@ def _pickle(arguments: tuple[Any, ...]) -> bytes | Exception:
 
 def _describe_chunk(chunk: list[tuple[Any, ...]]) -> str:
     first = format_item(item_of(chunk[0]))
-    return f"while it had item {first}" if len(chunk) == 1 else f"while it had {len(chunk)} items from {first} on"
+    what = f"item {first}" if len(chunk) == 1 else f"{len(chunk)} items from {first} on"
+    return f"while processing {what}"
 
 
 def _result(pickled: bytes) -> Any:  # noqa: ANN401 - whatever the function gave

@@ -153,7 +153,7 @@ def map(  # noqa: PLR0913 - Executor.map's and each's together
     if chunksize < 1:
         raise ValueError(f"chunksize is {chunksize!r}: give 1 or more")
     if "item_timeout" in retries:
-        raise TypeError("nothing ends a call in a thread, so item_timeout is for coroutines and processes")
+        raise TypeError("item_timeout is for coroutines and processes, because a call in a thread cannot be ended")
     retrying = RetryPolicy(**retries).of_function(function)
     scaler = Scaler(limit, is_slow=on_start is not None, is_paced=rate is not None)
     pool = WorkerPool(

@@ -121,7 +121,7 @@ class WorkerPool:
         if len(self._end_errors) == 1:
             raise self._end_errors[0]
         if self._end_errors:
-            raise ExceptionGroup("workers could not put things away", self._end_errors)
+            raise ExceptionGroup("on_done failed in several workers", self._end_errors)
 
     def end_input(self) -> None:
         """Stops reading. The workers finish what has been read, then end."""

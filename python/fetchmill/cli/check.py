@@ -161,7 +161,7 @@ def _summary(report: dict[str, Any], found: dict[str, int], *, is_resumable: boo
     if found:
         lines.append("--fail-on: " + ", ".join(f"{format_count(count)} x {answer}" for answer, count in found.items()))
     if report["interrupted"]:
-        lines += stop_lines(report["stopped_by"], True) if is_resumable else ["stopped: nothing of it is kept"]
+        lines += stop_lines(report["stopped_by"], True) if is_resumable else ["stopped; nothing is kept"]
     elif report["results"]:
         lines.append(f"results: {report['results']}")
     return lines
@@ -171,9 +171,10 @@ def _doubt_lines(report: dict[str, Any]) -> list[str]:
     """Rows that may not tell what their sites answer."""
     lines = []
     if report["suspect"]:
-        lines.append(f"suspect: {format_count_of(report['suspect'], 'row')}; this machine may be to blame")
+        lines.append(f"suspect: {format_count_of(report['suspect'], 'row')}; this machine may be the cause")
     if report["doubtful_count"]:
-        lines.append(doubtful_line(report["doubtful"], report["doubtful_count"], "row", "tell another target's answer"))
+        what = "contain another target's answer"
+        lines.append(doubtful_line(report["doubtful"], report["doubtful_count"], "row", what))
     return lines
 
 
@@ -181,7 +182,7 @@ def _run_line(report: dict[str, Any]) -> str:
     """What this run did."""
     rows = format_count_of(report["rows"], "row")
     if report["already_finished"]:
-        return f"all done already: {rows}; for a new check choose another RESULTS"
+        return f"all done already: {rows}; choose another RESULTS for a new check"
     return f"{rows} in {format_seconds(report['seconds'])}"
 
 
@@ -199,7 +200,7 @@ def _failed_lines(failed: Sequence[dict[str, Any]]) -> list[str]:
         return []
     rows = [(str(row["kind"] or row["status"]), _site(row)) for row in failed]
     width = max(len(answer) for answer, _ in rows)
-    first = "the first one that failed:" if len(rows) == 1 else f"the first {len(rows)} that failed:"
+    first = "the first failure:" if len(rows) == 1 else f"the first {len(rows)} failures:"
     return [first, *(f"  {answer:<{width}}  {site}" for answer, site in rows)]
 
 

@@ -90,22 +90,25 @@ def read_config(path: str, command: click.Command, commands: Collection[str]) ->
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is no TOML: {error}") from None
+        raise UsageError(f"{path}: not valid TOML ({error})") from None
     except RecursionError:
-        raise UsageError(f"{path} is nested too deep: options are lists of texts at most") from None
+        raise UsageError(f"{path}: nested too deeply; the value of an option is at most a list of texts") from None
     for name, table in tables.items():
         if name not in commands or not isinstance(table, Mapping):
             what = f"command{_nearest(name, commands)}" if isinstance(table, Mapping) else "table"
             raise UsageError(
-                f"{_place(path, text, None, name)}: {name} is no {what}: options stand in a table of their command, "
-                "as [get]"
+                f"{_place(path, text, None, name)}: {name} is not a {what}; put options into a table of their "
+                "command, such as [get]"
             )
     values: dict[str, Any] = {}
     for key, given in tables.get(command.name or "", {}).items():
         option, value = _option(path, text, command, key, given)
         name = option.name or ""
         if name in values:
-            raise UsageError(f"{_place(path, text, command.name, key)}: {key} is given twice: under another name, too")
+            raise UsageError(
+                f"{_place(path, text, command.name, key)}: {key} is given twice, once under another name; keep one "
+                "of the two"
+            )
         values[name] = value
     return values
 
@@ -117,12 +120,12 @@ def _read(path: str) -> str:
         with Path(path).open("rb") as file:
             content = file.read(_BYTES_MAX + 1)
         if len(content) > _BYTES_MAX:
-            raise UsageError(f"{path} is larger than 64 KiB: that is no file of options")
+            raise UsageError(f"{path}: larger than 64 KiB, so not a file with options")
         return content.decode()
     except OSError as error:
         raise UsageError(f"cannot read the options in {path}: {error.strerror}") from None
     except ValueError as error:
-        raise UsageError(f"{path} is no TOML: {error}") from None
+        raise UsageError(f"{path}: not valid TOML ({error})") from None
 
 
 def _option(path: str, text: str, command: click.Command, key: str, given: object) -> tuple[click.Option, Any]:
@@ -131,9 +134,9 @@ def _option(path: str, text: str, command: click.Command, key: str, given: objec
     options = keys_in_files(command)
     written = key.replace("-", "_")
     if written in _COMMANDS_IN_FILES:
-        raise UsageError(f"{place}: {key} says what is run, which a file may not: give it on the command line")
+        raise UsageError(f"{place}: {key} runs code and cannot be in a file; give it on the command line")
     if any(written == argument.name for argument in command.params if isinstance(argument, click.Argument)):
-        raise UsageError(f"{place}: {key} is no option of {command.name} but an argument: give it on the command line")
+        raise UsageError(f"{place}: {key} is an argument of {command.name}, not an option; give it on the command line")
     if written not in options:
         raise UsageError(f"{place}: {command.name} has no option {key}{_nearest(written, options)}")
     option = options[written]
@@ -167,8 +170,8 @@ def _value(option: click.Option, key: str, given: Any) -> Any:  # noqa: ANN401 -
     may_be_bool = option.is_flag or metadata.get("kind") == "answers"
     if option.is_flag or isinstance(given, bool):
         if not (may_be_bool and isinstance(given, bool)):
-            expected = "true or false" if option.is_flag else "no truth value"
-            raise UsageError(f"{key} must be {expected}, not {_shown(given)}")
+            expected = "must be true or false" if option.is_flag else "cannot be true or false"
+            raise UsageError(f"{key} {expected} ({_shown(given)})")
         return given
     if option.name == "headers":
         if not isinstance(given, Mapping):

@@ -45,7 +45,7 @@ def command(scheduler: str, job: str, workers: int, **settings: str | None) -> i
         if not settings[name] and not (in_bucket and name == "claim"):
             raise click.UsageError(f"{scheduler} needs --{name}")
     if in_bucket and settings["claim"]:
-        raise click.UsageError("--claim is for a JOB in a folder: leave it out for a bucket")
+        raise click.UsageError("--claim needs a JOB in a folder; leave out --claim for a bucket")
     if not in_bucket and (not job.startswith("/") or job.rstrip("/").count("/") < _PARTS_MIN):
         raise click.UsageError(
             f"JOB must be a path such as /data/run, below the folder that is mounted, or s3://BUCKET/PREFIX, not {job}"

@@ -161,7 +161,7 @@ class _Sharing(NamedTuple):
         """Whether there may be several."""
         is_shared = self.shared or self.on is not None
         if self.lease is not None and not is_shared:
-            raise click.UsageError("--lease is for --shared")
+            raise click.UsageError("--lease needs --shared")
         check_workers(self.on, self.workers)
         return is_shared
 
@@ -177,21 +177,21 @@ def _refuse_misplaced(options: GetOptions) -> None:
     source, dest = str(options.source), str(options.dest)
     if options.source_kind == "list" and Path(dest).is_file() and source != "-" and not Path(source).exists():
         raise UsageError(
-            f"{escape(source)}: no such list, and {escape(dest)} is a file",
+            f"{escape(source)}: no such list, but {escape(dest)} is a file",
             hint="SOURCE comes first: fetchmill get " + " ".join(map(shlex.quote, (escape(dest), escape(source)))),
         )
     suffix = Path(dest).suffix.lstrip(".").lower()
     if options.format == "files" and suffix in _PACKED and not Path(dest).exists():
         raise UsageError(
-            f"{escape(dest)}: DEST is a folder, and --format is files",
-            hint=f"add --format {suffix}, or choose another name of the folder",
+            f"{escape(dest)}: DEST would be a folder with one file per object (--format files)",
+            hint=f"add --format {suffix}, or choose another name for the folder",
         )
 
 
 def _work(options: GetOptions, sharing: _Sharing, log_file: str | None, *, as_json: bool, quiet: bool) -> int:
     """Creates a shared job or joins it; gives the exit code."""
     if log_file:
-        raise click.UsageError("--log-file is for one machine: workers write logs into the job directory")
+        raise click.UsageError("--log-file cannot be used with a shared job; workers write logs into the job directory")
     from fetchmill._shared.creation import LEASE_SECONDS, create_or_join, own_values
     from fetchmill.cli.ray_jobs import run_shared
 
@@ -223,12 +223,12 @@ def _show_targets(options: GetOptions) -> int:
     would_be, lines = format_count_of(shown - bad, "target"), format_count_of(bad, "line")
     say(f"{would_be} would be fetched, {lines} without a URL, {skipped:,} left out")
     if bad:
-        say("hint: make URLs of other values with --template, such as --template 'https://{}'")
+        say("hint: build URLs from other values with --template, such as --template 'https://{}'")
     return 0
 
 
 def _target_line(url: str | None, name: str) -> str:
     """A target as a dry run shows it."""
     if url is None:
-        return f"{escape(name)} is no URL"
+        return f"{escape(name)} is not a URL"
     return url if url == name else f"{url}\t{escape(name)}"

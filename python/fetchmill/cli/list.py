@@ -170,18 +170,22 @@ def _conclude(report: "ListReport", display: Display, *, as_json: bool, quiet: b
 def _lines(report: "ListReport") -> list[str]:
     rows = format_count_of(report.rows, "target")
     if report.already_finished:
-        lines = [f"all done already: {rows}; to list again choose another MANIFEST"]
+        lines = [f"all done already: {rows}; choose another MANIFEST to list again"]
     else:
         lines = [f"{rows} in {format_seconds(report.seconds)}"]
     if report.skipped:
         lines.append(f"left out: {format_count(report.skipped)}")
     if report.without_url:
-        lines.append(f"without a URL that leads to them: {format_count(report.without_url)}; get fails them")
+        lines.append(
+            f"without a URL: {format_count(report.without_url)}; `fetchmill get` would count these targets as failed"
+        )
     if report.failed_folders:
-        lines.append(f"folders that gave no listing: {format_count(report.failed_folders)}; what is in them is missing")
+        lines.append(
+            f"folders that could not be listed: {format_count(report.failed_folders)}; their objects are missing"
+        )
     if report.interrupted:
         again = "stopped after a checkpoint: run the same command again to resume"
-        lines.append(again if report.manifest else "stopped: nothing of it is kept")
+        lines.append(again if report.manifest else "stopped; nothing is kept")
     elif report.manifest:
         lines.append(f"manifest: {escape(report.manifest)}")
     return lines

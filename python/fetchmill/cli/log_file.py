@@ -57,7 +57,7 @@ class LogFile(Display):
 
     def __init__(self, path: str | None, format: str | None) -> None:
         if path is None and format is not None:
-            raise UsageError("log-format is how a log file is written: give --log-file FILE, too")
+            raise UsageError("--log-format needs --log-file FILE")
         self._path = path
         self._events = JsonDisplay(self._write_event, PROGRESS_SECONDS) if format == "json" else None
         self._meter = Meter()
@@ -122,7 +122,7 @@ class LogFile(Display):
             os.write(self._descriptor, f"{line}\n".encode(errors="backslashreplace"))
         except OSError as error:
             self.close()
-            say(f"the log file {self._path} cannot be written: {error.strerror}; the job goes on without it")
+            say(f"cannot write the log file {self._path} ({error.strerror}); the job continues without a log file")
 
 
 class BothDisplays(Display):

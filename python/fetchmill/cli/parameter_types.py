@@ -47,7 +47,7 @@ def _parse_concurrency(text: str) -> int | str:
 def _parse_header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
-        raise ValueError("a header is written 'Name: value'")
+        raise ValueError("a header must be 'Name: value'")
     return name.strip(), value.strip()
 
 
@@ -59,7 +59,7 @@ def _parse_answers(text: str) -> bool | list[str]:
 
 def _parse_status(text: str) -> int:
     if not (text.isascii() and text.isdecimal()):
-        raise ValueError(f"{text!r} is not a status as 403")
+        raise ValueError(f"{text!r} is not a status such as 403")
     return int(text)
 
 
@@ -91,10 +91,10 @@ class TokenFile(click.ParamType[str]):
             with Path(value).open("rb") as file:
                 content = file.read(_TOKEN_FILE_BYTES_MAX + 1)
         except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it has no name of a file"
-            self.fail(f"the token's file cannot be read: {reason}", param, ctx)
+            reason = error.strerror if isinstance(error, OSError) else "not a valid file name"
+            self.fail(f"cannot read the token file ({reason})", param, ctx)
         if len(content) > _TOKEN_FILE_BYTES_MAX:
-            self.fail("the token's file is longer than 4 KiB", param, ctx)
+            self.fail("the token file is larger than 4 KiB", param, ctx)
         return content.decode(errors="replace").strip()
 
 

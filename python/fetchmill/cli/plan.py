@@ -51,7 +51,7 @@ _FROM = {
     "listed": "all of the source",
     "estimated": "estimated from a part of the list",
     "told": "the listing's total",
-    "assumed": "the source does not tell how many it has; --objects N",
+    "assumed": "assumed, since the source does not say how many; give --objects N",
 }
 _FITS = {"yes": "fits", "perhaps": "may not fit", "no": "does not fit"}
 # Digits of a figure that is not certain.

@@ -54,7 +54,7 @@ def _history_lines(found: "JobHistory") -> list[str]:
     from fetchmill._destination.history import describe_limits
 
     if not found.samples:
-        return ["over time    nothing is known: it ran for less than a second, or by an older release"]
+        return ["over time    no data: the job ran for less than a second, or with an older release"]
     settled = sum(sample["settled"] for sample in found.samples)
     received = sum(sample["bytes"] for sample in found.samples)
     best = max(sample["settled"] / sample["interval"] for sample in found.samples)

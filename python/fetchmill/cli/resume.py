@@ -40,7 +40,7 @@ def _run(dest: str, as_json: bool, quiet: bool, on: str | None, workers: int | N
     if is_shared(dest, mine):
         return _resume_shared(dest, mine, on, workers, as_json=as_json, quiet=quiet)
     if on is not None:
-        raise click.UsageError("--on ray is for shared jobs, and this is not one")
+        raise click.UsageError("--on ray needs a shared job; leave out --on ray")
     check_workers(on, workers)
     return resume_job(dest, mine, as_json=as_json, quiet=quiet)
 
@@ -53,7 +53,7 @@ def _resume_shared(
 
     misplaced = [name for name in mine if name not in OWN]
     if misplaced:
-        raise click.UsageError(f"--{misplaced[0].replace('_', '-')} is for the job of one process, and {job} is shared")
+        raise click.UsageError(f"--{misplaced[0].replace('_', '-')} cannot be used with a shared job ({job})")
 
     def make(say: "Callable[[str], None]") -> "RangeWorker":
         directory = JobDirectory.at(job, reach_of(mine))

@@ -116,7 +116,7 @@ def status_lines(status: "SharedStatus") -> list[str]:
         if counts:
             rows.append((label, ", ".join(f"{name}: {format_count(count)}" for name, count in counts.items())))
     if status.set_aside:
-        rows.append(("set aside", f"{', '.join(status.set_aside)}: workers died while they had these ranges"))
+        rows.append(("set aside", f"{', '.join(status.set_aside)}: workers died while processing these ranges"))
     rows += [("worker", _worker_line(worker)) for worker in status.workers if worker.state != "ended"]
     return [f"{name:<12} {value}" for name, value in rows]
 

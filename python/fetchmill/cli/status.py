@@ -68,7 +68,7 @@ def command(dest: str, failures: bool, skipped: bool, watch: bool, state: str | 
     if failures or skipped:
         if watch:
             option = "--failures" if failures else "--skipped"
-            raise click.UsageError(f"--watch shows the ledger, not {option}: leave out one of them")
+            raise click.UsageError(f"--watch and {option} exclude each other; leave out one of them")
         (_write_failures if failures else _write_skipped)(dest, state, as_json)
     elif watch:
         _watch(dest, state, as_json)
@@ -128,7 +128,7 @@ def _sync_lines(status: "SyncStatus") -> list[str]:
         condition = f"pass {status.number} is finished"
     else:
         begun = f"begun at {status.started_at:%Y-%m-%d %H:%M:%S} UTC"
-        state = "running" if status.running else "not running; the same `fetchmill sync` goes on with it"
+        state = "running" if status.running else "not running; the same `fetchmill sync` continues this pass"
         condition = f"{state}: {status.phase}, {begun}"
     rows = [
         ("source", status.source),
@@ -175,7 +175,7 @@ def _write_failures(dest: str, state: str | None, as_json: bool) -> None:
 def _write_skipped(dest: str, state: str | None, as_json: bool) -> None:
     """A line for each name that is known, and one for a reason without names."""
     if state is None and _is_synced(dest):
-        raise click.UsageError(f"{dest} is kept by fetchmill sync, which keeps no list of what it skipped")
+        raise click.UsageError(f"{dest} is a folder of `fetchmill sync`, which does not record skipped targets")
     from fetchmill._destination.status import skipped
 
     for found in skipped(dest, state=state):

@@ -123,7 +123,7 @@ def output_error() -> str | None:
     if not _failures:
         return None
     reason = _failures[0].strerror or str(_failures[0])
-    return f"standard output: {reason}: it is cut short; make room or write it elsewhere, and run the command again"
+    return f"standard output: cut short ({reason}); free disk space or write elsewhere, and run the command again"
 
 
 # What has cut standard output short; the first one is told.

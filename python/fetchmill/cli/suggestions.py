@@ -41,8 +41,8 @@ _OPTIONS = {
 }
 
 _DESTINATION = ("names", "the destination is the second argument: fetchmill get SOURCE DEST")
-_RESUME = ("retry-failed", "the same command resumes a job, and so does: fetchmill resume DEST")
-_VERBOSE = ("log-file", "progress is shown without it; --log-file FILE writes what happens")
+_RESUME = ("retry-failed", "run the same command again to resume a job, or: fetchmill resume DEST")
+_VERBOSE = ("log-file", "progress is shown by default; --log-file FILE writes a log")
 # Options that have to be explained: one of ours that the command must have, and the hint.
 _EXPLAINED = {
     **dict.fromkeys(("o", "output", "out", "output-dir", "dest", "destination"), _DESTINATION),

@@ -11,23 +11,23 @@ from fetchmill.cli.streams import escape
 if TYPE_CHECKING:
     from fetchmill._sync.report import SyncReport
 
-_OF_PRIVATE = "a list leads to public addresses only; --allow-private lets it lead to all others too"
+_OF_PRIVATE = "private addresses are refused for a list; --allow-private allows them"
 # Why a retry as it is would fail again, and the option with which it would not: by failure kind.
 _REMEDIES: dict[str, tuple[str, str]] = {
     "private-address": (_OF_PRIVATE, "--allow-private"),
     "body-too-large": ("above --max-size", "--max-size BYTES"),
-    "unverified-length": ("nothing tells where their bodies end", "--allow-eof-bodies"),
-    "unexpected-type": ("the bodies have other types than --accept", "--accept TYPE"),
+    "unverified-length": ("the replies do not say where their bodies end", "--allow-eof-bodies"),
+    "unexpected-type": ("the types of the bodies do not match --accept", "--accept TYPE"),
     "redirect": ("redirects are not followed", "--redirects N"),
     "redirect-limit": ("more redirects than --redirects", "--redirects N"),
     "url": (
-        "these lines give no URL; fix them, or make URLs with --template 'https://{}', and use another destination",
+        "these lines do not contain a URL; fix them or use --template 'https://{}', and choose another destination",
         "",
     ),
     "range-ignored": ("the server gives whole objects, not parts of them", ""),
     "range-unsatisfied": ("the objects end before these parts; fix the list, and use another destination", ""),
-    "name": ("no file can be called so; take --format parquet or tar, and another destination", ""),
-    "name-taken": ("another object has their place; take --format parquet or tar, and another destination", ""),
+    "name": ("these names cannot be file names; use --format parquet or tar, and another destination", ""),
+    "name-taken": ("another object has the same file name; use --format parquet or tar, and another destination", ""),
 }
 # Statuses that are a failure kind of their own.
 _THROTTLED = (429, 503)
@@ -163,7 +163,7 @@ def doubtful_line(names: Sequence[str], count: int, noun: str, what: str) -> str
     """What may be wrong with so many, of which the first have these names."""
     shown = ", ".join(escape(name) for name in names[:DOUBTFUL_SHOWN]) + (", ..." if count > DOUBTFUL_SHOWN else "")
     many = f"1 {noun}" if count == 1 else f"{format_count(count)} {noun}s"
-    return f"doubtful: {many} may {what}, because a reply that nobody asked for came too late: {shown}"
+    return f"doubtful: {many} may {what}, because an unsolicited response arrived too late: {shown}"
 
 
 def private_address_lines(failures: Mapping[str, int]) -> list[str]:
@@ -206,7 +206,7 @@ def stop_lines(rule: str | None, is_interrupted: bool) -> list[str]:
     if rule is None:
         return ["stopped after a checkpoint: run the same command again to resume"]
     if rule == FIRST:
-        return ["the first targets are done: the same command with a larger --first, or without it, goes on"]
+        return ["the first targets are done; run the same command with a larger --first, or without it, to continue"]
     option = f"--{rule.replace('_', '-')}"
     how = f"with a larger {option}, or with --retry-failed," if rule == "max_failed" else "again"
     return [f"stopped by {option} after a checkpoint: run the same command {how} to resume"]
@@ -215,11 +215,11 @@ def stop_lines(rule: str | None, is_interrupted: bool) -> list[str]:
 def finished_lines(report: Report) -> list[str]:
     """For a job that was finished before this run."""
     lines = [
-        f"all done already: the listing was taken at {listed_at(report)}",
-        "objects that are new since then need a new destination",
+        f"all done already; the source was listed at {listed_at(report)}",
+        "use a new destination to fetch objects added since then",
     ]
     if report.failed or report.absent:
-        lines.append("what failed or was absent was not asked for again")
+        lines.append("failed and absent targets were not requested again")
     return lines
 
 
@@ -282,7 +282,7 @@ def _eta(status: Status, progress: JobProgress) -> str:
     if status.remaining_seconds is not None:
         return format_seconds(status.remaining_seconds)
     if progress.objects_per_second <= 0:
-        return "unknown: nothing comes"
+        return "unknown, no objects are arriving"
     return f"at least {format_seconds(status.pending / progress.objects_per_second)}, the listing is not complete"
 
 

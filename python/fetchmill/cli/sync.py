@@ -197,7 +197,7 @@ class _ShownRunner:
         """What is cut short here was not durable, and is done again."""
         code = self._signals.exit_code
         if code is not None and self._deadline is not None and time.monotonic() > self._deadline:
-            say("stopped: run the same command again to go on")
+            say("stopped; run the same command again to continue")
             flush_or_silence()
             os._exit(code)
 
@@ -205,13 +205,13 @@ class _ShownRunner:
 def _phase_line(phase: "Phase", plan: "SyncPlan | None") -> str:
     """What a pass does now."""
     if plan is None:
-        return {"listing": "listing the source", "comparing": "comparing with what is there"}.get(phase, phase)
+        return {"listing": "listing the source", "comparing": "comparing with the destination"}.get(phase, phase)
     if phase == "fetching":
-        asked = f", asking for {format_count(plan.ask)} on a condition" if plan.ask else ""
+        asked = f", checking {format_count(plan.ask)} with conditional requests" if plan.ask else ""
         return f"fetching {format_count_of(plan.fetch, 'new or changed object')}{asked}"
     if phase == "preparing":
-        return "writing shards again that hold what has changed or is gone"
-    return f"putting what was fetched into its places, removing {format_count(plan.remove)}"
+        return "rewriting shards that contain changed or removed objects"
+    return f"moving fetched objects into place, removing {format_count(plan.remove)}"
 
 
 def _write_names(store: "SyncStore", *, as_json: bool) -> None:
@@ -232,18 +232,18 @@ def _name_line(action: str, name: bytes, as_json: bool) -> str:
 def _summary(report: "SyncReport") -> list[str]:
     """The ledger in words, and what to do about it."""
     if report.interrupted:
-        return ["stopped after a checkpoint: run the same command again to go on"]
+        return ["stopped after a checkpoint; run the same command again to continue"]
     if report.dry_run and report.plan is not None:
         return [_plan_line(report.plan)]
     return [_ledger_line(report), *_removal_lines(report), *_failure_lines(report), _cost_line(report)]
 
 
 def _plan_line(plan: "SyncPlan") -> str:
-    asked = f", {format_count(plan.ask)} asked for on a condition" if plan.ask else ""
-    left = f", {format_count(plan.kept)} not listed any more and kept" if plan.kept else ""
+    asked = f", {format_count(plan.ask)} checked with conditional requests" if plan.ask else ""
+    left = f", {format_count(plan.kept)} kept that are no longer listed" if plan.kept else ""
     return (
         f"{format_count(plan.fetch)} would be fetched{asked}, {format_count(plan.remove)} removed, "
-        f"{format_count(plan.unchanged)} unchanged{left}; nothing was done"
+        f"{format_count(plan.unchanged)} unchanged{left}; nothing was changed"
     )
 
 
@@ -256,11 +256,11 @@ def _ledger_line(report: "SyncReport") -> str:
 def _removal_lines(report: "SyncReport") -> list[str]:
     lines = []
     if report.removed:
-        lines.append(f"removed: {format_count(report.removed)} that the source does not list any more")
+        lines.append(f"removed: {format_count(report.removed)} that the source no longer lists")
     if report.not_removed:
-        lines.append(f"not removed: {format_count(report.not_removed)} that were changed here")
+        lines.append(f"not removed: {format_count(report.not_removed)} that were changed in the destination")
     if report.kept:
-        lines.append(f"kept: {format_count(report.kept)} that the source does not list any more")
+        lines.append(f"kept: {format_count(report.kept)} that the source no longer lists")
     return lines
 
 
@@ -268,13 +268,13 @@ def _failure_lines(report: "SyncReport") -> list[str]:
     lines = []
     if report.failed_folders:
         many = format_count(report.failed_folders)
-        lines.append(f"folders that gave no listing: {many}; what is below them was left as it is")
+        lines.append(f"folders that could not be listed: {many}; objects below them were not changed")
     lines += failed_lines(report)
     if report.failed or report.absent or report.not_removed:
         lines.append(f"list them: fetchmill status {destination_arguments(report.dest, None)} --failures")
         lines.append("the same command tries them again")
     if report.failures.get("local-change"):
-        lines.append("local-change: these files were changed here; --overwrite-local replaces them")
+        lines.append("local-change: these files were changed in the destination; --overwrite-local replaces them")
     lines += private_address_lines(report.failures)
     return lines
 

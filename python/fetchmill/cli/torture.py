@@ -85,7 +85,7 @@ def command(
     say(f"seed {drawn}, formats {', '.join(chosen)}")
     cuts = can_cut()
     if not cuts:
-        say("network cuts are skipped: the kernel refuses pidfd_getfd (container, ptrace_scope or Linux before 5.6)")
+        say("skipping network cuts: the kernel refuses pidfd_getfd (container, ptrace_scope or Linux before 5.6)")
     kept = _make_folder(folder)
     plan = TorturePlan(kept, chosen, drawn, when["seconds"], when["only"], source, arguments, cuts)
     try:
@@ -127,7 +127,7 @@ def _readable(format: str | None) -> list[str]:
         elif format is not None:
             raise UsageError(f"--format {each}: {package} is not installed", hint=f"pip install {package}")
         else:
-            say(f"{each} is skipped: {package} is not installed (pip install {package})")
+            say(f"skipping {each}: {package} is not installed (pip install {package})")
     return chosen
 
 
@@ -143,7 +143,7 @@ def _show_round(ended: "Round", again: str, *, as_json: bool) -> None:
         return
     found = ended.found
     verdict = "ok" if found.is_clean else f"lost {found.lost}, doubled {found.doubled}, wrong {found.wrong}"
-    done = "; ".join(map(str, ended.disturbances)) or "no disturbance, since each run ended before its call"
+    done = "; ".join(map(str, ended.disturbances)) or "no disturbance (each run ended before the chosen call)"
     say(f"round {ended.number}, {ended.format}: {done}: {verdict}")
     if found.is_clean:
         return

@@ -159,7 +159,7 @@ def _summary(report: "VerifyReport", state: str | None) -> list[str]:
     if report.pending:
         parts.append(f"{format_count(report.pending)} pending")
     what = (
-        "counters only: the format null keeps nothing"
+        "counters only; the format null stores no objects"
         if report.format == "null"
         else (f"{format_objects(report.checked)} read in {format_seconds(report.seconds)}")
     )
@@ -170,7 +170,7 @@ def _summary(report: "VerifyReport", state: str | None) -> list[str]:
             f"{format_count(report.absent_now)} are absent now"
         )
     if report.interrupted:
-        lines.append("ended early: nothing is proved")
+        lines.append("stopped early; nothing was proved")
     else:
         lines.append(_conclusion(report))
     return lines + _next_steps(report, state)
@@ -182,13 +182,13 @@ def _conclusion(report: "VerifyReport") -> str:
     counts = [f"{format_count(getattr(report, kind))} {kind}" for kind in kinds if getattr(report, kind)]
     if report.differs or report.absent_now:
         unlike = report.differs + report.absent_now
-        counts.append(f"{format_count(unlike)} of {format_count(report.compared)} compared are not as at the origin")
+        counts.append(f"{format_count(unlike)} of {format_count(report.compared)} compared differ from the origin")
     checksums = "" if report.format == "null" else ", every checksum"
     whole = f"every target exactly once{checksums}"
     if not counts:
         return f"all is proved: {whole}"
     # What is stored may be whole all the same.
-    return f"found: {', '.join(counts)}" + ("" if report.findings else f"; what is stored is whole: {whole}")
+    return f"found: {', '.join(counts)}" + ("" if report.findings else f"; the stored objects are complete: {whole}")
 
 
 def _next_steps(report: "VerifyReport", state: str | None) -> list[str]:
@@ -196,20 +196,20 @@ def _next_steps(report: "VerifyReport", state: str | None) -> list[str]:
     if not report.repaired:
         repairable = report.missing or report.damaged or report.doubled
         if repairable and state is None and is_shared_job(report.dest):
-            return ["a shared job cannot be repaired: create it again in another directory"]
+            return ["a shared job cannot be repaired; create the job again in another directory"]
         return [f"repair it: fetchmill verify {where} --repair"] if repairable else []
     lines = []
     if report.dropped:
-        lines.append(f"second copies left out: {format_count(report.dropped)}")
+        lines.append(f"duplicates removed: {format_count(report.dropped)}")
     if report.planned:
         lines.append(f"run the same `fetchmill get` again: it fetches {format_objects(report.planned)}")
     if report.without_url:
         lines.append(
-            f"left as they are, since their URLs are unknown: {format_objects(report.without_url)}; "
-            "run the list again into another destination"
+            f"not repaired, because their URLs are unknown: {format_objects(report.without_url)}; "
+            "fetch the list again into another destination"
         )
     elif report.findings and not report.mended:
         lines.append(
-            "not all of it can be repaired: unknown files stay, and objects without a name cannot be fetched again"
+            "not everything can be repaired; unknown files stay, and objects without a name cannot be fetched again"
         )
     return lines

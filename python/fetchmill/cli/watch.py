@@ -120,14 +120,14 @@ def watch(job: "RunningJob", signals: Signals, display: Display, *, is_resumable
         if says_resuming:  # not at once: a finished job has ended by now
             says_resuming = False
             many = "1 target is" if first.start_settled == 1 else f"{first.start_settled:,} targets are"
-            display.notice(f"resuming: {many} done already")
+            display.notice(f"resuming: {many} already done")
         snapshot = Snapshot.from_native(job.snapshot())
         code = signals.exit_code or (snapshot.stopped_by and STOPPED_BY_A_RULE)
         if code and deadline is None:
             deadline = time.monotonic() + DRAIN_SECONDS_MAX
             why = "" if signals.exit_code else f" by --{snapshot.stopped_by}".replace("_", "-")
             if why != f" by --{FIRST}":  # it was asked for, and nothing is in flight
-                display.notice(f"stopping{why}: what is in flight is finished{again}")
+                display.notice(f"stopping{why}; finishing requests in flight{again}")
         if code and deadline is not None and time.monotonic() > deadline:
             job.abort()
             display.notice(f"stopped without a last checkpoint{again}")

@@ -49,7 +49,7 @@ class FirstCalls:
         self._targets.add(target.sequence)
         if len(self._targets) >= MISTAKES_MAX:
             raise UsageError(
-                f"fetch fails for each of the first targets: {_error_line(error)} ({_place(error)}); mend the function "
+                f"fetch fails for each of the first targets: {_error_line(error)} ({_place(error)}); fix the function "
                 "and run the job again"
             ) from error
 
@@ -173,8 +173,8 @@ def answer_of(target: Target, value: Any) -> Answer:  # noqa: ANN401 - checked h
     status, body = _first_attribute(value, _STATUS), _first_attribute(value, _BODY)
     if not isinstance(status, int) or not isinstance(body, (bytes, bytearray, memoryview)):
         raise TypeError(
-            f"fetch gave {type(value).__name__}: it must give bytes, or a reply with status (or status_code) and body "
-            "(or content, or data)"
+            f"fetch returned {type(value).__name__}; fetch must return bytes, or a reply with status (or status_code) "
+            "and body (or content, or data)"
         )
     fields = {str(name).lower(): str(value) for name, value in _items(getattr(value, "headers", None))}
     # A library may have decoded the bytes.

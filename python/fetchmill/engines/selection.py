@@ -130,7 +130,8 @@ def _blocking_transport(options: GetOptions, values: dict[str, Any], own: UserFu
         return RequestsTransport(_transport_options(options, values, 1))
     if _is_coroutine_function(own.function):
         raise UsageError(
-            f"fetch is a coroutine function, which engine {options.engine} cannot run: use asyncio or combo"
+            f"fetch must be a plain function for engine {options.engine}; use engine asyncio or combo for a coroutine "
+            "function"
         )
     return FunctionTransport(own.function, own.on_start, own.on_done)
 
@@ -174,7 +175,7 @@ def _refuse_native_only(options: GetOptions) -> None:
     }
     for option, is_asked in asked.items():
         if is_asked:
-            raise UsageError(f"{option} needs --engine native: engine {options.engine} cannot do it")
+            raise UsageError(f"{option} needs --engine native, not {options.engine}")
 
 
 def _usual(options: GetOptions, own: UserFunction | None) -> "Concurrency":
@@ -200,7 +201,7 @@ def _limit(options: GetOptions, processes: int) -> int:
     """Returns the maximum number of requests in flight."""
     if options.engine == "sync":
         if options.concurrency not in (1, "auto"):
-            raise UsageError("concurrency must be 1 for engine sync: it makes one request after the other")
+            raise UsageError("concurrency must be 1 for engine sync, which makes one request at a time")
         return 1
     if options.engine == "processes":
         return processes

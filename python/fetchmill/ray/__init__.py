@@ -102,8 +102,10 @@ def _check(options: "StreamKeywords", workers: int | None) -> None:
     given = [name for name in _SECRETS if options.get(name)]
     given += [f"header {name}" for name in options.get("headers") or () if name.lower() not in OPEN_FIELDS]
     if given:
-        raise UsageError(f"{given[0]} may be secret, and Ray stores it in its object store: use netrc on each node")
+        raise UsageError(
+            f"{given[0]} may be secret, but Ray would keep the value in its object store; use netrc on each node"
+        )
     if workers is not None and workers < 1:
         raise UsageError(f"workers must be at least 1, not {workers}")
     if options.get("rate") is not None and workers is None:
-        raise UsageError("rate is for all tasks together: give workers, among which it is divided")
+        raise UsageError("rate is for all tasks together; give workers, so that each gets an equal part")

@@ -135,7 +135,7 @@ def _copy(file: ListFile, range: Range, part: Path, *, is_jsonl: bool) -> None:
         while left:
             block = opened.read(min(left, BLOCK))
             if not block:
-                raise UsageError(f"{file.path} ends too soon: it has changed since it was divided")
+                raise UsageError(f"{file.path}: shorter than when the list was divided; restore the original file")
             written.write(block)
             left -= len(block)
 

@@ -202,13 +202,13 @@ class AiohttpClient:
             case aiohttp.ClientConnectorCertificateError(certificate_error=ssl.SSLError() as reason):
                 return AttemptError(failure_kinds.handshake_kind(reason), failure_kinds.error_text(reason))
             case aiohttp.ClientProxyConnectionError():
-                return AttemptError("proxy", f"no way to the proxy ({_connect_kind(error.os_error)})")
+                return AttemptError("proxy", f"cannot reach the proxy ({_connect_kind(error.os_error)})")
             case aiohttp.ClientConnectorError():
                 return AttemptError(_connect_kind(error.os_error), text)
             case aiohttp.ClientHttpProxyError():
                 return proxy_error(error.status)
             case aiohttp.ClientResponseError() if not attempt.is_request_sent:
-                return AttemptError("proxy-refused", "the proxy's answer is no HTTP")
+                return AttemptError("proxy-refused", "the proxy's answer is not HTTP")
             case aiohttp.ClientResponseError():
                 return AttemptError(self._connections.head_kind(error))
             case aiohttp.InvalidURL():

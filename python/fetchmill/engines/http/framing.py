@@ -61,9 +61,9 @@ def body_end(status: int, version: tuple[int, int], fields: Iterable[tuple[str, 
             are_names = False
     text = "".join(values)
     if not are_names or "\0" in text or "\r" in text or "\n" in text:
-        raise AttemptError("framing", "a field of the head is malformed")
+        raise AttemptError("framing", "a header field of the reply is malformed")
     if status in (_SWITCHING_PROTOCOLS, _PARTIAL_CONTENT):
-        raise AttemptError("framing", f"status {status} was not asked for")
+        raise AttemptError("framing", f"unexpected status {status}")
     return _body_end(lengths, encodings, version, has_body=status not in _NO_BODY)
 
 
@@ -76,9 +76,9 @@ def _lower_name(name: str) -> str | None:
 def _body_end(lengths: list[str], encodings: list[str], version: tuple[int, int], *, has_body: bool) -> BodyEnd:
     if encodings:
         if [encoding.lower() for encoding in encodings] != ["chunked"] or lengths or version < (1, 1):
-            raise AttemptError("framing", "the head has a Transfer-Encoding that leaves the body's end open")
+            raise AttemptError("framing", "the reply has a Transfer-Encoding that does not say where the body ends")
     elif lengths and not (_is_length(lengths[0]) and lengths.count(lengths[0]) == len(lengths)):
-        raise AttemptError("framing", "the head has no usable Content-Length")
+        raise AttemptError("framing", "the reply has an invalid Content-Length")
     if not has_body:
         return BodyEnd(0, is_delimited=True)
     return BodyEnd(int(lengths[0]) if lengths else None, is_delimited=bool(lengths or encodings))

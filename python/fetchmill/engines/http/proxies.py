@@ -88,7 +88,7 @@ def no_way_to_proxy() -> Iterator[None]:
     try:
         yield
     except AttemptError as error:
-        raise AttemptError("proxy", f"no way to the proxy ({error.kind})") from None
+        raise AttemptError("proxy", f"cannot reach the proxy ({error.kind})") from None
 
 
 def proxy_error(status: int) -> AttemptError:

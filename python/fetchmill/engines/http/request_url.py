@@ -53,7 +53,7 @@ def parse(url: str) -> RequestUrl:
     """
     found = _URL.fullmatch(url)
     if found is None or int(found[3] or 0) >= 1 << 16 or not _is_host(found[2]):
-        raise AttemptError("url", "it is no URL that can be asked for")
+        raise AttemptError("url", "not a URL that can be requested")
     scheme, authority, port, target = found.groups()
     host = authority if port is None else authority[: -len(port) - 1]
     if not target or target[0] != "/":

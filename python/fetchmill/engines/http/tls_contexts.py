@@ -35,7 +35,7 @@ class TlsContexts:
         try:
             _load(context, self._options.ca_file)
         except OSError as error:
-            raise UsageError(f"{self._options.ca_file}: no certificates can be read from it ({error})") from None
+            raise UsageError(f"{self._options.ca_file}: cannot read certificates ({error})") from None
         return context
 
     @functools.cached_property
