@@ -67,7 +67,7 @@ def urls(raw: Raw, tmp_path: Path) -> Path:
 def test_reserved_objects_are_skipped_with_evidence(run: Run, urls: Path, dest: Path, command: str) -> None:
     """A job says how many, and rows say why; nothing of a reserved body is stored."""
     result = dest if command == "get" else dest.with_suffix(".jsonl")
-    words = ("--format", "jsonl", "--all-rows") if command == "get" else ()
+    words = ("--format", "jsonl", "--keep-failed") if command == "get" else ()
     ended = run(command, urls, result, "--allow-private", "--opt-out", *words)
     assert ended.code in (0, 3), ended.err
     said = ended.out + ended.err

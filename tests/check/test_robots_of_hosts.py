@@ -42,7 +42,9 @@ def test_200_hosts_give_the_verdicts_of_the_golden_table(
     urls = tmp_path / "urls.txt"
     urls.write_text("".join(f"{url}\n" for url in hosts.expected))
     dest = tmp_path / ("out.jsonl" if command == "check" else "out")
-    words = ("--timeout", "2s") if command == "check" else ("--format", "jsonl", "--all-rows", "--head-timeout", "2s")
+    words = (
+        ("--timeout", "2s") if command == "check" else ("--format", "jsonl", "--keep-failed", "--head-timeout", "2s")
+    )
 
     ended = run(command, urls, dest, *OBEYS, *words)
 

@@ -33,6 +33,7 @@ MISTAKES: list[tuple[tuple[str, ...], str, str | None]] = [
     (("ls", "urls.txt"), "holds no fetchmill job", "list a source: fetchmill list urls.txt"),
     (("help", "listing"), "listing: not a topic of help", "did you mean `fetchmill help listings`?"),
     ((*GET, "--workers", "8"), "--workers is for --on ray", "--concurrency N limits the requests in flight"),
+    ((*GET, "--all-rows"), "No such option '--all-rows'", "did you mean --keep-failed?"),
     ((*GET, "--retries", "8"), "No such option '--retries'", "did you mean --attempts?"),
     ((*GET, "--retrys", "8"), "No such option '--retrys'", "did you mean --attempts?"),
     ((*GET, "--url-col", "8"), "No such option '--url-col'", "did you mean --column?"),

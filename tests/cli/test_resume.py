@@ -131,6 +131,15 @@ def test_a_foreign_journal_names_no_code_and_no_credentials(
     assert source.stats() == before
 
 
+@pytest.mark.parametrize(("old", "format"), [("all_rows", "parquet"), ("warc_all", "warc")])
+def test_an_option_that_was_renamed_keeps_its_value(run: Run, server: Serve, dest: Path, old: str, format: str) -> None:
+    """The job is the same one."""
+    assert run("get", server(synthetic=10).url, dest, "--format", format, "--keep-failed").code == 0
+    change_command(dest, options={"format": format, old: True})
+
+    assert run("resume", dest).code == 0
+
+
 def test_targets_of_a_program_or_of_standard_input_are_not_stored(run: Run, server: Serve, tmp_path: Path) -> None:
     """The answer is to run the same again."""
     source = server(synthetic=10)

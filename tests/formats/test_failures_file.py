@@ -178,7 +178,7 @@ def test_jq_and_duckdb_read_it(run: Run, raw: Raw, tmp_path: Path) -> None:
     [
         ("parquet", (), ("/fetched",)),
         ("tar", CONDITION, ("/fetched", "/not-modified")),
-        ("parquet", ("--all-rows",), tuple(SITES)),
+        ("parquet", ("--keep-failed",), tuple(SITES)),
         ("files", (), tuple(SITES)),
         ("null", (), tuple(SITES)),
     ],
@@ -476,7 +476,7 @@ def test_verify_finds_damage_and_a_repair_brings_it_back(run: Run, raw: Raw, tmp
     assert len(site.asked("/")) == asked
 
 
-@pytest.mark.parametrize("more", [(), ("--all-rows",)], ids=["fetched", "all-rows"])
+@pytest.mark.parametrize("more", [(), ("--keep-failed",)], ids=["fetched", "all-rows"])
 def test_verify_tells_of_one_that_no_job_knows(run: Run, raw: Raw, tmp_path: Path, more: tuple[str, ...]) -> None:
     """It would call objects missing that are there."""
     site = serve_sites(raw)

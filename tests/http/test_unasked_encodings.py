@@ -73,7 +73,7 @@ def test_the_body_is_stored_as_sent_and_says_how(
 
 def test_parquet_has_the_column_after_the_body(run: Run, encoded: RawServer, dest: Path) -> None:
     """Also where every target has a row."""
-    assert run("get", encoded.url, dest, "--format", "parquet", "--all-rows").code == 0
+    assert run("get", encoded.url, dest, "--format", "parquet", "--keep-failed").code == 0
 
     for shard in dest.glob("*.parquet"):
         names = pyarrow.parquet.read_schema(shard).names

@@ -65,7 +65,7 @@ def rows_of(dest: Path) -> list[dict[str, Any]]:
 
 
 def bodies_of(dest: Path) -> list[tuple[str, bytes]]:
-    """The same of --all-rows: names and bodies."""
+    """The same of --keep-failed: names and bodies."""
     return [(row["name"], base64.b64decode(row["body_base64"])) for row in rows_of(dest)]
 
 
@@ -155,7 +155,7 @@ def test_only_what_is_near_in_the_list_and_in_the_object_goes_together(
     parts, gap, expected = ORDERS[order]
     route = Asked(serve_part(BODY))
     server = raw({"/x": route, "/y": route})
-    done = get(run, write_parts(tmp_path, server.url, parts), dest, "--coalesce", gap, "-j", 1, "--all-rows")
+    done = get(run, write_parts(tmp_path, server.url, parts), dest, "--coalesce", gap, "-j", 1, "--keep-failed")
 
     assert done.code == 0, done.err
     assert sorted(bodies_of(dest)) == sorted((each.name(server.url), each.body) for each in parts)
@@ -196,7 +196,7 @@ def test_what_is_not_the_joined_part_settles_nothing(
     route = Asked(when_joined(WRONG[wrong]))
     server = raw({"/x": route, "/other": reply(b"what nobody asked for")})
     listed = write_parts(tmp_path, server.url, TENTHS)
-    done = get(run, listed, dest, "--coalesce", 5, "-j", 1, "--attempts", 1, "--all-rows")
+    done = get(run, listed, dest, "--coalesce", 5, "-j", 1, "--attempts", 1, "--keep-failed")
 
     assert done.code == 0, done.err
     assert sorted(bodies_of(dest)) == sorted((each.name(server.url), each.body) for each in TENTHS)
@@ -229,7 +229,7 @@ def test_what_may_pass_is_an_attempt_at_the_first_alone(
 
     route = Asked(behave)
     server = raw({"/x": route})
-    done = get(run, write_parts(tmp_path, server.url, TENTHS), dest, "--coalesce", 5, "-j", 1, "--all-rows")
+    done = get(run, write_parts(tmp_path, server.url, TENTHS), dest, "--coalesce", 5, "-j", 1, "--keep-failed")
 
     assert done.code == 0, done.err
     assert sorted(bodies_of(dest)) == sorted((each.name(server.url), each.body) for each in TENTHS)

@@ -179,7 +179,7 @@ def test_rows_without_an_object_have_them_as_well(
     names = ["file-000000000000", "file-000000000001", "missing"]
     rows = [{"url": f"{url}/get/{name}", "n": n} for name, n in zip(names, ["1", "one", "3"], strict=True)]
     listed = write_list(tmp_path, rows, "csv")
-    options = ("--keep-columns", "n", "--column-types", "n=int64", "--allow-private", "--all-rows")
+    options = ("--keep-columns", "n", "--column-types", "n=int64", "--allow-private", "--keep-failed")
     assert run("get", listed, dest, "--format", format, *options).code == 3
 
     if format == "parquet":

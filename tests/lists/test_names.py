@@ -232,7 +232,7 @@ def test_a_second_pass_names_by_its_own_reply(run: Run, raw: Raw, dest: Path, tm
     )
     made = [{"url": f"{site.url}/{name}.gif", "id": f"x.gif.{name}"} for name in ("a", "b")]
     listed = write_list(tmp_path, made, "csv")
-    options = ("--names", "{id}.{ext}", "--format", "parquet", "--allow-private", "--all-rows")
+    options = ("--names", "{id}.{ext}", "--format", "parquet", "--allow-private", "--keep-failed")
     assert run("get", listed, dest, *options).code == 3
     rows = pq.read_table(dest / "unfetched-000000.parquet").to_pylist()
     assert sorted(row["name"] for row in rows) == ["x.gif.a.gif", "x.gif.b.gif"]
@@ -417,7 +417,7 @@ def test_a_transform_sees_where_an_object_was(
 def test_a_row_without_an_object_loses_the_path_too(run: Run, raw: Raw, dest: Path) -> None:
     """Who reads all rows finds one kind of name."""
     site = raw(mirror(["a/x", "a/gone"], {"a/gone": reply(b"", status="404 Not Found")}))
-    done = run("get", site.url, dest, "--strip-prefix", "a/", "--format", "parquet", "--all-rows")
+    done = run("get", site.url, dest, "--strip-prefix", "a/", "--format", "parquet", "--keep-failed")
 
     assert done.code == 3, done.err
     rows = [row for path in sorted(dest.glob("*.parquet")) for row in pq.read_table(path).to_pylist()]

@@ -56,7 +56,7 @@ def test_a_check_writes_nothing(root: Path, copy: Path) -> None:
             'kind = "count"\ntype',
             "redirects: the core allows 0.0 and more, a count is at least",
         ),
-        ('type = "bool"\nhelp', 'type = "bool"\nonly_python = true\nhelp', "warc_all: the core has this option"),
+        ('type = "bool"\nhelp', 'type = "bool"\nonly_python = true\nhelp', "keep_failed: the core has this option"),
         ('"OfRuns", ', "", "OfRuns: must be a group, and in a class"),
         ('help = "Requests per second', 'text = "Requests per second', "OfRates.rate: unknown key text"),
         ('alias_of = "concurrency"', 'alias_of = "rates"', "limit: alias_of must be an option, not rates"),

@@ -138,14 +138,14 @@ def test_each_failure_of_a_job_has_a_detail(
 
 
 def test_each_row_that_failed_has_a_detail(run: Run, answers: dict[str, tuple[str, str, str]], tmp_path: Path) -> None:
-    """Of a check, and with `--all-rows`."""
+    """Of a check, and with `--keep-failed`."""
     checked = tmp_path / "checked.jsonl"
     listed = write_list(tmp_path, [{"url": url} for url in answers])
     run("check", listed, checked, "--attempts", 1, "--allow-private")
     failing = without_throttled(answers)
     (tmp_path / "job").mkdir()
     of_job = write_list(tmp_path / "job", [{"url": url} for url in failing])
-    run("get", of_job, tmp_path / "out", "--format", "jsonl", "--all-rows", *OPTIONS)
+    run("get", of_job, tmp_path / "out", "--format", "jsonl", "--keep-failed", *OPTIONS)
 
     rows = {row["url"]: row for row in read_rows(checked) if row["url"]}
     for url, (name, _, words) in answers.items():

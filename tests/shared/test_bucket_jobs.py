@@ -271,7 +271,7 @@ def test_a_store_of_others_holds_a_job(
 REFUSED = [
     (("--format", "null"), "stores shards"),
     (("--format", "files"), "stores shards"),
-    (("--format", "parquet", "--all-rows"), "not a bucket"),
+    (("--format", "parquet", "--keep-failed"), "not a bucket"),
     (("--format", "warc", "--cdxj"), "not a bucket"),
 ]
 

@@ -31,8 +31,9 @@ class OfFormat(TypedDict, total=False):
     """Store one file per object, or many in shards; null stores nothing."""
     shard_size: int | None
     """Size of a shard. Default: 128 MiB for parquet, 1 GiB for others."""
-    warc_all: bool
-    """Also store redirects and error pages in the WARC."""
+    keep_failed: bool
+    """Also store what is not an object. For parquet and jsonl, rows of failed, absent and skipped targets, with the
+    reason and no body. For warc, redirects and error pages."""
 
 
 class Storing(TypedDict, total=False):
@@ -60,9 +61,6 @@ class Storing(TypedDict, total=False):
     """Add a column with this hash of each body to parquet and jsonl."""
     store: Stored
     """Store the objects, or the items of --listing json as rows of parquet or jsonl."""
-    all_rows: bool
-    """Also store rows of failed, absent and skipped targets; they have no body, and the reason. For parquet and
-    jsonl."""
     cdxj: bool
     """Write a CDXJ index next to each WARC shard."""
     transform: Function | str | None

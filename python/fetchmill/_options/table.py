@@ -34,11 +34,10 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "keep_columns",
         "column_types",
         "sidecar",
-        "all_rows",
+        "keep_failed",
         "hash",
         "compressed",
         "server_times",
-        "warc_all",
         "cdxj",
         "transform",
         "transform_columns",
@@ -182,7 +181,14 @@ _OF_FORMAT = {
     "shard_size": Option(
         "bytes", int | None, None, "Size of a shard. Default: 128 MiB for parquet, 1 GiB for others.", heading="Output"
     ),
-    "warc_all": Option("flag", bool, False, "Also store redirects and error pages in the WARC.", heading="Output"),
+    "keep_failed": Option(
+        "flag",
+        bool,
+        False,
+        "Also store what is not an object. For parquet and jsonl, rows of failed, absent and skipped targets, "
+        "with the reason and no body. For warc, redirects and error pages.",
+        heading="Output",
+    ),
 }
 
 _STORING = {
@@ -241,14 +247,6 @@ _STORING = {
         "objects",
         "Store the objects, or the items of --listing json as rows of parquet or jsonl.",
         choices=("objects", "items"),
-        heading="Output",
-    ),
-    "all_rows": Option(
-        "flag",
-        bool,
-        False,
-        "Also store rows of failed, absent and skipped targets; they have no body, and the reason. For parquet "
-        "and jsonl.",
         heading="Output",
     ),
     "cdxj": Option("flag", bool, False, "Write a CDXJ index next to each WARC shard.", heading="Output"),
@@ -1275,6 +1273,7 @@ SYNC: Final[Mapping[str, Option]] = {
         choices=("files", "tar", "parquet", "warc", "jsonl", "null"),
         heading="Output",
     ),
+    "keep_failed": Option("flag", bool, False, "Also store redirects and error pages in the WARC.", heading="Output"),
     "preflight": Option(
         "flag", bool, True, "Stop before the first request if the files cannot fit on the disk.", heading="Safety"
     ),

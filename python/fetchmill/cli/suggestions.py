@@ -31,6 +31,7 @@ _OPTIONS = {
     **dict.fromkeys(("insecure", "no-check-certificate", "no-verify"), "insecure-host"),
     **dict.fromkeys(("filter", "match", "pattern", "glob"), "include"),
     **dict.fromkeys(("skip", "ignore", "reject"), "exclude"),
+    **dict.fromkeys(("all-rows", "warc-all", "on-error"), "keep-failed"),
     **dict.fromkeys(("follow", "max-redirs", "max-redirects", "location"), "redirects"),
     **dict.fromkeys(("endpoint",), "endpoint-url"),
     **dict.fromkeys(("no-sign", "anonymous", "anon"), "no-sign-request"),

@@ -35,7 +35,7 @@ pub(super) fn asked(request: &JobRequest, of_list: Option<ListColumns>) -> Resul
     types.extend(given_types(request, &columns)?);
     let columns = columns.with_types(&types);
     let columns = if request.hash.is_some() { columns.with_hash(HashColumn::NAME)? } else { columns };
-    if request.all_rows { columns.with_outcomes() } else { Ok(columns) }
+    if request.keeps_all_rows() { columns.with_outcomes() } else { Ok(columns) }
 }
 
 /// Returns the types of `--column-types`, which must name existing columns.

@@ -29,7 +29,7 @@ impl JobPlan {
             unfetched: UnfetchedSetup {
                 // A sync reports the failures of its passes itself.
                 tells_failures: request.pass.is_none(),
-                keeps_replies: request.warc_all,
+                keeps_replies: request.keeps_replies(),
                 is_indexed: request.cdxj,
             },
             origin: Some(self.warc_origin()?),

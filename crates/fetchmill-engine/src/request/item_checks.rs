@@ -53,7 +53,7 @@ impl JobRequest {
             ("--strip-prefix", self.strip_prefix.is_some()),
             ("--keep-columns", !self.list.keep_columns.is_empty()),
             ("--hash", self.hash.is_some()),
-            ("--all-rows", self.all_rows),
+            ("--keep-failed", self.keep_failed),
             ("--transform", self.transform.is_some()),
             ("--retry-failed", self.retry_failed.is_some()),
             ("--bwlimit", self.bwlimit.is_some()),

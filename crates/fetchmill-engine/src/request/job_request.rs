@@ -79,12 +79,10 @@ options! {
         sidecar: Vec<String> = Vec::new();
         /// The hash of each body in rows.
         hash: Option<HashAlgorithm> = None;
-        /// Whether targets without an object also have a row.
-        all_rows: bool = false;
+        /// Whether what is not an object is stored, too: rows of all targets, or other replies in WARC.
+        keep_failed: bool = false;
         /// Whether each shard of WARC gets an index.
         cdxj: bool = false;
-        /// Whether WARC also has replies that are not objects.
-        warc_all: bool = false;
         /// Columns that the transform may fill.
         transform_columns: Vec<String> = Vec::new();
         /// Maximum number of replies in a batch for the transform.
@@ -226,8 +224,18 @@ impl JobRequest {
         } else {
             StoredParts::Outcomes
         };
-        let needed = if self.warc_all { StoredParts::Replies } else { needed };
+        let needed = if self.keeps_replies() { StoredParts::Replies } else { needed };
         Properties { keeps: properties.keeps.max(needed), ..properties }
+    }
+
+    /// Returns whether targets without an object also have a row.
+    pub(crate) fn keeps_all_rows(&self) -> bool {
+        self.keep_failed && matches!(self.format, Format::Parquet | Format::Jsonl)
+    }
+
+    /// Returns whether WARC also has replies that are not objects.
+    pub(crate) fn keeps_replies(&self) -> bool {
+        self.keep_failed && self.format == Format::Warc
     }
 
     /// Returns [`HttpOptions::redirects`]. The default is 5 if targets are URLs of a user, and 0 for a server that

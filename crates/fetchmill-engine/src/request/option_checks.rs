@@ -43,14 +43,11 @@ impl JobRequest {
         self.check_rows()?;
         self.check_items()?;
         self.check_upload()?;
-        if self.all_rows {
-            self.check_all_rows()?;
+        if self.keep_failed {
+            self.check_keep_failed()?;
         }
         if self.cdxj {
-            self.check_archive("--cdxj")?;
-        }
-        if self.warc_all {
-            self.check_archive("--warc-all")?;
+            self.check_cdxj()?;
         }
         self.check_workers()?;
         self.check_compressed()?;
@@ -117,35 +114,36 @@ impl JobRequest {
         Ok(())
     }
 
-    /// Checks an option that adds files to an archive's shards.
-    fn check_archive(&self, option: &str) -> Result<()> {
-        let refuse = |message: String| Err(Error::Usage(message));
+    /// Checks that the shards can have indexes.
+    fn check_cdxj(&self) -> Result<()> {
         if self.format != Format::Warc {
-            return refuse(format!("{option} needs --format warc"));
+            return Err(Error::Usage("--cdxj needs --format warc".into()));
         }
+        self.check_folder("--cdxj")
+    }
+
+    /// Checks that the format can store what is not an object.
+    fn check_keep_failed(&self) -> Result<()> {
+        let refuse = |message: &str| Err(Error::Usage(message.into()));
+        if self.pass.is_some() && self.format != Format::Warc {
+            return refuse("--keep-failed needs --format warc in a sync");
+        }
+        if !self.keeps_all_rows() && !self.keeps_replies() {
+            return refuse("--keep-failed needs --format parquet, jsonl or warc");
+        }
+        self.check_folder("--keep-failed")
+    }
+
+    /// Checks that the destination is a folder, which an option needs.
+    fn check_folder(&self, option: &str) -> Result<()> {
         match &self.upload {
-            Some(upload) => refuse(format!(
+            Some(upload) => Err(Error::Usage(format!(
                 "{option} needs a folder as its destination, not a bucket ({}); fetch into a folder, then \
                  copy the folder",
                 upload.text()
-            )),
+            ))),
             None => Ok(()),
         }
-    }
-
-    /// Checks the options for rows without an object.
-    fn check_all_rows(&self) -> Result<()> {
-        let refuse = |message: String| Err(Error::Usage(message));
-        if !matches!(self.format, Format::Parquet | Format::Jsonl) {
-            return refuse("--all-rows needs --format parquet or jsonl".into());
-        }
-        if let Some(upload) = &self.upload {
-            return refuse(format!(
-                "--all-rows needs a folder as its destination, not a bucket ({})",
-                upload.text()
-            ));
-        }
-        Ok(())
     }
 
     /// Checks the options of a job of rows.

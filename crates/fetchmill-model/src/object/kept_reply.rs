@@ -1,4 +1,4 @@
-//! Replies that are not objects, as `--warc-all` keeps them: redirects, replies with the statuses of absent and failed
+//! Replies that are not objects, as `--keep-failed` keeps them: redirects, replies with the statuses of absent and failed
 //! targets, and replies for unchanged objects. The replies of a target are stored with its outcome, in one value.
 
 use crate::limits::{HOPS_KEPT_BYTES_MAX, KEPT_BODY_BYTES_MAX};

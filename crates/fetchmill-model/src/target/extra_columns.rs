@@ -250,7 +250,7 @@ impl ExtraColumns {
     pub fn with_outcomes(self) -> Result<Self> {
         match self.kept().iter().find(|name| OUTCOME_COLUMNS.contains(&name.as_str())) {
             Some(name) => Err(Error::Usage(format!(
-                "--all-rows adds a column {name:?}; rename your column, or leave it out of --keep-columns"
+                "--keep-failed adds a column {name:?}; rename your column, or leave it out of --keep-columns"
             ))),
             None => Ok(ExtraColumns { has_outcomes: true, ..self }),
         }

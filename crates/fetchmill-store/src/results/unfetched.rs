@@ -1,4 +1,4 @@
-//! Writes files at the end of a job from its failures shards. With `--all-rows` they are the files with the rows of
+//! Writes files at the end of a job from its failures shards. With `--keep-failed` they are the files with the rows of
 //! targets without an object, otherwise the failures file, if there are failures.
 //!
 //! The files exist exactly when the job is finished. They are written among the open shards and synced, then the

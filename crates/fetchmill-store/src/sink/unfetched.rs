@@ -1,5 +1,5 @@
-//! Targets without a stored object. With `--all-rows` they are rows in separate files next to the shards, with the same
-//! columns. Otherwise failed and absent targets are lines of the failures file. With `--warc-all` the replies in place
+//! Targets without a stored object. With `--keep-failed` they are rows in separate files next to the shards, with the same
+//! columns. Otherwise failed and absent targets are lines of the failures file. With `--keep-failed` the replies in place
 //! of objects are in WARC files, too. No journal and no manifest names an object in these files, so a reader of objects
 //! never sees such a row.
 
@@ -25,11 +25,11 @@ use fetchmill_model::text::file_name::FileName;
 /// What stands beside the shards of a finished job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnfetchedFiles {
-    /// Rows of all targets without an object (`--all-rows`), in as many files as they need.
+    /// Rows of all targets without an object (`--keep-failed`), in as many files as they need.
     Rows,
     /// The failures file: lines of those that failed or were absent, whatever the format.
     Failures,
-    /// What came in place of objects (`--warc-all`), in as many files as that needs.
+    /// What came in place of objects (`--keep-failed`), in as many files as that needs.
     Replies,
 }
 

@@ -99,7 +99,7 @@ impl Worker {
         }
     }
 
-    /// Keeps a reply that redirects, or that explains why there is no object (`--warc-all`).
+    /// Keeps a reply that redirects, or that explains why there is no object (`--keep-failed`).
     fn keep_reply(
         &self,
         target: &mut CurrentTarget,

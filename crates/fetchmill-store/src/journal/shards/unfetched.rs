@@ -1,4 +1,4 @@
-//! The files with the rows of targets without an object, for `--all-rows`, and the failures file. They are complete,
+//! The files with the rows of targets without an object, for `--keep-failed`, and the failures file. They are complete,
 //! and in their final place or about to be moved there.
 
 use rusqlite::{Connection, OptionalExtension as _};

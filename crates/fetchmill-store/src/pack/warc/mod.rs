@@ -1,7 +1,7 @@
 //! WARC 1.1: for each object the request and the response, as sent over the wire, each in a gzip member.
 //!
 //! # Rules
-//! - The two members of an object are one record of a pack, so neither exists without the other. With `--warc-all` the
+//! - The two members of an object are one record of a pack, so neither exists without the other. With `--keep-failed` the
 //!   members of the redirects before the object follow in the same record.
 //! - Every byte of a reply's head is kept. The client has removed the chunking. So if the head announces chunks, the
 //!   body is written as one chunk, and the message still matches its head. Digests are computed over that message, as

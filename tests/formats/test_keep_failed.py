@@ -1,4 +1,4 @@
-"""`--all-rows`: a row out for each row in, each once, whatever becomes of a target and whatever ends the run.
+"""`--keep-failed`: a row out for each row in, each once, whatever becomes of a target and whatever ends the run.
 
 `FETCHMILL_SEED` repeats the moments of a run that failed. Rows are read by pyarrow, DuckDB and the standard library.
 """
@@ -118,7 +118,7 @@ def test_every_line_of_a_list_has_one_row(run: Run, raw: Raw, tmp_path: Path, fo
     listed = write_list(tmp_path, [*urls, REFUSED, "no url"])
     options = (*HASTE, *OPTIONS, *header, "--engine", engine)
 
-    ended = run("get", listed, "out", "--format", format, "--all-rows", *options)
+    ended = run("get", listed, "out", "--format", format, "--keep-failed", *options)
 
     assert ended.code == 3, ended.err
     rows = {row["name"]: row for row in read_rows(tmp_path / "out", format)}
@@ -145,7 +145,9 @@ def test_duckdb_counts_all_rows_of_one_table(run: Run, raw: Raw, tmp_path: Path,
     site = raw(routes)
     listed = write_list(tmp_path, [f"{site.url}{path}" for path in routes] * 5)
 
-    ended = run("get", listed, "out", "--format", format, "--all-rows", "--allow-private", "--quiet", "--attempts", "1")
+    ended = run(
+        "get", listed, "out", "--format", format, "--keep-failed", "--allow-private", "--quiet", "--attempts", "1"
+    )
 
     assert ended.code == 3, ended.err
     read: Any = {"parquet": duckdb.read_parquet, "jsonl": duckdb.read_json}[format]
@@ -172,7 +174,7 @@ def test_who_reads_objects_sees_objects_only(run: Run, raw: Raw, tmp_path: Path,
     site = serve_sites(raw)
     listed = write_list(tmp_path, [f"{site.url}{path}" for path in SITES])
     options = (*HASTE, *OPTIONS, "--header", "If-None-Match: {etag}")
-    assert run("get", listed, "out", "--format", format, "--all-rows", *options).code == 3
+    assert run("get", listed, "out", "--format", format, "--keep-failed", *options).code == 3
     fetched = {f"{site.url}{path}" for path, (_, said) in SITES.items() if said[0] == "fetched"}
 
     objects = fetchmill.open(tmp_path / "out")
@@ -204,7 +206,7 @@ def test_a_job_that_is_killed_again_and_again_has_each_row_once(
     count = 900
     faults = [Fault("status", status=404, rate=0.2), Fault("status", status=403, rate=0.2)]
     source = server(synthetic=count, faults=faults)
-    arguments = ("get", source.url, "out", "--format", format, "--all-rows", "--quiet", "--commit-window", "0.05")
+    arguments = ("get", source.url, "out", "--format", format, "--keep-failed", "--quiet", "--commit-window", "0.05")
     for done in sorted(rng.sample(range(20, 500), 3)):
         # So slow that it certainly still runs.
         process = start(*arguments, "--rate", "200")
@@ -234,7 +236,19 @@ def test_a_job_that_is_killed_when_it_puts_rows_in_their_place_has_each_once(
     site = serve_sites(raw)
     absent = [f"{site.url}/absent?{number}" for number in range(6)]
     listed = write_list(tmp_path, [f"{site.url}/fetched", *absent])
-    arguments = ("get", listed, "out", "--format", format, "--all-rows", *HASTE, "--threads", "1", "--shard-size", "1")
+    arguments = (
+        "get",
+        listed,
+        "out",
+        "--format",
+        format,
+        "--keep-failed",
+        *HASTE,
+        "--threads",
+        "1",
+        "--shard-size",
+        "1",
+    )
     # The only shard takes its thread two renames, with its manifest's.
     for at in rng.sample(range(3, 7), 2):
         assert kill_before("renameat2", at, environment, tmp_path, *COMMAND, *arguments) != 3
@@ -258,7 +272,7 @@ def test_a_file_of_somebody_else_is_neither_replaced_nor_removed(
     """The job says which it is, and ends once it is moved away."""
     site = serve_sites(raw)
     listed = write_list(tmp_path, [f"{site.url}/absent?{number}" for number in range(3)])
-    arguments = ("get", listed, "out", "--format", "jsonl", "--all-rows", *HASTE, "--shard-size", "1")
+    arguments = ("get", listed, "out", "--format", "jsonl", "--keep-failed", *HASTE, "--shard-size", "1")
     assert kill_before("renameat2", 2, environment, tmp_path, *COMMAND, *arguments) != 3
     foreign = tmp_path / "out/unfetched-000001.jsonl"
     foreign.write_text("precious")
@@ -280,7 +294,7 @@ def test_a_second_pass_leaves_one_row_of_each(run: Run, start: Start, raw: Raw, 
     site = serve_sites(raw)
     urls = [f"{site.url}{path}" for path in SITES]
     listed = write_list(tmp_path, [*urls, REFUSED, "no url"])
-    arguments = ("get", listed, "out", "--format", format, "--all-rows", *HASTE, *OPTIONS)
+    arguments = ("get", listed, "out", "--format", format, "--keep-failed", *HASTE, *OPTIONS)
     assert run(*arguments).code == 3
     before = count_names(read_rows(tmp_path / "out", format))
     site.routes["/error"] = reply(200, b"mended")
@@ -319,7 +333,7 @@ def test_a_signal_leaves_the_rows_without_an_object_to_the_next_run(
 ) -> None:
     """What was fetched is there."""
     source = server(synthetic=400, faults=[Fault("status", status=404, rate=0.3)])
-    arguments = ("get", source.url, "out", "--format", "parquet", "--all-rows", "--quiet", "--commit-window", "0.05")
+    arguments = ("get", source.url, "out", "--format", "parquet", "--keep-failed", "--quiet", "--commit-window", "0.05")
     process = start(*arguments, "--rate", "50")
     wait_for_rows(tmp_path / "out", 40)
 
@@ -345,7 +359,7 @@ def test_a_signal_while_such_rows_are_written_leaves_none_of_them(
     """Or all, when it comes too late; and the same command writes them."""
     count = 300_000
     (tmp_path / "list.txt").write_text("".join(f"no url {line}\n" for line in range(count)))
-    arguments = ("get", "list.txt", "out", "--format", "jsonl", "--all-rows", "--quiet", "--durability", "process")
+    arguments = ("get", "list.txt", "out", "--format", "jsonl", "--keep-failed", "--quiet", "--durability", "process")
     process = start(*arguments)
     writing, deadline = tmp_path / "out/.fetchmill/open", time.monotonic() + 120
     while not list(writing.glob(UNFETCHED)) and process.poll() is None and time.monotonic() < deadline:
@@ -369,7 +383,7 @@ def test_a_job_without_targets_has_a_table_without_rows(run: Run, tmp_path: Path
     """With its columns, so that who reads all files finds them; where there are objects, no file is empty."""
     (tmp_path / "list.csv").write_text("url,rank\n")
 
-    ended = run("get", "list.csv", "out", "--format", format, "--all-rows", *OPTIONS[2:4], "--keep-columns", "rank")
+    ended = run("get", "list.csv", "out", "--format", format, "--keep-failed", *OPTIONS[2:4], "--keep-columns", "rank")
 
     assert ended.code == 3, ended.err
     (file,) = (tmp_path / "out").glob(f"*.{format}")
@@ -388,7 +402,7 @@ def test_a_job_of_which_all_is_fetched_has_its_shards_only(raw: Raw, tmp_path: P
     site = serve_sites(raw)
     urls = [f"{site.url}/fetched?{number}" for number in range(20)]
 
-    report = fetchmill.get(urls, tmp_path / "out", format="parquet", all_rows=True)
+    report = fetchmill.get(urls, tmp_path / "out", format="parquet", keep_failed=True)
 
     assert report.fetched == 20
     assert not list((tmp_path / "out").glob(UNFETCHED))
@@ -401,7 +415,7 @@ def test_rows_that_were_merged_keep_their_attempts(run: Run, server: Serve, tmp_
     source = server(synthetic=700, delay=(0.16, 0.2), faults=[Fault("status", status=500, times=1, rate=0.2)])
     often = ("--seal-after", "50ms", "--commit-window", "20ms", "--concurrency", "48", "--threads", "1", "--quiet")
 
-    ended = run("get", source.url, "out", "--format", "parquet", "--all-rows", *often)
+    ended = run("get", source.url, "out", "--format", "parquet", "--keep-failed", *often)
 
     assert ended.code == 0, ended.err
     shards = sorted((tmp_path / "out").glob("shard-*"))
@@ -426,7 +440,7 @@ def test_what_a_transform_drops_or_fails_at_has_a_row(run: Run, raw: Raw, tmp_pa
     listed = write_list(tmp_path, [f"{site.url}/{path}" for path in ("keep", "drop", "raise")])
     more = ("--transform", "functions:change", "--transform-columns", "title", "--hash", "sha256")
 
-    ended = run("get", listed, "out", "--format", format, "--all-rows", *HASTE, *OPTIONS, *more)
+    ended = run("get", listed, "out", "--format", format, "--keep-failed", *HASTE, *OPTIONS, *more)
 
     assert ended.code == 3, ended.err
     rows = {row["name"].rpartition("/")[2]: row for row in read_rows(tmp_path / "out", format)}
@@ -446,7 +460,7 @@ def test_verify_finds_rows_that_are_gone_and_a_repair_brings_them_back(run: Run,
     """Damaged, missing, and files that nobody knows; the same command writes them again, and asks nobody."""
     site = serve_sites(raw)
     listed = write_list(tmp_path, [f"{site.url}{path}" for path in SITES])
-    arguments = ("get", listed, "out", "--format", "parquet", "--all-rows", *HASTE)
+    arguments = ("get", listed, "out", "--format", "parquet", "--keep-failed", *HASTE)
     assert run(*arguments).code == 3
     whole, asked = read_rows(tmp_path / "out", "parquet"), len(site.asked("/"))
     file = tmp_path / "out/unfetched-000000.parquet"
@@ -470,18 +484,17 @@ def test_verify_finds_rows_that_are_gone_and_a_repair_brings_them_back(run: Run,
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (("--format", "tar"), "--all-rows needs --format parquet or jsonl"),
-        (("--format", "warc"), "--all-rows needs --format parquet or jsonl"),
-        ((), "--all-rows needs --format parquet or jsonl"),
-        (("--format", "null"), "--all-rows needs --format parquet or jsonl"),
-        (("--format", "jsonl", "--keep-columns", "kind"), '--all-rows adds a column "kind"; rename your column'),
+        (("--format", "tar"), "--keep-failed needs --format parquet, jsonl or warc"),
+        ((), "--keep-failed needs --format parquet, jsonl or warc"),
+        (("--format", "null"), "--keep-failed needs --format parquet, jsonl or warc"),
+        (("--format", "jsonl", "--keep-columns", "kind"), '--keep-failed adds a column "kind"; rename your column'),
     ],
 )
 def test_what_cannot_have_all_rows_is_refused(run: Run, tmp_path: Path, more: tuple[str, ...], message: str) -> None:
     """In one line, and nothing is made."""
     (tmp_path / "list.csv").write_text("url,kind\nhttp://127.0.0.1:1/,x\n")
 
-    refused = run("get", "list.csv", "out", "--all-rows", *more)
+    refused = run("get", "list.csv", "out", "--keep-failed", *more)
 
     assert (refused.code, refused.out) == (2, "")
     assert message in refused.err
@@ -491,10 +504,10 @@ def test_what_cannot_have_all_rows_is_refused(run: Run, tmp_path: Path, more: tu
 
 def test_a_bucket_cannot_have_all_rows(run: Run) -> None:
     """Said before anybody is asked."""
-    refused = run("get", "http://127.0.0.1:1/", "s3://bucket/prefix/", "--format", "parquet", "--all-rows")
+    refused = run("get", "http://127.0.0.1:1/", "s3://bucket/prefix/", "--format", "parquet", "--keep-failed")
 
     assert (refused.code, refused.out) == (2, "")
-    assert "--all-rows needs a folder as its destination, not a bucket (s3://bucket/prefix/)" in refused.err
+    assert "--keep-failed needs a folder as its destination, not a bucket (s3://bucket/prefix/)" in refused.err
 
 
 def test_the_same_job_has_all_rows_or_has_not(run: Run, raw: Raw, tmp_path: Path) -> None:
@@ -504,7 +517,7 @@ def test_the_same_job_has_all_rows_or_has_not(run: Run, raw: Raw, tmp_path: Path
     arguments = ("get", listed, "out", "--format", "jsonl", *HASTE)
     assert run(*arguments).code == 3
 
-    refused = run(*arguments, "--all-rows")
+    refused = run(*arguments, "--keep-failed")
 
     assert refused.code == 2
     assert "belongs to another job: its rows is not set, not all" in refused.err

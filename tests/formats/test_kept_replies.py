@@ -1,4 +1,4 @@
-"""`--warc-all`: an archive that has what is no object, too: redirects, and replies that came in place of objects.
+"""`--keep-failed`: an archive that has what is no object, too: redirects, and replies that came in place of objects.
 
 `FETCHMILL_SEED` repeats the moments of a run that failed.
 """
@@ -30,7 +30,7 @@ Raw = Callable[[Mapping[str, Behaviour]], RawServer]
 
 SEED = int(os.environ.get("FETCHMILL_SEED") or time.time_ns() % 1_000_000)
 HASTE = ("--allow-private", "--limit-per-host", "0", "--rate-per-host", "0", "--attempts", "1", "--quiet")
-WARC = ("--format", "warc", "--warc-all")
+WARC = ("--format", "warc", "--keep-failed")
 KEPT_BYTES = 64 * 1024
 REVISIT = "http://netpreserve.org/warc/1.1/revisit/server-not-modified"
 
@@ -259,10 +259,10 @@ def test_it_says_what_it_needs(run: Run, tmp_path: Path) -> None:
     """In one line."""
     (tmp_path / "list.txt").write_text("http://127.0.0.1:9/a\n")
     for dest, format, said in (
-        ("out", "parquet", "--warc-all needs --format warc"),
-        ("s3://bucket/there", "warc", "--warc-all needs a folder as its destination"),
+        ("out", "tar", "--keep-failed needs --format parquet, jsonl or warc"),
+        ("s3://bucket/there", "warc", "--keep-failed needs a folder as its destination"),
     ):
-        ended = run("get", "list.txt", dest, "--warc-all", "--format", format)
+        ended = run("get", "list.txt", dest, "--keep-failed", "--format", format)
 
         assert ended.code == 2
         assert said in ended.err
@@ -272,7 +272,7 @@ def test_it_is_a_part_of_what_a_job_is(run: Run, raw: Raw, tmp_path: Path) -> No
     """A job goes on as it began; Python has the option as a keyword."""
     site = raw({"/a": reply(b"no", status="404 No")})
     listed = write_list(tmp_path, site, "/a")
-    fetchmill.get(listed, tmp_path / "out", format="warc", warc_all=True, allow_private=True)
+    fetchmill.get(listed, tmp_path / "out", format="warc", keep_failed=True, allow_private=True)
 
     refused = run("get", listed, "out", "--format", "warc", *HASTE)
 
@@ -308,10 +308,10 @@ def test_a_sync_revisits_what_has_not_changed(run: Run, raw: Raw, tmp_path: Path
     words = ("sync", listed, "out", "--format", "warc", "--allow-private", "--quiet")
     dest = tmp_path / "out"
 
-    assert run(*words, "--warc-all").code == 3
+    assert run(*words, "--keep-failed").code == 3
     assert replies_of(dest) == [("/gone", "response", "404")]
     pages["/b"].body = b"changed"
-    assert run(*words, "--warc-all").code == 3
+    assert run(*words, "--keep-failed").code == 3
 
     assert replies_of(dest) == [("/a", "revisit", "304"), ("/c", "revisit", "304"), ("/gone", "response", "404")]
     objects = {uri.rpartition("/")[2]: stored for uri, stored in records(dest, "shard-").items()}
@@ -330,7 +330,7 @@ def test_a_sync_revisits_what_has_not_changed(run: Run, raw: Raw, tmp_path: Path
 def test_the_next_pass_replaces_what_is_damaged(run: Run, raw: Raw, tmp_path: Path) -> None:
     """`verify` tells of it: the pass is over, and nobody can ask for the same again."""
     site = raw({"/a": Page(b"one")})
-    words = ("sync", write_list(tmp_path, site, "/a"), "out", "--format", "warc", "--warc-all", "--allow-private")
+    words = ("sync", write_list(tmp_path, site, "/a"), "out", "--format", "warc", "--keep-failed", "--allow-private")
     for _ in range(2):
         assert run(*words).code == 0
     (tmp_path / "out/unfetched-000000.warc.gz").write_bytes(b"damaged")
@@ -353,7 +353,7 @@ def test_a_job_s_archive_is_taken_over_by_a_sync(run: Run, raw: Raw, tmp_path: P
     assert run("get", listed, "out", *WARC, *HASTE).code == 3
     assert len(records(tmp_path / "out")) == 3
 
-    assert run("sync", listed, "out", "--format", "warc", "--warc-all", "--allow-private", "--quiet").code == 3
+    assert run("sync", listed, "out", "--format", "warc", "--keep-failed", "--allow-private", "--quiet").code == 3
 
     assert ("/a", "revisit", "304") in replies_of(tmp_path / "out")
     assert fetchmill.verify(tmp_path / "out").ok
@@ -370,7 +370,7 @@ def test_a_sync_that_is_killed_while_it_ends_has_one_of_each(
     pages = {f"/{number}": Page(b"body %d" % number) for number in range(5)}
     site = raw({**pages, "/gone": reply(b"no", status="404 No")})
     listed = write_list(tmp_path, site, *pages, "/gone")
-    words = ("sync", str(listed), "out", "--format", "warc", "--warc-all", "--allow-private", "--quiet")
+    words = ("sync", str(listed), "out", "--format", "warc", "--keep-failed", "--allow-private", "--quiet")
     assert run(*words).code == 3
     pages["/1"].body = b"new"
     ended = [kill_before(call, at, environment, tmp_path, *COMMAND, *words) for at in rng.sample(range(1, 6), 3)]
