@@ -375,7 +375,7 @@ def test_a_template_s_values_stay_in_their_places(run: Run, raw: Callable[..., R
     ]
     (tmp_path / "two.csv").write_text(f"v\n{host}/other\n127.0.0.1\n")
     hosts = run("get", "two.csv", "b.null", "--template", "http://{v}:1/", "--format", "null", "--dry-run")
-    assert hosts.out.splitlines() == ["line 2 is no URL", "http://127.0.0.1:1/"]
+    assert hosts.out.splitlines() == ["line 2 is not a URL", "http://127.0.0.1:1/"]
     (tmp_path / "three.csv").write_text("v\nx/y?z\n")
     whole = run("get", "three.csv", "c.null", "--template", f"http://{host}/{{v!r}}", "--format", "null", "--dry-run")
     assert whole.out.splitlines() == [f"http://{host}/x/y?z"]

@@ -32,7 +32,7 @@ def test_tables_of_programs_are_sources(server: Serve, tmp_path: Path) -> None:
         assert (report.fetched, report.failed) == (20, 1), source
         with fetchmill.open(tmp_path / str(number)) as objects:
             assert set(objects) == set(ids[:20])
-    with pytest.raises(fetchmill.UsageError, match=r"no column nosuch; it has id, link"):
+    with pytest.raises(fetchmill.UsageError, match=r"no column nosuch \(columns: id, link\)"):
         fetchmill.get(table, tmp_path / "refused", column="nosuch")
     assert fetchmill.sync(table, tmp_path / "synced", column="link", format="files").fetched == 20
     assert fetchmill.check(table, column="link").rows == 21

@@ -209,4 +209,5 @@ def test_a_job_without_names_cannot_begin_again(get: Get, killed: Callable[..., 
 
     assert ended.code == LISTING_FAILED
     assert "this job does not keep the names of its targets; use another destination" in ended.err
-    assert read_ledger(dest).listed == listed
+    # The last key may be a range of its own, which ends before the first one turns out not to ascend.
+    assert read_ledger(dest).listed in {listed, listed + 1}
