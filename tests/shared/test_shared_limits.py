@@ -138,7 +138,7 @@ def test_a_worker_starts_when_all_others_know_it() -> None:
     assert not shares.may_start(living)
     assert shares.may_start([heartbeat("a", "a", "b"), living[1]])
     assert shares.may_start([heartbeat("a", "a", state="listing"), living[1]])
-    assert shares.host_sharers == 3
+    assert (shares.host_sharers, shares.rank) == (3, 1)
     # What it tells the others itself, while an attempt runs that does not know c.
     assert shares.as_heartbeat([frozenset("ab")])["knows"] == ["a", "b"]
     assert shares.is_outdated(frozenset("ab"))
@@ -177,3 +177,16 @@ def test_more_workers_than_a_limit_are_on_standby() -> None:
     assert shares.is_outdated(frozenset("abc")), "an attempt ends when others have its part"
     shares.observe([heartbeat("a")])
     assert not shares.is_standby
+
+
+def test_the_first_workers_by_name_get_what_is_left_of_a_limit() -> None:
+    """No rank gets smaller when a worker appears, and so no part gets larger."""
+    names = ["d", "b", "a", "c"]
+    for number, name in enumerate(names):
+        shares = Shares(name, {"limit_per_host": 9}, None)
+        ranks = []
+        for many in range(number + 1, len(names) + 1):
+            shares.observe(heartbeat(each) for each in names[:many] if each != name)
+            ranks.append(shares.rank)
+        assert ranks == sorted(ranks)
+        assert shares.rank == sorted(names).index(name)

@@ -70,7 +70,7 @@ class Attempt:
         own = {"dest": dest, "state": str(self._state), "list_format": job.list_format}
         try:
             checked = GetOptions(source=self._feed.source, **{**options, **own})
-            of_core = {"host_sharers": shares.host_sharers, **self._feed.options}
+            of_core = {"host_sharers": shares.host_sharers, "host_sharer": shares.rank, **self._feed.options}
             values = json.loads(checked.to_json("list")) | of_core
             self.running = Job(json.dumps(values))
         except BaseException:

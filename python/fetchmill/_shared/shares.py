@@ -44,9 +44,18 @@ class Shares:
         return min(self.sharers, self._limit_per_host) if self._limit_per_host else self.sharers
 
     @property
+    def rank(self) -> int:
+        """Place of this worker among the living ones by name, from 0. The first ones get what is left of a limit.
+
+        A worker's part never grows when another worker appears. So the parts keep the limit while some workers still
+        count others that have ended.
+        """
+        return sorted(self.workers).index(self._worker)
+
+    @property
     def is_standby(self) -> bool:
         """Whether this worker has no part, since there are more workers than `limit_per_host` allows requests."""
-        return self._worker not in sorted(self.workers)[: self.host_sharers]
+        return self.rank >= self.host_sharers
 
     def rate_of_one(self, attempts: int) -> float | None:
         """Returns the requests per second of each of this worker's attempts."""

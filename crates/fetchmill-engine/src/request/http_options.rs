@@ -39,8 +39,10 @@ options! {
         rate: Option<f64> = None, Bounds::above_0("requests a second");
         /// Requests a second to each host; 0 = no limit, `None` = the engine's default.
         rate_per_host: Option<f64> = None, Bounds::at_least(0.0, "requests a second");
-        /// Processes that share the limits for each host, as workers of one job; each has an equal part.
+        /// Processes that share the limits for each host, as workers of one job.
         host_sharers: u32 = 1, Bounds::at_least(1.0, "");
+        /// Which of these processes this is. The first ones get what is left when a limit is divided.
+        host_sharer: u32 = 0;
         /// Attempts at a target, or at a request that may be repeated.
         attempts: u32 = limits::ATTEMPTS_MAX, Bounds::at_least(1.0, "");
         /// Statuses that are retried like 503.
@@ -290,7 +292,8 @@ impl HttpOptions {
 
     /// Returns this process's part of a limit for each host; 0 = no limit. A part is at least 1.
     pub(crate) fn part_of_host_limit(&self, limit: u32) -> u32 {
-        if limit == 0 { 0 } else { (limit / self.host_sharers).max(1) }
+        let (part, left) = (limit / self.host_sharers, limit % self.host_sharers);
+        if limit == 0 { 0 } else { (part + u32::from(self.host_sharer < left)).max(1) }
     }
 
     /// The cookies of the user's file, if there is one.
@@ -355,5 +358,26 @@ impl HttpOptions {
             patience: Patience::default(),
             cookies: self.cookie_file()?.map(Arc::new),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_host_limit_add_up_to_it() {
+        let parts = |limit, host_sharers| -> Vec<u32> {
+            (0..host_sharers)
+                .map(|host_sharer| HttpOptions { host_sharers, host_sharer, ..HttpOptions::default() })
+                .map(|options| options.part_of_host_limit(limit))
+                .collect()
+        };
+
+        assert_eq!(parts(8, 3), [3, 3, 2]);
+        assert_eq!(parts(3, 1), [3]);
+        assert_eq!(parts(0, 2), [0, 0]);
+        // A default may be below the number of workers: each has one.
+        assert_eq!(parts(4, 5), [1, 1, 1, 1, 1]);
     }
 }
