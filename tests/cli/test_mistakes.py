@@ -44,6 +44,9 @@ MISTAKES: list[tuple[tuple[str, ...], str, str | None]] = [
         "No such option '--limit'",
         "--concurrency N limits the requests in flight; --first N fetches only the first N targets",
     ),
+    ((*GET, "--format", "webdataset"), "'webdataset' is not one of 'files', 'tar',", "did you mean tar?"),
+    ((*GET, "--format", "ndjson"), "'ndjson' is not one of", "did you mean jsonl?"),
+    ((*GET, "--next-page", "cursor"), "'cursor' is not one of 'marker',", "did you mean marker?"),
     ((*GET, "--retry-failed", "404"), "Got unexpected extra argument (404)", "did you mean --retry-failed=404?"),
     (
         ("get", "out", "urls.txt"),
@@ -58,7 +61,7 @@ MISTAKES: list[tuple[tuple[str, ...], str, str | None]] = [
     (("get", "urls.txt"), "Missing argument 'DEST'. Give a folder, as in: fetchmill get urls.txt out/", None),
     ((*GET, "-j", "0"), "--concurrency must be a whole number of at least 1, or auto, not 0", None),
     ((*GET, "-j", "many"), "'many' is not understood", None),
-    ((*GET, "--format", "tarr"), "'tarr' is not one of 'files', 'tar'", None),
+    ((*GET, "--format", "tarr"), "'tarr' is not one of 'files', 'tar'", "did you mean tar?"),
     ((*GET, "--rate", "10/s"), "'10/s' is not a number", None),
     ((*GET, "--header", "X"), "a header must be 'Name: value'", None),
     (("get", "urls.txt", "full"), "full is not empty and holds no fetchmill job", None),
@@ -138,6 +141,14 @@ def test_a_corrected_command_runs_in_the_same_folder(run: Run, home: Path) -> No
 
     assert ended.code == 3
     assert "refused 1" in ended.err
+
+
+def test_a_destination_that_takes_no_folders_says_what_to_do(run: Run) -> None:
+    """With exit code 7."""
+    ended = run("get", "http://127.0.0.1:9/", "/proc/nothing")
+
+    assert ended.code == 7
+    assert "this file system stores no folders, choose another destination" in ended.err
 
 
 def test_an_error_event_has_the_hint(run: Run) -> None:

@@ -129,7 +129,7 @@ class OfServer(TypedDict, total=False):
     total_field: str
     """Field of a page with the number of all objects, if any, for api; may be dotted."""
     marker_param: str
-    """Query parameter that carries the marker, for api."""
+    """Query parameter that carries the marker (a cursor), for api and json."""
     get_path: str
     """Path of an object, after the path of SOURCE; for api."""
     give_up_after: float

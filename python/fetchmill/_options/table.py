@@ -387,7 +387,11 @@ _OF_SERVER = {
         heading="How a server lists",
     ),
     "marker_param": Option(
-        "text", str, "next-marker", "Query parameter that carries the marker, for api.", heading="How a server lists"
+        "text",
+        str,
+        "next-marker",
+        "Query parameter that carries the marker (a cursor), for api and json.",
+        heading="How a server lists",
     ),
     "get_path": Option(
         "text",

@@ -130,7 +130,7 @@ command = TableCommand(
         click.Option(
             ["--fail-on"],
             multiple=True,
-            metavar="ANSWERS",
+            metavar="KINDS",
             help="Exit with 3 if a target gave one of these answers; separate with commas: failure kinds, statuses, "
             "5xx, dns*, or any (no complete reply, 4xx or 5xx); repeatable.",
         ),

@@ -8,7 +8,7 @@ from fetchmill._destination.export import EXPORT_FORMATS, to_json
 from fetchmill._job.progress_texts import describe_failures
 from fetchmill._job.report import Report
 from fetchmill.cli.help_texts import CliCommand
-from fetchmill.cli.parameter_types import BYTES
+from fetchmill.cli.parameter_types import BYTES, Choice
 from fetchmill.cli.progress import JsonDisplay, LiveDisplay
 from fetchmill.cli.streams import say, write_event
 from fetchmill.cli.summary import destination_arguments, doubtful_lines, ledger_line, run_line
@@ -40,7 +40,7 @@ the others are errors (fetchmill --help)."""
 )
 @click.argument("dest", metavar="DEST", type=click.Path())
 @click.argument("other", metavar="OTHER", type=click.Path())
-@click.option("--format", "format_", type=click.Choice(EXPORT_FORMATS), required=True, help="How objects are stored.")
+@click.option("--format", "format_", type=Choice(EXPORT_FORMATS), required=True, help="How objects are stored.")
 @click.option("--shard-size", type=BYTES, help="Size of a shard of tar, warc and jsonl (1 GiB) or parquet (128 MiB).")
 @click.option("--state", type=click.Path(), help="Folder of the journal of DEST, if its job has --state.")
 @click.option("--other-state", type=click.Path(), help="Folder of the journal of OTHER. Default: OTHER/.fetchmill.")

@@ -19,16 +19,16 @@ from fetchmill.errors import UsageError
 _EXAMPLES = """
 fetchmill get https://example.org/data/ out/       index pages of a web server
 fetchmill get urls.txt out/ --format parquet       a list of URLs
-fetchmill get s3://bucket/prefix out/ --format tar
-fetchmill get https://example.org/data/ out/       again: resumes
+fetchmill get s3://bucket/prefix/ out/ --strip-prefix prefix/
+fetchmill get images.csv out/ --format tar --names '{id}.{ext}' \\
+    --keep-columns caption --sidecar txt=caption   webdataset
 fetchmill get https://HOST/items out/ --listing json --store items \\
-    --items-field data --next-page url --next-field next --format parquet
+    --items-field data --next-page marker --next-field next \\
+    --marker-param cursor --format parquet         pages of an API
 fetchmill get urls.txt out/ --dry-run              print the targets only
 fetchmill get http://127.0.0.1:8080 null/ --format null     only measure
 fetchmill get top.csv out/ --column 2 --template 'https://www.{}' \\
     --format parquet --keep-columns 1
-fetchmill get images.csv out/ --format tar --names '{id}.{ext}' \\
-    --keep-columns caption --sidecar txt=caption
 fetchmill get ids.csv out/ --format jsonl --template https://HOST/items \\
     --data-json '{"id": "{id}"}'
 fetchmill get s3://bucket out/ --no-sign-request   a public bucket
@@ -44,7 +44,8 @@ zcat urls.gz | fetchmill get - out/ --rate 50 --bearer "$TOKEN" \\
     --credentials-for https://api.example.com
 """
 
-_HELP = """Fetch every object that SOURCE lists into the folder or bucket DEST.
+_HELP = """Fetch every object that SOURCE lists into the folder or bucket DEST. The same command again resumes.
+To keep a folder up to date, use `fetchmill sync`.
 
 \b
 SOURCE is one of:
@@ -54,8 +55,8 @@ SOURCE is one of:
                              also .gz and .zst
   -                          a list on standard input
 
-DEST must be missing, empty, or of the same job. The same command again resumes after any interruption. A kill costs
-at most the last commit window.
+DEST must be missing, empty, or of the same job. A kill costs at most the last commit window. An object of a web server
+is named by its path below SOURCE, and an object of a bucket by its whole key; --strip-prefix shortens it.
 
 DEST may be s3://BUCKET/PREFIX/ for shards of parquet, tar, warc and jsonl. The journal is then in ./NAME.fetchmill,
 where NAME is the last part of PREFIX, or in --state DIR.
@@ -129,7 +130,7 @@ command = TableCommand(
         "bearer",
         "concurrency",
         "rate",
-        "dry_run",
+        "dashboard",
     ),
     epilog=_EPILOG,
     short_help="Fetch every object that a source lists.",

@@ -179,4 +179,13 @@ def _brief_record(option: click.Option, ctx: click.Context) -> tuple[str, str]:
         metavar = long[0].rpartition("-")[2].upper()
     written = f"{', '.join([*short, *long])} {metavar}".rstrip()
     record = option.get_help_record(ctx) or (written, "")
-    return record[0] if "[=" in record[0] else written, first_clause(option.help or "")
+    return record[0] if "[=" in record[0] else written, _brief_help(option, record[1])
+
+
+def _brief_help(option: click.Option, help: str) -> str:
+    """What an option is, in one clause, with the values that it has to choose from and its default."""
+    clause = first_clause(option.help or "")
+    if isinstance(option.type, click.Choice):
+        clause += f": {', '.join(option.type.choices)}"
+    default = re.search(r"\[default: .*\]$", help)
+    return f"{clause} {default[0]}" if default and not option.is_flag else clause

@@ -28,7 +28,7 @@ _NAMED_IN_BRIEF = ("Shared jobs", "More")
 _EXAMPLES = (
     "fetchmill get https://example.org/data/ out/      fetch what a server lists",
     "fetchmill get urls.txt out/ --format parquet      fetch a list of URLs",
-    "fetchmill sync s3://bucket/prefix mirror/         fetch what has changed",
+    "fetchmill sync s3://bucket/prefix mirror/         mirror, or bring up to date",
     "fetchmill check urls.txt results.csv              report what URLs answer",
     "fetchmill status out/                             show how far a job is",
 )
@@ -235,6 +235,7 @@ def _with_own_names(error: FetchmillError) -> str:
 
 def _explain_usage(error: click.UsageError) -> tuple[str, str | None]:
     """What is wrong with a command, and what was probably meant."""
+    from fetchmill.cli.parameter_types import HINT
     from fetchmill.cli.suggestions import suggest_command, suggest_option
 
     if isinstance(error, click.NoSuchCommand):
@@ -243,7 +244,7 @@ def _explain_usage(error: click.UsageError) -> tuple[str, str | None]:
             "."
         ), f"did you mean `fetchmill {meant}`?" if meant else "list the commands: fetchmill -h"
     if not isinstance(error, click.NoSuchOption) or error.ctx is None:
-        return error.format_message(), error.ctx.meta.get("fetchmill.hint") if error.ctx else None
+        return error.format_message(), error.ctx.meta.get(HINT) if error.ctx else None
     from fetchmill._options.elsewhere import describe_elsewhere
 
     command, name = error.ctx.command, error.option_name.lstrip("-")

@@ -17,6 +17,7 @@ from fetchmill.cli.parameter_types import (
     COUNT,
     DATE,
     HEADER,
+    HINT,
     MAX_FAILED,
     NAME,
     NUMBER,
@@ -24,6 +25,7 @@ from fetchmill.cli.parameter_types import (
     STATUS,
     TOKEN,
     URL,
+    Choice,
     GivenToken,
 )
 
@@ -53,8 +55,6 @@ _TYPES: dict[str, click.ParamType[Any]] = {
     "address": ADDRESS,
     "token": TOKEN,
 }
-# Where a context has a hint at what was probably meant.
-HINT = "fetchmill.hint"
 # Options whose value may be left out: `any` is meant then.
 _MAY_STAND_ALONE = ("retry-failed",)
 # Other names that the command line has, too. `--limit` is refused: it has two meanings.
@@ -101,7 +101,7 @@ class TableCommand(CliCommand):
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
-            ctx.meta[HINT] = _hint_of_stray_value(written, error)
+            ctx.meta[HINT] = _hint_of_stray_value(written, error) or ctx.meta.get(HINT)
             raise
 
 
@@ -124,7 +124,7 @@ def options_of(table: Any) -> list[click.Parameter]:  # noqa: ANN401 - a datacla
         kind, shown = field.metadata["kind"], default_text(field.metadata["kind"], field.default)
         value: dict[str, Any] = {"is_flag": True} if kind in ("flag", "dashboard") else {"type": _TYPES.get(kind)}
         if kind == "choice":
-            value = {"type": click.Choice(field.metadata["choices"])}
+            value = {"type": Choice(field.metadata["choices"])}
         is_repeated = kind in _REPEATED
         if is_repeated:
             value["multiple"] = True

@@ -8,6 +8,9 @@ import click
 from fetchmill._options.dates import parse_date
 from fetchmill._options.units import parse_bytes, parse_count, parse_range, parse_seconds
 
+# Where a context has a hint at what was probably meant.
+HINT = "fetchmill.hint"
+
 
 class Quantity(click.ParamType[Any]):
     """Text that a reader understands, such as one of `fetchmill._options.units`: it raises ValueError otherwise."""
@@ -24,6 +27,19 @@ class Quantity(click.ParamType[Any]):
             return self._parse(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
+
+
+class Choice(click.Choice[str]):
+    """One of some words. A word of another tool has a hint."""
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:  # noqa: ANN401
+        """Also leaves the hint in the context."""
+        from fetchmill.cli.suggestions import suggest_value
+
+        hint = suggest_value(str(value), self.choices)
+        if ctx is not None and hint:
+            ctx.meta[HINT] = hint
+        return super().get_invalid_choice_message(value, ctx)
 
 
 def _parse_columns(text: str) -> list[str]:

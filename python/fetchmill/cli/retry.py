@@ -12,14 +12,15 @@ from fetchmill.errors import UsageError
 
 _EXAMPLES = """
 fetchmill retry out/                               all of them
-fetchmill retry out/ 5xx,dns*                      some of them
+fetchmill retry out/ 5xx,dns*,reset                some of them
 fetchmill retry out/ 429 --rate 20                 slower than before
 """
 
 _HELP = """Try targets of the job of DEST again that failed or were absent.
 
-ANSWERS says which: failure kinds, statuses such as 404 or 5xx, and patterns such as dns*, with commas between. The
-default is all of them. An interrupted job continues as well. For options and secrets see `fetchmill resume --help`.
+KINDS says which: failure kinds, statuses such as 404 or 5xx, and patterns such as dns*, with commas between. The
+default is all of them. `fetchmill help exit-codes` lists the kinds. An interrupted job continues as well. For options
+and secrets see `fetchmill resume --help`.
 """
 _EPILOG = """Exit codes: those of `fetchmill get`.
 """
@@ -42,7 +43,7 @@ command = TableCommand(
     short_help="Try targets again that failed or were absent.",
     params=[
         click.Argument(["dest"], metavar="DEST", type=click.Path()),
-        click.Argument(["answers"], metavar="[ANSWERS]", required=False, type=ANSWERS),
+        click.Argument(["answers"], metavar="[KINDS]", required=False, type=ANSWERS),
         *run_options("retry_failed"),
         *output_options(),
     ],

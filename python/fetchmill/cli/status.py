@@ -47,7 +47,8 @@ fetchmill status out/ --skipped                     what was left out, and why
     "--json", "as_json", is_flag=True, help="Write JSON: an object, or with --failures and --skipped one a line."
 )
 def command(dest: str, failures: bool, skipped: bool, watch: bool, state: str | None, as_json: bool) -> int:
-    """Show the progress of the job of DEST as of its last commit, its speed, and what limits it.
+    """Show the progress of the job of DEST as of its last commit, its speed, and what limits it. For a page in
+    the browser, start the job with --dashboard; for a file, use `fetchmill report`.
 
     With --watch, show it again each second until the job ends: in place on a terminal, and otherwise one after the
     other. With --json that is an object per line.
@@ -62,7 +63,7 @@ def command(dest: str, failures: bool, skipped: bool, watch: bool, state: str | 
     robots.txt forbids most.
 
     For a synced folder, show the last pass and the progress of an unfinished one.
-    """
+    """  # noqa: D205 - the first paragraph is what -h shows
     if failures and skipped:
         raise click.UsageError("--failures and --skipped exclude each other")
     if failures or skipped:

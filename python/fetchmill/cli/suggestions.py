@@ -57,6 +57,22 @@ _EXPLAINED = {
 }
 
 
+# Values by other names.
+_VALUES = {
+    **dict.fromkeys(("webdataset", "wds"), "tar"),
+    **dict.fromkeys(("json", "ndjson", "jsonlines"), "jsonl"),
+    **dict.fromkeys(("arrow", "pq", "table"), "parquet"),
+    **dict.fromkeys(("folder", "file", "raw", "dir"), "files"),
+    **dict.fromkeys(("cursor", "token"), "marker"),
+}
+
+
+def suggest_value(value: str, choices: Collection[str]) -> str | None:
+    """A hint at the value that was probably meant."""
+    meant = _suggest(value, choices, _VALUES)
+    return f"did you mean {meant}?" if meant else None
+
+
 def suggest_command(name: str, known: Collection[str]) -> str | None:
     """The command that was probably meant."""
     return _suggest(name, known, _COMMANDS)

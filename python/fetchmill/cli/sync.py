@@ -114,7 +114,7 @@ command = TableCommand(
         "rate",
     ),
     epilog=_EPILOG,
-    short_help="Make a folder like a source, again and again.",
+    short_help="Mirror a source into a folder, or bring the folder up to date.",
     params=[
         click.Argument(["source"], metavar="SOURCE"),
         click.Argument(["dest"], metavar="DEST", type=click.Path()),
