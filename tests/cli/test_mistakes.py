@@ -22,6 +22,7 @@ FILES = {
 GET = ("get", "urls.txt", "out")
 RESUME = "run the same command again to resume a job, or: fetchmill resume DEST"
 DESTINATION = "the destination is the second argument: fetchmill get SOURCE DEST"
+NO_FOLDERS = "/proc/nothing: its file system stores no folders; choose a folder elsewhere"
 # A command, what its error says, and its hint; without a hint the error says itself what to do.
 MISTAKES: list[tuple[tuple[str, ...], str, str | None]] = [
     (("gett",), "No such command 'gett'", "did you mean `fetchmill get`?"),
@@ -59,6 +60,16 @@ MISTAKES: list[tuple[tuple[str, ...], str, str | None]] = [
         "add --format parquet, or choose another name for the folder",
     ),
     (("get", "urls.txt"), "Missing argument 'DEST'. Give a folder, as in: fetchmill get urls.txt out/", None),
+    (
+        ("get", "urls.txt", "/proc/nothing"),
+        NO_FOLDERS,
+        None,
+    ),
+    (
+        (*GET, "--state", "/proc/nothing"),
+        NO_FOLDERS,
+        None,
+    ),
     ((*GET, "-j", "0"), "--concurrency must be a whole number of at least 1, or auto, not 0", None),
     ((*GET, "-j", "many"), "'many' is not understood", None),
     ((*GET, "--format", "tarr"), "'tarr' is not one of 'files', 'tar'", "did you mean tar?"),
@@ -141,14 +152,6 @@ def test_a_corrected_command_runs_in_the_same_folder(run: Run, home: Path) -> No
 
     assert ended.code == 3
     assert "refused 1" in ended.err
-
-
-def test_a_destination_that_takes_no_folders_says_what_to_do(run: Run) -> None:
-    """With exit code 7."""
-    ended = run("get", "http://127.0.0.1:9/", "/proc/nothing")
-
-    assert ended.code == 7
-    assert "this file system stores no folders, choose another destination" in ended.err
 
 
 def test_an_error_event_has_the_hint(run: Run) -> None:

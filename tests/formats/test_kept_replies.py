@@ -1,4 +1,4 @@
-"""`--keep-failed`: an archive that has what is no object, too: redirects, and replies that came in place of objects.
+"""`--keep-failed`: an archive also has redirects, and replies that came in place of objects.
 
 `FETCHMILL_SEED` repeats the moments of a run that failed.
 """

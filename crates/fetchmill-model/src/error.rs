@@ -22,7 +22,7 @@ pub enum Error {
     #[error("{0}")]
     Security(String),
     /// The local storage failed. Exit 7.
-    #[error("cannot {action} {path}: {source}{hint}", path = .path.display(), hint = storage_hint(.action, .source))]
+    #[error("cannot {action} {path}: {source}{hint}", path = .path.display(), hint = storage_hint(.source))]
     Storage {
         /// The attempted action, as a verb.
         action: &'static str,
@@ -77,7 +77,7 @@ impl Error {
     }
 }
 
-fn storage_hint(action: &str, source: &std::io::Error) -> &'static str {
+fn storage_hint(source: &std::io::Error) -> &'static str {
     match source.raw_os_error() {
         Some(libc::ENOSPC | libc::EDQUOT) => {
             "; free some space or inodes (df -h, df -i), then run the same command again to resume"
@@ -87,10 +87,6 @@ fn storage_hint(action: &str, source: &std::io::Error) -> &'static str {
         }
         Some(libc::EROFS | libc::EACCES | libc::EPERM) => {
             "; make it writable, then run the same command again to resume"
-        }
-        // The folders above exist or were made, so the file system itself refuses, as /proc does.
-        Some(libc::ENOENT) if action == "make the folder" => {
-            "; this file system stores no folders, choose another destination"
         }
         _ => "; fix the cause, then run the same command again to resume",
     }

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fetchmill._native import hide_secrets, job_command
-from fetchmill._options.get import GetOptions
+from fetchmill._options.get import GetOptions, with_current_names
 from fetchmill._options.rows import Options
 from fetchmill._options.secrets import OPEN_FIELDS, PRIVATE, SECRETS, is_given
 from fetchmill._options.sources import SourceKind, kind_of
@@ -24,8 +24,6 @@ _OF_A_RUN = (
     *("dashboard", "dashboard_addr", "dashboard_token", "dashboard_host"),
 )
 _NEVER = (*SECRETS, *PRIVATE, *_OF_A_RUN)
-# Options that earlier releases wrote under other names.
-_RENAMED = {"all_rows": "keep_failed", "warc_all": "keep_failed"}
 
 
 class StoredCommand(NamedTuple):
@@ -128,10 +126,10 @@ def read_command(dest: str | os.PathLike[str], state: str | os.PathLike[str] | N
     try:
         values = json.loads(text)
         is_get = values["command"] == "get"
-        command = StoredCommand(values["source"], dict(values["options"]), tuple(map(str, values["lacking"])))
+        options = with_current_names(dict(values["options"]))
+        command = StoredCommand(values["source"], options, tuple(map(str, values["lacking"])))
     except (ValueError, KeyError, TypeError):
         raise SecurityError(f"{shown}: the command in the journal is damaged; do not use this journal") from None
-    command = command._replace(options={_RENAMED.get(name, name): given for name, given in command.options.items()})
     known = {option.name for option in fields(GetOptions) if option.metadata}
     wrong = [name for name in command.options if name not in known or name in _NEVER]
     wrong += [name for name in command.options.get("headers", {}) if name.lower() not in OPEN_FIELDS]

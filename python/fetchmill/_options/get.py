@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 from fetchmill._options.rows import Options, option_class
@@ -15,6 +16,14 @@ if TYPE_CHECKING:
 _QUALITY_MAX = 100
 # Repeated from `_transform.images`, so that help does not need Pillow.
 _IMAGE_COLUMNS = ("width", "height", "original_width", "original_height")
+
+# Options that earlier versions wrote under other names, in journals and job directories.
+_RENAMED = {"all_rows": "keep_failed", "warc_all": "keep_failed"}
+
+
+def with_current_names(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns stored options under the names that they have now."""
+    return {_RENAMED.get(name, name): value for name, value in stored.items()}
 
 
 @option_class(GET)

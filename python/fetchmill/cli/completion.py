@@ -6,6 +6,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from fetchmill.cli.help_texts import CliCommand
+from fetchmill.cli.parameter_types import Choice
 from fetchmill.cli.streams import write_line
 from fetchmill.errors import InternalError
 
@@ -18,7 +19,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 @click.command("completion", cls=CliCommand, examples=_EXAMPLES, short_help="Print the completion of a shell.")
-@click.argument("shell", type=click.Choice(SHELLS), metavar="SHELL")
+@click.argument("shell", type=Choice(SHELLS), metavar="SHELL")
 @click.pass_context
 def command(context: click.Context, shell: str) -> None:
     """Print a script that makes SHELL complete commands, options and their values; SHELL is bash, zsh or fish."""

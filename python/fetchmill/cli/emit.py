@@ -8,7 +8,7 @@ import sys
 import click
 
 from fetchmill.cli.help_texts import CliCommand
-from fetchmill.cli.parameter_types import COUNT
+from fetchmill.cli.parameter_types import COUNT, Choice
 from fetchmill.cli.streams import write_line
 
 _EXAMPLES = """
@@ -28,7 +28,7 @@ _PARTS_MIN = 2
 
 
 @click.command("emit", cls=CliCommand, examples=_EXAMPLES, short_help="Write what a scheduler needs to start workers.")
-@click.argument("scheduler", type=click.Choice(["slurm", "kubernetes", "aws-batch"]))
+@click.argument("scheduler", type=Choice(["slurm", "kubernetes", "aws-batch"]))
 @click.argument("job", metavar="JOB", type=click.Path())
 @click.option("--workers", type=COUNT, required=True, help="How many processes work at once.")
 @click.option("--image", help="Image with fetchmill, for kubernetes.")

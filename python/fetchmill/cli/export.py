@@ -46,7 +46,7 @@ the others are errors (fetchmill --help)."""
 @click.option("--other-state", type=click.Path(), help="Folder of the journal of OTHER. Default: OTHER/.fetchmill.")
 @click.option(
     "--durability",
-    type=click.Choice(("power", "process")),
+    type=Choice(("power", "process")),
     default="power",
     show_default=True,
     help="What a commit survives: a power cut, or the death of the process only.",

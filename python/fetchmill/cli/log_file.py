@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import click
 
 from fetchmill._job.progress_texts import Meter, describe
+from fetchmill.cli.parameter_types import Choice
 from fetchmill.cli.progress import Display, JsonDisplay
 from fetchmill.cli.streams import say, without_secrets
 from fetchmill.errors import StorageError, UsageError
@@ -34,7 +35,7 @@ def log_options() -> list[click.Parameter]:
         ),
         click.Option(
             ["--log-format"],
-            type=click.Choice(("text", "json")),
+            type=Choice(("text", "json")),
             help="How lines of the log file are written: `json` is an event a line, as --json has them.  "
             "[default: text]",
         ),

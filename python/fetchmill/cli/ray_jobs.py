@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fetchmill._options.units import format_count, format_count_of
-from fetchmill.cli.parameter_types import COUNT
+from fetchmill.cli.parameter_types import COUNT, Choice
 from fetchmill.cli.progress import PLAIN_SECONDS
 from fetchmill.cli.streams import escape, say, write_event
 from fetchmill.cli.watch import Signals
@@ -28,7 +28,7 @@ _WORKERS_HELP = "Number of workers, with --on ray; one for each node if not give
 def ray_options() -> list[click.Parameter]:
     """`--on` and `--workers`."""
     return [
-        click.Option(["--on"], type=click.Choice(["ray"]), help=_ON_HELP),
+        click.Option(["--on"], type=Choice(["ray"]), help=_ON_HELP),
         click.Option(["--workers"], type=COUNT, help=_WORKERS_HELP),
     ]
 

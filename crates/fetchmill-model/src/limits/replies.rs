@@ -51,7 +51,7 @@ pub const BODY_FREE_BYTES: usize = 16 * 1024;
 pub const DECODED_BYTES_FIRST: usize = 8 * 1024;
 /// Window of a body in zstd: 8 MiB, which RFC 9659 sets as the most for a reply.
 pub const ZSTD_WINDOW_LOG_MAX: u32 = 23;
-/// Of the body of a reply that is no object, with `--keep-failed`: more is cut off.
+/// The bytes of a body that `--keep-failed` stores of a redirect or an error reply; the rest is cut off.
 pub const KEPT_BODY_BYTES_MAX: usize = 64 * 1024;
 /// Of the redirects of a target, with `--keep-failed`: bodies have what heads leave of it. Of heads there are as many as
 /// redirects are followed, and each is in memory once more than it would be without.

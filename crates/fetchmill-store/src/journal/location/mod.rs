@@ -307,11 +307,14 @@ fn refuse_foreign(dest: &Path) -> Result<()> {
 }
 
 fn make_folder(path: &Path, mode: u32) -> Result<()> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(mode)
-        .create(path)
-        .map_err(|error| Error::storage("make the folder", path, error))
+    DirBuilder::new().recursive(true).mode(mode).create(path).map_err(|error| match error.kind() {
+        // Folders above are made as well, so the file system itself refuses, as /proc does.
+        std::io::ErrorKind::NotFound => Error::Usage(format!(
+            "cannot make the folder {}: its file system stores no folders; choose a folder elsewhere",
+            path.display()
+        )),
+        _ => Error::storage("make the folder", path, error),
+    })
 }
 
 fn refuse_network(state: &Path) -> Result<()> {
