@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use arrow_array::cast::AsArray as _;
 use arrow_array::{Array as _, RecordBatchReader as _};
-use fetchmill_engine::{Export, ExportOptions};
+use fetchmill_engine::{Export, ExportOptions, ExportSource};
 use fetchmill_model::object::{Facts, StoredObject};
 use fetchmill_model::outcome::skips::Skips;
 use fetchmill_model::outcome::{Receipt, Tally};
@@ -108,8 +108,8 @@ fn store(dest: &Path, format: Format, parts: &[&[StoredObject]]) {
 
 fn export(from: &Path, dest: &Path, format: Format) {
     let options = ExportOptions {
-        from: from.to_owned(),
-        from_state: None,
+        from: vec![ExportSource { dest: from.to_owned(), state: None }],
+        source: None,
         dest: dest.to_owned(),
         state: None,
         format,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fetchmill_engine::ExportOptions;
+use fetchmill_engine::{ExportOptions, ExportSource};
 use fetchmill_store::sink::Format;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -17,6 +17,9 @@ use crate::start::start;
 #[serde(deny_unknown_fields)]
 struct ExportArguments {
     dest: PathBuf,
+    /// The destinations of the ranges of a shared job, which `dest` is then the directory of.
+    ranges: Option<Vec<PathBuf>>,
+    source: Option<String>,
     other: PathBuf,
     format: String,
     state: Option<PathBuf>,
@@ -36,9 +39,14 @@ impl ExportArguments {
                 return Err(errors::usage(&format!("durability must be power or process, not {other}")));
             }
         };
+        let state = self.state;
+        let from = match self.ranges {
+            None => vec![ExportSource { dest: self.dest, state }],
+            Some(ranges) => ranges.into_iter().map(|dest| ExportSource { dest, state: None }).collect(),
+        };
         Ok(ExportOptions {
-            from: self.dest,
-            from_state: self.state,
+            from,
+            source: self.source,
             dest: self.other,
             state: self.other_state,
             format,
@@ -72,8 +80,9 @@ impl Export {
     fn new(py: Python<'_>, options: &str) -> PyResult<Self> {
         let options: ExportArguments =
             serde_json::from_str(options).map_err(|error| errors::usage(&format!("the options: {error}")))?;
+        let from = options.dest.clone();
         let options = options.into_core()?;
-        let (from, dest, format) = (options.from.clone(), options.dest.clone(), options.format.name());
+        let (dest, format) = (options.dest.clone(), options.format.name());
         let running = start(py, move || fetchmill_engine::Export::start(&options))?;
         Ok(Export { running, from, dest, format })
     }

@@ -2,7 +2,7 @@
 
 import json
 import os
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from fetchmill._job.progress import ProgressChoice, shown
 from fetchmill._job.report import Report
@@ -10,6 +10,7 @@ from fetchmill._job.run import run_to_end
 from fetchmill._native import Export
 from fetchmill._options.table import Durability
 from fetchmill._options.values import check_path
+from fetchmill._shared import is_shared_job
 from fetchmill.errors import UsageError
 
 ExportFormat = Literal["files", "tar", "parquet", "warc", "jsonl"]
@@ -31,10 +32,10 @@ def export(
 
     The other destination is a normal job destination: `status`, `verify` and another export work on it. Blocks until
     the end and releases the GIL meanwhile. The objects of `dest` must not change during the export, or before it is
-    resumed.
+    resumed. A shared job must be finished, and its directory must be a folder.
 
     Args:
-        dest: the destination of a job.
+        dest: the destination of a job, or the directory of a shared job.
         other: the folder to write to: missing, empty, or of the same export.
         format: the format of `other`.
         shard_size: size of a shard in bytes.
@@ -48,7 +49,7 @@ def export(
         or collide on disk. `fetchmill.failures(other)` iterates over them.
 
     Raises:
-        UsageError: an option cannot be used, or `other` belongs to something else.
+        UsageError: an option cannot be used, `other` belongs to something else, or a shared job is not finished.
         BusyError: a process works on one of the two destinations.
         JournalError: an object is damaged. Run `fetchmill.verify` for details.
         StorageError: the local storage failed.
@@ -71,10 +72,14 @@ def to_json(
     other_state: str | os.PathLike[str] | None,
     durability: str,
 ) -> str:
-    """Returns the options for the native module. None means the core's default and is left out."""
+    """Returns the options for the native module. None means the core's default and is left out.
+
+    Raises:
+        UsageError: an option cannot be used, or `dest` is a shared job that cannot be exported.
+    """
     if format not in EXPORT_FORMATS:
         raise UsageError(f"format must be one of {', '.join(EXPORT_FORMATS)}, not {format!r}")
-    options = {
+    options: dict[str, Any] = {
         "dest": check_path("dest", dest),
         "other": check_path("other", other),
         "format": format,
@@ -83,4 +88,8 @@ def to_json(
         "other_state": None if other_state is None else check_path("other_state", other_state),
         "durability": durability,
     }
+    if state is None and is_shared_job(options["dest"]):
+        from fetchmill._destination.shared_export import source_and_ranges
+
+        options["source"], options["ranges"] = source_and_ranges(options["dest"])
     return json.dumps({name: value for name, value in options.items() if value is not None})

@@ -24,6 +24,7 @@ _EXAMPLES = """
 fetchmill export out/ shards/ --format parquet
 fetchmill export out/ shards/ --format parquet     again: resumes
 fetchmill export shards/ files/ --format files     an object a file
+fetchmill export /nfs/run/ all/ --format tar       of a shared job
 """
 _EPILOG = """Exit codes: 0 all written, 3 finished, but some names cannot be files or meet on disk
 (fetchmill status OTHER --failures), or some objects of DEST were doubtful, 10 an object is
@@ -64,7 +65,9 @@ def command(  # noqa: PLR0913, PLR0917 - an argument an option
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Write every object of DEST, that a job has fetched, into OTHER in another format.
+    """Write every object that the job of DEST has fetched into OTHER in another format.
+
+    DEST may be the folder of a finished shared job: OTHER then has the objects of all its ranges.
 
     OTHER must be missing, empty, or the same export's: the same command again resumes what was interrupted. It is a
     destination like any other: status, verify and export work on it. Names that a format of shards keeps twice are

@@ -1,5 +1,5 @@
 //! Writes the objects of a job again in another format. The result is a job of its own, so `ls`, `verify` and resuming
-//! work as usual.
+//! work as usual. The objects of a shared job are those of its ranges, one range after another.
 //!
 //! Objects are read in a fixed order, which also gives their sequence numbers. So the journal is enough to resume:
 //! pending objects are read again, and objects after the last page are added. One thread reads, encodes and commits,
@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use self::sources::Sources;
 use super::Snapshot;
 use super::job_state::{Interruption, JobReport};
 use super::skipped::SkippedByReason;
@@ -33,32 +34,31 @@ use fetchmill_model::target::stored_name::StoredNames;
 use fetchmill_model::target::{Names, Sequence};
 use fetchmill_store::background::Background;
 use fetchmill_store::journal::{
-    Identity, JobLocation, JobRules, Journal, JournalSnapshot, REQUEST_PART, STRIP_PREFIX, TRANSFORM,
-    must_be_here, must_have_objects, read_doubtful,
+    Identity, JobLocation, JobRules, Journal, REQUEST_PART, STRIP_PREFIX, TRANSFORM,
 };
 use fetchmill_store::pack::Sidecars;
-use fetchmill_store::reader::{
-    EXPORT_OF, are_of_list, are_stripped, for_each_object, request_of, warc_origin,
-};
+use fetchmill_store::reader::{EXPORT_OF, are_of_list, request_of, warc_origin};
 use fetchmill_store::sink::failures::FailuresShard;
 use fetchmill_store::sink::{
     Block, EntryDescription, FetchedBody, FileSystemSync, Format, Sink, SinkSetup, Stage, UnfetchedSetup,
     Validators,
 };
 
+pub use sources::ExportSource;
+
+mod sources;
+
 const GO: u8 = 0;
 const STOP: u8 = 1;
 const ABORT: u8 = 2;
-/// Names of doubtful objects that are copied in one step.
-const DOUBTFUL_AT_ONCE: usize = 1000;
 
-/// The source and the settings of an export.
+/// The sources and the settings of an export.
 #[derive(Debug, Clone)]
 pub struct ExportOptions {
-    /// Destination of the job to read.
-    pub from: PathBuf,
-    /// Folder of that job's journal, if it has a separate one.
-    pub from_state: Option<PathBuf>,
+    /// The destination of the job to read, or the destinations of all ranges of a shared job.
+    pub from: Vec<ExportSource>,
+    /// What that job fetched; `None` = what its journal says.
+    pub source: Option<String>,
     /// Destination of the objects.
     pub dest: PathBuf,
     /// Journal folder; `None` = inside the destination.
@@ -81,23 +81,25 @@ impl ExportOptions {
             return refuse("--shard-size must be at least 1 byte".into());
         }
         let real = |path: &PathBuf| std::fs::canonicalize(path).ok();
-        if real(&self.from).is_some_and(|from| real(&self.dest) == Some(from)) {
-            return refuse(format!("{} cannot be exported into itself", self.from.display()));
+        let dest = real(&self.dest);
+        match self.from.iter().find(|from| dest.is_some() && real(&from.dest) == dest) {
+            Some(_) => refuse(format!("{} cannot be exported into itself", self.dest.display())),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Returns the identity: the same objects in the same order and format are the same job.
-    fn identity(&self, snapshot: &JournalSnapshot, rules: JobRules) -> Identity {
-        let contents = format!("{:?}{:?}{:?}", snapshot.shards, snapshot.manifests, snapshot.tally);
-        let digest = xxhash_rust::xxh3::xxh3_64(contents.as_bytes());
+    fn identity(&self, sources: &Sources, rules: JobRules) -> Identity {
+        let snapshot = sources.description();
+        let source = self.source.as_deref().unwrap_or_else(|| snapshot.part("source"));
+        let (objects, digest) = (sources.objects(), sources.digest());
         let parts = [
-            ("source", format!("{EXPORT_OF}{}", snapshot.part("source"))),
+            ("source", format!("{EXPORT_OF}{source}")),
             ("listing", snapshot.part("listing").to_owned()),
-            ("contents", format!("{} {} {digest:016x}", snapshot.part("format"), snapshot.tally.fetched)),
+            ("contents", format!("{} {objects} {digest:016x}", snapshot.part("format"))),
             ("format", self.format.name().to_owned()),
         ];
-        let stored = self.columns(snapshot, rules);
+        let stored = self.columns(sources, rules);
         let (columns, types) = (stored.to_text(), stored.types_to_text());
         let encodings = stored.has_encodings().then(|| (ENCODINGS_PART, ENCODINGS_IN_COLUMN.to_owned()));
         let transform = Some(snapshot.part(TRANSFORM)).filter(|part| !part.is_empty());
@@ -115,12 +117,13 @@ impl ExportOptions {
     }
 
     /// Returns the columns that the format keeps. The export has only rows of objects.
-    fn columns(&self, snapshot: &JournalSnapshot, rules: JobRules) -> ExtraColumns {
-        let columns = self.format.columns(&ExtraColumns::of_identity(&snapshot.identity).without_outcomes());
+    fn columns(&self, sources: &Sources, rules: JobRules) -> ExtraColumns {
+        let identity = &sources.description().identity;
+        let columns = self.format.columns(&ExtraColumns::of_identity(identity).without_outcomes());
         columns.with_encodings(self.format == Format::Parquet && rules.have_encodings())
     }
 
-    fn setup(&self, place: &JobLocation, snapshot: &JournalSnapshot, rules: JobRules) -> Result<SinkSetup> {
+    fn setup(&self, place: &JobLocation, sources: &Sources, rules: JobRules) -> Result<SinkSetup> {
         Ok(SinkSetup {
             format: self.format,
             dest: place.dest.clone(),
@@ -130,13 +133,13 @@ impl ExportOptions {
             seal_after: limits::SEAL_AFTER,
             server_times: true,
             workers: 1,
-            columns: self.columns(snapshot, rules),
+            columns: self.columns(sources, rules),
             sidecars: Sidecars::default(),
             // The hash is a column of the source.
             is_hashed: false,
             validators: Validators::InRecords,
             unfetched: UnfetchedSetup::default(),
-            origin: Some(warc_origin(&snapshot.identity)?),
+            origin: Some(warc_origin(&sources.description().identity)?),
             upload_queue: None,
         })
     }
@@ -162,26 +165,24 @@ struct ExportState {
 }
 
 impl Export {
-    /// Opens both destinations, finishes the unfinished work of an earlier run, and starts.
+    /// Opens all destinations, finishes the unfinished work of an earlier run, and starts.
     pub fn start(options: &ExportOptions) -> Result<Self> {
         options.check()?;
-        let from = JobLocation::look(&options.from, options.from_state.as_deref())?;
-        let snapshot = JournalSnapshot::read(&from)?;
-        refuse_unfit(&from, &snapshot, options.format)?;
+        let sources = Sources::open(&options.from, options.format)?;
         let place = JobLocation::prepare(&options.dest, options.state.as_deref())?;
         let rules = JobRules::of(&place)?;
-        let mut journal = Journal::open(&place, &options.identity(&snapshot, rules), options.is_durable)?;
-        let setup = options.setup(&place, &snapshot, rules)?;
+        let mut journal = Journal::open(&place, &options.identity(&sources, rules), options.is_durable)?;
+        let setup = options.setup(&place, &sources, rules)?;
         recovery::recover(&place, &mut journal, &setup, (Naming::Whole, &StoredNames::default()))?;
         let shared = Arc::new(ExportState {
             stop: AtomicU8::new(GO),
-            total: snapshot.tally.fetched,
+            total: sources.objects(),
             before: journal.tally(),
             kinds_before: journal.kinds()?,
             written: Mutex::default(),
             started: Instant::now(),
         });
-        let copy = ExportThread { from, snapshot, place, rules, journal, setup, shared: Arc::clone(&shared) };
+        let copy = ExportThread { sources, place, rules, journal, setup, shared: Arc::clone(&shared) };
         let running = Background::start("fetchmill-export", &Arc::default(), move || copy.run())?;
         Ok(Export { shared, running })
     }
@@ -263,37 +264,9 @@ impl ExportState {
     }
 }
 
-fn refuse_unfit(from: &JobLocation, snapshot: &JournalSnapshot, format: Format) -> Result<()> {
-    must_have_objects(&snapshot.identity, &from.dest)?;
-    must_be_here(&snapshot.identity, from)?;
-    let dest = from.dest.display();
-    if snapshot.part("format") == Format::Null.name() {
-        return Err(Error::Usage(format!("{dest} holds no objects: its format is null")));
-    }
-    if format == Format::Warc && request_of(snapshot).is_some() {
-        return Err(Error::Usage(format!(
-            "--format warc stores whole objects fetched with plain GET requests, but the job of {dest} made \
-             other requests; choose another format"
-        )));
-    }
-    if format == Format::Warc && are_stripped(snapshot) && !are_of_list(snapshot) {
-        return Err(Error::Usage(format!(
-            "--format warc stores objects under their URLs, but the names in {dest} have lost a leading \
-             path; choose another format"
-        )));
-    }
-    if !snapshot.open_shards.is_empty() {
-        return Err(Error::Usage(format!(
-            "the job of {dest} was killed: run the same `fetchmill get` again, then export"
-        )));
-    }
-    Ok(())
-}
-
 /// State of the thread.
 struct ExportThread {
-    from: JobLocation,
-    snapshot: JournalSnapshot,
+    sources: Sources,
     place: JobLocation,
     rules: JobRules,
     journal: Journal,
@@ -323,7 +296,7 @@ impl ExportThread {
             stage,
             failures,
             names_are_paths: self.setup.format.properties().names_are_paths,
-            is_of_list: are_of_list(&self.snapshot),
+            is_of_list: are_of_list(self.sources.description()),
             decodes_names: self.rules.decode_names(),
             block: Block::default(),
             names: Names::default(),
@@ -331,7 +304,7 @@ impl ExportThread {
             window: ExportWindow::default(),
             shared: &self.shared,
         };
-        for_each_object(&self.from, &self.snapshot, from, &mut |sequence, object| {
+        self.sources.for_each(from, &mut |sequence, object| {
             if is_settled(&pending, writer.listed_before, sequence) {
                 return Ok(if self.shared.stop() == GO {
                     ControlFlow::Continue(())
@@ -352,33 +325,31 @@ impl ExportThread {
         self.report(false)
     }
 
-    /// Copies the doubtful objects of the source.
+    /// Copies the names of doubtful objects.
     fn copy_doubtful(&mut self) -> Result<()> {
-        let are_paths = self.setup.format.properties().names_are_paths && are_of_list(&self.snapshot);
-        let mut from = 0;
-        loop {
-            let mut found = read_doubtful(&self.from, from, DOUBTFUL_AT_ONCE)?;
-            let Some((last, _)) = found.last() else { break };
-            from = last + 1;
+        let are_paths =
+            self.setup.format.properties().names_are_paths && are_of_list(self.sources.description());
+        let (journal, decodes_names) = (&mut self.journal, self.rules.decode_names());
+        self.sources.doubtful(&mut |mut found| {
             if are_paths {
                 for (_, name) in &mut found {
-                    *name = path_of_url(name, self.rules.decode_names()).into_owned();
+                    *name = path_of_url(name, decodes_names).into_owned();
                 }
             }
-            self.journal.doubt(&found)?;
-        }
+            journal.doubt(&found)
+        })?;
         self.journal.commit()
     }
 
     /// Concludes the export when every object is written.
     fn conclude(&mut self) -> Result<()> {
         let tally = self.journal.tally();
-        if tally.pending() > 0 || tally.listed != self.snapshot.tally.fetched {
+        let objects = self.sources.objects();
+        if tally.pending() > 0 || tally.listed != objects {
             return Err(Error::Journal(format!(
-                "{} objects were read from {}, but its journal counts {}; check with `fetchmill verify`",
+                "{} objects were read, but the journal of their job counts {objects}; check the job with \
+                 `fetchmill verify`",
                 tally.listed,
-                self.from.dest.display(),
-                self.snapshot.tally.fetched
             )));
         }
         self.journal.begin()?;

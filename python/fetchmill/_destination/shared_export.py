@@ -1,0 +1,28 @@
+"""What an export of a shared job reads: the folders of its final ranges."""
+
+from fetchmill._shared.folders import final_attempts
+from fetchmill._shared.job_directory import JobDirectory
+from fetchmill._shared.store import is_bucket
+from fetchmill.errors import UsageError
+
+
+def source_and_ranges(dest: str) -> tuple[str, list[str]]:
+    """Returns the source of a shared job, and the destinations of its ranges in the order of the list.
+
+    Raises:
+        UsageError: the job is not finished, or its directory is in a bucket.
+    """
+    if is_bucket(dest):
+        raise UsageError(
+            f"{dest} is in a bucket, and export reads folders; copy the prefix to a folder and export that, or read "
+            "the shards where they are"
+        )
+    directory = JobDirectory.at(dest)
+    job = directory.job()
+    if open_ranges := len(directory.open_ranges(job)):
+        is_or_are = "is" if open_ranges == 1 else "are"
+        raise UsageError(
+            f"the shared job of {dest} is not finished ({open_ranges:,} of its ranges {is_or_are} open); export it "
+            f"after its workers have ended, or continue it with fetchmill resume {dest}"
+        )
+    return job.source, [directory.store.destination(attempt) for attempt in final_attempts(directory)]
