@@ -96,6 +96,15 @@ class Job:
     def stop(self) -> None:
         """Asks for the end: no new request, those in flight drained (3 s at most), a checkpoint. Returns at once."""
 
+    def set_pace(self, per_second: float) -> None:
+        """Sets the requests per second that the only origin gets while it throttles: `pace` of a snapshot.
+
+        The job adapts them to what the origin refuses.
+
+        Raises:
+            UsageError: the number is not above 0.
+        """
+
     def allow_rows(self, rows: int) -> None:
         """Lets the job read so many rows of a range of a Parquet list in all; a page may go beyond."""
     def end_list(self) -> None:

@@ -110,15 +110,16 @@ def test_a_stopped_job_goes_on(
     urls = write_list(tmp_path / "urls.txt", served, 8_000)
     endpoint = ("--endpoint-url", store.url)
     without = {name: value for name, value in own.items() if not name.startswith("AWS_ENDPOINT_URL")}
-    worker = start("get", "urls.txt", JOB, *OPTIONS, "parquet", *endpoint, "--rate", "100000", env=without)
+    worker = start("get", "urls.txt", JOB, *OPTIONS, "parquet", *endpoint, "--rate", "500", env=without)
     wait_for(lambda: has_fetched(store, 100), worker)
 
-    assert run("set", JOB, "--rate", "50000", *endpoint, env=without).code == 0
+    assert run("set", JOB, "--rate", "400", *endpoint, env=without).code == 0
     assert run("stop", JOB, *endpoint, env=without).code == 0
     assert worker.wait(60) == 0
     stopped = run("status", JOB, env=own)
     assert "stopped; fetchmill resume s3://bucket/some/run/ goes on" in stopped.out
     assert not fetchmill.shared_jobs.status(JOB).finished
+    assert run("set", JOB, "--rate", "50000", *endpoint, env=without).code == 0
     assert run("resume", JOB, *endpoint, env=without).code == 0
     assert final_rows_of_bucket(store) == Counter(urls)
     # The endpoint gets the credentials, so the bucket must not name it.

@@ -12,8 +12,11 @@ import pytest
 
 import fetchmill.shared_jobs
 from conftest import Ended
+from fetchmill._shared import attempt
 from fetchmill._shared.heartbeats import Heartbeat
+from fetchmill._shared.origin_pace import OriginPace
 from fetchmill._shared.shares import Shares
+from fetchmill.testing import Fault, Server
 from observed_host import Observed
 
 Run = Callable[..., Ended]
@@ -116,7 +119,9 @@ def names_of(workers: "list[subprocess.Popen[str]]", job: Path) -> list[str]:
     return [next(name for name in named if f"-{worker.pid}-" in name) for worker in workers]
 
 
-def heartbeat(worker: str, *knows: str, sharers: int = 1, state: str = "working") -> Heartbeat:
+def heartbeat(
+    worker: str, *knows: str, sharers: int = 1, state: str = "working", pace: float | None = None
+) -> Heartbeat:
     """Of a worker that knows these."""
     return Heartbeat(
         worker=worker,
@@ -127,6 +132,7 @@ def heartbeat(worker: str, *knows: str, sharers: int = 1, state: str = "working"
         ranges=(),
         counts={},
         objects_per_second=0.0,
+        pace=pace,
     )
 
 
@@ -190,3 +196,87 @@ def test_the_first_workers_by_name_get_what_is_left_of_a_limit() -> None:
             ranks.append(shares.rank)
         assert ranks == sorted(ranks)
         assert shares.rank == sorted(names).index(name)
+
+
+def test_a_worker_divides_the_pace_that_its_attempts_have_found(
+    server: Callable[..., Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With two ranges, the second attempt begins while the first one is throttled."""
+    served = server(synthetic=800, faults=[Fault("status", status=429, above=200)])
+    (tmp_path / "lists").mkdir()
+    for file in range(2):
+        numbers = range(file * 400, (file + 1) * 400)
+        (tmp_path / "lists" / f"{file}.txt").write_text("".join(f"{served.url}/get/file-{n:012}\n" for n in numbers))
+    given: dict[str, float] = {}
+    set_pace = attempt.Attempt.set_pace
+
+    def note(self: attempt.Attempt, per_second: float) -> None:
+        given[self.id] = per_second
+        set_pace(self, per_second)
+
+    monkeypatch.setattr(attempt.Attempt, "set_pace", note)
+
+    end = fetchmill.shared_jobs.get(
+        tmp_path / "lists", tmp_path / "job", format="parquet", allow_private=True, lease=1.0, concurrency=32
+    )
+
+    assert end.ledger["fetched"] == 800
+    assert given
+    assert all(0 < pace < 10_000 for pace in given.values())
+
+
+class PacedAttempt:
+    """An attempt whose job has a pace."""
+
+    def __init__(self, pace: float | None = None) -> None:
+        self.found = pace
+
+    def pace(self) -> float | None:
+        """Returns the pace."""
+        return self.found
+
+    def set_pace(self, per_second: float) -> None:
+        """Sets the pace."""
+        self.found = per_second
+
+
+def test_a_pace_is_divided_among_attempts_and_workers() -> None:
+    """The last attempt and the next one have half of it each; a worker that comes takes an equal part."""
+    pace, first, second = OriginPace(), PacedAttempt(900.0), PacedAttempt()
+    pace.note([first])
+    pace.divide([first, second])
+    assert (first.found, second.found) == (450, 450)
+
+    first.found = 700.0
+    pace.note([first, second])
+    pace.divide([second])
+    assert second.found == 900
+
+    pace.scale(2, 3)
+    pace.divide([second])
+    assert second.found == 600
+
+    other = OriginPace()
+    other.take_over([heartbeat("a", pace=600.0), heartbeat("b", pace=300.0), heartbeat("c")])
+    assert other.per_second == 300
+    other.take_over([heartbeat("a", pace=6.0)])
+    assert other.per_second == 300
+
+
+def test_a_pace_that_one_of_two_attempts_finds_holds_for_both() -> None:
+    """The next attempt may begin before the first one is refused."""
+    pace, first, second = OriginPace(), PacedAttempt(400.0), PacedAttempt()
+    assert pace.note([first, second])
+    pace.divide([first, second])
+    assert (first.found, second.found) == (200, 200)
+    assert not pace.note([first, second])
+
+
+def test_without_refusals_there_is_no_pace() -> None:
+    """Nothing is limited then."""
+    pace, first, second = OriginPace(), PacedAttempt(), PacedAttempt()
+    pace.note([first])
+    pace.take_over([heartbeat("a")])
+    pace.scale(1, 2)
+    pace.divide([first, second])
+    assert (pace.per_second, first.found, second.found) == (None, None, None)

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -81,15 +82,17 @@ def test_a_reply_counts_once_the_loop_asks_for_the_next(server: Serve, tmp_path:
 
 def test_what_comes_again_comes_in_order_too(raw: Raw, tmp_path: Path) -> None:
     """Although what lies between was done."""
+    is_cancelled = threading.Event()
 
     def late(_exchange: object) -> bytes:
-        time.sleep(0.5)
+        is_cancelled.wait(20)
         return reply(b"x")
 
     server = raw({f"/{number}": late if number in {3, 7} else reply(b"x") for number in range(300)})
     wanted = [f"{server.url}/{number}" for number in range(300)]
     with fetchmill.stream(wanted, state=tmp_path) as replies:
         first = [next(replies).index for _ in range(200)]
+    is_cancelled.set()
 
     second = [found.index for found in fetchmill.stream(wanted, state=tmp_path, ordered=True)]
 

@@ -82,6 +82,20 @@ impl Job {
         Ok(())
     }
 
+    /// Sets the requests per second that the only origin gets while it throttles: `pace` of a snapshot.
+    ///
+    /// The job adapts them to what the origin refuses.
+    ///
+    /// Raises:
+    ///     UsageError: the number is not above 0.
+    fn set_pace(&self, per_second: f64) -> PyResult<()> {
+        if !(per_second > 0.0 && per_second.is_finite()) {
+            return Err(errors::usage("pace must be a number above 0"));
+        }
+        self.running.set_pace(per_second);
+        Ok(())
+    }
+
     /// Lets the job read so many rows of a range of a Parquet list in all; a page may go beyond.
     fn allow_rows(&self, rows: u64) {
         self.running.allow_rows(rows);
@@ -224,6 +238,7 @@ pub(crate) fn snapshot_dict<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResu
     dict.set_item("attempts", snapshot.attempts)?;
     dict.set_item("concurrency", snapshot.concurrency)?;
     dict.set_item("tries_concurrency", snapshot.tries_concurrency)?;
+    dict.set_item("pace", snapshot.pace)?;
     dict.set_item("limited_by", limited_by_dict(py, snapshot.limited_by.as_ref())?)?;
     dict.set_item("latency", snapshot.latency.map(|latency| latency_dict(py, latency)).transpose()?)?;
     let origins = snapshot.origins.iter().map(|origin| origin_dict(py, origin));

@@ -81,6 +81,15 @@ class Attempt:
         """Limits the requests per second from now on."""
         self.running.set_rate(per_second)
 
+    def set_pace(self, per_second: float) -> None:
+        """Sets the requests per second that the origin gets while it throttles."""
+        self.running.set_pace(per_second)
+
+    def pace(self) -> float | None:
+        """Returns the requests per second that the origin gets; None if it does not throttle."""
+        pace = self.running.snapshot()["pace"]
+        return None if pace is None else float(pace)
+
     def counts(self) -> dict[str, int]:
         """Returns the counts of the job so far."""
         snapshot = self.running.snapshot()

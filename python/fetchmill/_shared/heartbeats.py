@@ -30,6 +30,7 @@ class Heartbeat:
         ranges: the ids of its ranges.
         counts: counts of its attempts that are not final yet.
         objects_per_second: outcomes per second of its attempts.
+        pace: requests per second that it makes to an origin that throttles; None if the origin does not.
     """
 
     worker: str
@@ -40,6 +41,7 @@ class Heartbeat:
     ranges: tuple[str, ...]
     counts: Mapping[str, int]
     objects_per_second: float
+    pace: float | None
 
     def lives(self, lease: float) -> bool:
         """Returns whether the claims of the worker are still valid."""
@@ -91,6 +93,7 @@ def _heartbeat(worker: str, content: bytes, age: float) -> Heartbeat | None:
             ranges=tuple(map(str, values["ranges"])),
             counts={str(name): int(count) for name, count in values["counts"].items()},
             objects_per_second=float(values["objects_per_second"]),
+            pace=None if values["pace"] is None else float(values["pace"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None

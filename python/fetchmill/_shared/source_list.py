@@ -217,6 +217,7 @@ class SourceList:
                 "ranges": [],
                 "counts": empty_ledger(),
                 "objects_per_second": 0.0,
+                "pace": None,
             }
         )
 

@@ -13,6 +13,7 @@ from fetchmill._shared.attempt import Attempt
 from fetchmill._shared.heartbeats import BEATS_IN_A_LEASE, Heartbeats
 from fetchmill._shared.job_directory import DEATHS_MAX, FINISHED, LISTING, Claim, JobDirectory, number_of
 from fetchmill._shared.local_state import make_folder, process_name, remove_folder
+from fetchmill._shared.origin_pace import OriginPace
 from fetchmill._shared.ranges import Range
 from fetchmill._shared.records import CommitRecord, JobRecord, empty_ledger
 from fetchmill._shared.shares import Shares
@@ -88,6 +89,7 @@ class RangeWorker:
         self._counts = empty_ledger()
         self._failure: BaseException | None = None
         self._shares = Shares(self.name, options, directory.rate(job))
+        self._pace = OriginPace()
         self._may_start = threading.Event()
         self._has_idle_peers = False
         self._is_waiting = False
@@ -224,6 +226,7 @@ class RangeWorker:
             self._directory.release(claim)
             raise
         with self._lock:
+            self._pace.note(self._attempts)
             self._attempts.append(attempt)
         self._set_rates()
         failure = None
@@ -266,8 +269,10 @@ class RangeWorker:
             failure = failure or (None if self._has_lost(attempt) else error)
         finally:
             with self._lock:
+                self._pace.note(self._attempts)
                 self._attempts.remove(attempt)
                 self._failure = self._failure or failure
+            self._set_rates()
             try:
                 attempt.discard()
                 self._directory.release(attempt.claim)
@@ -360,7 +365,10 @@ class RangeWorker:
         self.abort()
 
     def _write_heartbeat(self) -> None:
-        attempts = self._current()
+        with self._lock:
+            attempts = list(self._attempts)
+            if self._pace.note(attempts):
+                self._pace.divide(attempts)
         counts, rate = empty_ledger(), 0.0
         for attempt in attempts:
             for name, count in attempt.counts().items():
@@ -375,6 +383,7 @@ class RangeWorker:
                 "ranges": [attempt.claim.range.id for attempt in attempts],
                 "counts": counts,
                 "objects_per_second": round(rate, 1),
+                "pace": self._pace.per_second,
             }
         )
 
@@ -390,7 +399,11 @@ class RangeWorker:
     def _look_at_peers(self) -> None:
         """Divides the limits by the number of living workers. A new worker starts after all others have done so."""
         peers = [each for each in self._heartbeats.read() if each.worker != self.name and each.lives(self._job.lease)]
+        before = self._shares.sharers
         if self._shares.observe(peers):
+            with self._lock:
+                self._pace.scale(before, self._shares.sharers)
+                self._pace.take_over(peers)
             self._set_rates()
             self._write_heartbeat()
         self._has_idle_peers = any(each.state == "waiting" for each in peers)
@@ -403,8 +416,10 @@ class RangeWorker:
             self._set_rates()
 
     def _set_rates(self) -> None:
-        """Divides this worker's part of the rate among its attempts."""
-        attempts = self._current()
+        """Divides this worker's part of the rate, and its pace, among its attempts."""
+        with self._lock:
+            attempts = list(self._attempts)
+            self._pace.divide(attempts)
         share = self._shares.rate_of_one(len(attempts))
         for attempt in attempts:
             if share is not None:

@@ -169,6 +169,13 @@ impl SharedPlanner {
         }
     }
 
+    /// Sets the rate of the only origin, which throttles.
+    pub(crate) fn resume_rate(&self, rate: f64, now: Millis) {
+        let mut planner = self.lock();
+        planner.resume_rate(rate);
+        self.show(&planner, now);
+    }
+
     /// Notes the listing's observations of the origin.
     pub(crate) fn observe_listing(&self, observed: Observations, now: Millis) {
         let mut planner = self.lock();

@@ -243,6 +243,7 @@ impl Export {
             attempts: 0,
             concurrency: 0,
             tries_concurrency: false,
+            pace: None,
             limited_by: None,
             latency: None,
             origins: Vec::new(),

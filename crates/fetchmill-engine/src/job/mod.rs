@@ -95,6 +95,8 @@ pub struct Snapshot {
     pub concurrency: u64,
     /// Whether the search for that number is still running.
     pub tries_concurrency: bool,
+    /// The requests per second that the only origin gets, while it throttles.
+    pub pace: Option<f64>,
     /// The cause that limits the job; `None` before the first measurement.
     pub limited_by: Option<LimitedBy>,
     /// Reply times of the last ten seconds; `None` if there were no replies, or the engine does not report them.
@@ -159,6 +161,13 @@ impl Job {
         if let Some(pace) = &self.shared.control.pace {
             pace.set(Some(per_second));
         }
+    }
+
+    /// Sets the requests per second, above 0, that the only origin gets while it throttles. The job adapts them to what
+    /// the origin refuses.
+    pub fn set_pace(&self, per_second: f64) {
+        let control = &self.shared.control;
+        control.plan.resume_rate(per_second, control.clock.now());
     }
 
     /// Allows the job to read this many rows of its Parquet list in total; a page may exceed it. Without this call it
@@ -226,9 +235,10 @@ impl Job {
         sum.kinds.add_all(&self.shared.kinds_before);
         let is_listing_done = control.is_listing_done.load(Ordering::Relaxed);
         let latest = control.telemetry.latest();
-        let (waiting, concurrency, tries_concurrency) = {
+        let (waiting, concurrency, tries_concurrency, pace) = {
             let planner = control.plan.lock();
-            (planner.waiting_targets() as u64, planner.concurrency() as u64, planner.tries_concurrency())
+            let (waiting, concurrency) = (planner.waiting_targets() as u64, planner.concurrency() as u64);
+            (waiting, concurrency, planner.tries_concurrency(), planner.rate())
         };
         Snapshot {
             tally: plus(self.shared.before, sum.tally),
@@ -255,6 +265,7 @@ impl Job {
             attempts: sum.attempts,
             concurrency,
             tries_concurrency,
+            pace,
             limited_by: latest.limited_by,
             latency: latest.latency,
             origins: latest.origins,

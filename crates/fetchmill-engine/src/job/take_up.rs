@@ -87,7 +87,7 @@ pub(super) fn resume_times(control: &Control, journal: &mut Journal) -> Result<(
     control.telemetry.resume_series(samples);
     let progress = journal.progress()?.and_then(|text| serde_json::from_str::<Progress>(&text).ok());
     if let Some(pace) = progress.and_then(|progress| progress.pace_to_resume(unix_micros() as f64 / 1e6)) {
-        control.plan.lock().resume_rate(pace);
+        control.plan.resume_rate(pace, control.clock.now());
     }
     Ok(())
 }
